@@ -5,16 +5,12 @@
 // temporary files of killed processes. One thread.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include <parx/checkpoint/detail/output_file.hpp>
-#include <parx/core/error.hpp>
-#include <parx/core/temporary_file.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -2,9 +2,6 @@
 // admits one writer at a time.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,8 +15,6 @@
 
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
-#include <parx/checkpoint/shard_index.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/staged_folder.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>

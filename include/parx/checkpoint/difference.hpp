@@ -5,14 +5,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
-#include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
 

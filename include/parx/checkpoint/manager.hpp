@@ -27,7 +27,6 @@
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/write_together.hpp>
-#include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/object.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>

@@ -10,8 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include <parx/checkpoint/detail/xxh64.hpp>
-#include <parx/core/json.hpp>
+#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -10,8 +10,6 @@
 // threads.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -53,9 +51,7 @@ class mapped_safetensors {
                   file_->path(), joined_text(stored->shape), stored->dtype_name,
                   name_of(dtype_of<T>));
     }
-    shape extents;
-    for (const std::uint64_t extent : stored->shape)
-      extents.push_back(static_cast<std::size_t>(extent));
+    const shape extents = detail::shape_of(*stored);
     const std::span<std::byte> memory = bytes(*stored);
     if (reinterpret_cast<std::uintptr_t>(memory.data()) % alignof(T) != 0) {
       tensor<T> copy = tensor<T>::empty(extents);

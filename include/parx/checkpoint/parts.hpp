@@ -25,7 +25,6 @@
 #include <parx/checkpoint/shard_index.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/state.hpp>
-#include <parx/core/check.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI {

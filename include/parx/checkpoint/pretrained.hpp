@@ -11,9 +11,6 @@
 #include <map>
 #include <string>
 
-#include <parx/checkpoint/atomic_file.hpp>
-#include <parx/checkpoint/detail/input_file.hpp>
-#include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/error.hpp>

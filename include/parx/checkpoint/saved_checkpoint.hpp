@@ -1,7 +1,7 @@
-// saved_checkpoint: a checkpoint on the disk, checked, ready to be loaded.
+// saved_checkpoint: a verified checkpoint on the disk.
 //
-// open() reads every byte once and compares it with the manifest, so that loading begins only where
-// it will succeed. Local: every rank loads for itself. Any number of threads may read.
+// open() reads every byte once and verifies the manifest's checksums, so that loading starts only
+// from an undamaged checkpoint. Local: every rank loads for itself. Any number of threads may read.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,25 @@
 #include <string_view>
 
 #include <parx/checkpoint/detail/input_file.hpp>
-#include <parx/checkpoint/detail/xxh64.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI {
 
-/// How much is looked at before a checkpoint is called good.
+/// What open() verifies.
 enum class checkpoint_check {
-  sizes,     ///< the manifest, and that all its files have their sizes
+  sizes,     ///< the manifest, and that all its files exist with the right sizes
   contents,  ///< the checksums as well: reads everything
 };
 
 namespace detail {
 
-/// What is wrong with a file of a checkpoint, or nothing. Throws errc::io where it cannot be read.
+/// What is wrong with a file of a checkpoint; nullopt if nothing is. Throws errc::io if it cannot
+/// be read.
 [[nodiscard]] std::optional<std::string> fault_of_file(
     const std::filesystem::path& folder, const checkpoint_manifest::file& expected,
     checkpoint_check check);
@@ -39,13 +38,13 @@ namespace detail {
 
 class saved_checkpoint {
  public:
-  /// Throws errc::io or errc::bad_data with what is wrong: no manifest, a missing file, another
-  /// size or checksum. Several ranks that share the work each look at the contents of some files.
+  /// Throws errc::io or errc::bad_data if the manifest or a file is missing, or a size or checksum
+  /// is wrong. Ranks can share the work: each verifies the contents of the files of its `mine`.
   [[nodiscard]] static saved_checkpoint open(std::filesystem::path folder,
                                              checkpoint_check check = checkpoint_check::contents,
                                              shard_place mine = {});
 
-  /// The whole path of the folder.
+  /// The path of the folder.
   [[nodiscard]] std::string path() const { return folder_.string(); }
   /// Optimizer steps that were done when it was saved.
   [[nodiscard]] std::uint64_t step() const noexcept { return manifest_.step; }
@@ -53,8 +52,8 @@ class saved_checkpoint {
   [[nodiscard]] const checkpoint_manifest& manifest() const noexcept { return manifest_; }
   [[nodiscard]] bool contains(std::string_view file_name) const noexcept;
 
-  /// Fills `target` from what checkpoint_parts::add(name, ...) or add_shard(name, ...) kept,
-  /// whatever the number of ranks was and is, each rank reading what lies on it; see load_state.
+  /// Fills `target` with what checkpoint_parts::add(name, ...) or add_shard(name, ...) saved, at
+  /// any number of ranks then and now. Each rank reads only its own parts; see load_state.
   template <typename Target>
   state_report load(std::string_view name, Target& target,
                     state_match match = state_match::strict) const {
@@ -66,7 +65,7 @@ class saved_checkpoint {
   [[nodiscard]] safetensors_file tensors(std::string_view name) const {
     return safetensors_file(file_path(std::string(name) + ".safetensors"));
   }
-  /// What checkpoint_parts::add_json(name, ...) kept.
+  /// The value that checkpoint_parts::add_json(name, ...) saved.
   [[nodiscard]] json::value json(std::string_view name) const;
   /// A file's contents.
   [[nodiscard]] std::string text(std::string_view file_name) const {

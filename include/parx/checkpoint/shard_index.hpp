@@ -6,10 +6,10 @@
 //    "parts": {"0.weight": {"dtype": "F32", "shape": [128, 784],
 //                           "in": [[0, {"cuts": [[0, 0, 64]]}], [1, {"cuts": [[0, 64, 128]]}]]}}}
 //
-// metadata and weight_map are those of Hugging Face's model.safetensors.index.json, the map with
-// the file of a tensor's first element. Parts are written as in shard_layout.hpp. Made from the
-// headers of the files, so that a reader opens only the files that it needs. Every tensor is whole
-// in it, each element once: whoever makes or reads an index checks that.
+// metadata and weight_map are as in Hugging Face's model.safetensors.index.json; the map has the
+// file of a tensor's first element. Parts are written as in shard_layout.hpp. The index is made
+// from the headers of the files, so that a reader opens only the files that it needs. Each element
+// of each tensor is in exactly one file: checked when an index is made and when it is read.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,6 @@
 #include <parx/checkpoint/detail/header.hpp>
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -46,18 +45,14 @@ struct shard_index {
 };
 
 /// Bytes of an element of a type of a safetensors file. Throws json::error for a type that parx
-/// has not.
+/// does not support.
 [[nodiscard]] std::size_t element_bytes(std::string_view dtype_name);
 
-/// All of a tensor of at most max_rank axes.
-[[nodiscard]] shard_spec whole_spec(const stored_tensor& tensor);
-
-/// Throws errc::bad_data where a tensor of the index has holes or overlaps; `path` is what the
-/// message says that is damaged.
+/// Throws errc::bad_data if a tensor of the index has holes or overlaps; the message names `path`.
 void require_whole(const shard_index& index, const std::string& path);
 
-/// What the headers of `files` in `folder` say. Throws errc::io, errc::bad_data: two files with
-/// other shapes or types of one tensor, files of several steps, holes, overlaps.
+/// The index made from the headers of `files` in `folder`. Throws errc::io, errc::bad_data: files
+/// that disagree about a tensor's shape or type, files of different steps, holes, overlaps.
 [[nodiscard]] shard_index index_of_files(const std::filesystem::path& folder,
                                          const std::vector<std::string>& files);
 
@@ -66,7 +61,7 @@ void require_whole(const shard_index& index, const std::string& path);
 /// Whether this is such an index, not one of Hugging Face's.
 [[nodiscard]] bool is_shard_index(const json::value& whole);
 
-/// Throws json::error, or usage_error for parts that no tensor of the shape has.
+/// Throws json::error, or usage_error for parts that are outside of a tensor's shape.
 [[nodiscard]] shard_index parse_index(const json::value& whole);
 
 }  // namespace parx::detail

@@ -1,16 +1,17 @@
-// The layout of a sharded checkpoint: which rank writes what of a tensor, and how a file says so.
+// The layout of a sharded checkpoint: which part of a tensor each rank writes, and how its file
+// describes it.
 //
-// A function of the tensor's name, its global shape, the shard_spec of what lies on a rank and the
-// number of ranks that hold the same: no rank asks another one. Pure.
+// The layout is a function of the tensor's name, its global shape, the shard_spec of a rank's part
+// and the number of ranks that hold the same part, so ranks need not communicate. Pure.
 //
-// A file of a rank says in its __metadata__ what its tensors are parts of, "parx.parts":
+// The __metadata__ of a rank's file describes the parts under "parx.parts":
 //
 //   {"0.weight": {"shape": [128, 784], "cuts": [[0, 32, 64]], "elements": [100, 200]}}
 //
-// The global shape; of each axis that is cut the intervals [axis, begin, end) that lie in the file;
-// of the elements that this leaves, in row-major order, the range [begin, end). Members that leave
-// everything are left out, and whole tensors have no entry. The elements of a part are in the file
-// in the order of the whole.
+// "shape" is the global shape; "cuts" has for each axis that is cut the intervals [axis, begin,
+// end) that are in the file; "elements" is the range [begin, end) of the remaining elements in
+// row-major order. "cuts" or "elements" is omitted if it selects everything, and whole tensors have
+// no entry. The elements of a part are in the file in the order of the whole tensor.
 #pragma once
 
 #include <algorithm>
@@ -21,35 +22,32 @@
 #include <string_view>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/hash.hpp>
 #include <parx/core/json.hpp>
 #include <parx/tensor/shape.hpp>
 #include <parx/tensor/shard_spec.hpp>
-#include <parx/types/chunk.hpp>
 
 namespace parx::inline PARX_ABI {
 
-/// One piece of something that several ranks hold in pieces: number `index`, from 0, of `count`.
+/// Piece number `index`, from 0, of `count` pieces.
 struct shard_place {
   std::size_t index = 0;
   std::size_t count = 1;
 };
 
-/// "model-00002-of-00004": what piece 1 of 4 of "model" is called, as Hugging Face's libraries
-/// number the files of large models.
+/// "model-00002-of-00004": the name of piece 1 of 4 of "model", numbered as Hugging Face's
+/// libraries number the files of large models.
 [[nodiscard]] std::string shard_name(std::string_view name, shard_place place);
 
-/// How something is spread over ranks that save it together.
+/// How a model is distributed over the ranks that save it together.
 struct sharding {
-  /// The file of this rank: each number belongs to one rank.
+  /// The file of this rank. Each rank has a different index.
   shard_place file = {};
-  /// How many ranks hold the same part of a parameter, or of its state, and which of them this rank
-  /// is: they share the writing. A spec cannot say that: of a short parameter one rank may have all
-  /// and the others nothing. Where nothing is given, nobody else has what lies here.
+  /// The number of ranks that hold the same part of a parameter, or of its state, and this rank's
+  /// index among them: they share the writing. The shard_spec does not tell: one rank may have all
+  /// of a short parameter and the others nothing. Default: no other rank has the same part.
   std::function<shard_place(const std::string& name, const shard_spec& part)> copies = {};
-  /// The same for what belongs to no parameter: buffers, numbers.
+  /// The same for state that belongs to no parameter: buffers, numbers.
   shard_place others = {};
 };
 
@@ -60,31 +58,31 @@ struct parsed_shard_name {
   shard_place place;
 };
 
-/// Of "model-00002-of-00004.safetensors" "model" and {1, 4}; nullopt for a file of another kind.
+/// "model" and {1, 4} for "model-00002-of-00004.safetensors"; nullopt for other names.
 [[nodiscard]] std::optional<parsed_shard_name> parse_shard_name(std::string_view file);
 
-/// Elements from number `first` on of the part that lies here.
+/// A piece of this rank's part of a tensor: the elements from number `first` of the part on.
 struct piece_to_write {
   shard_spec spec;
   std::size_t first = 0;
 };
 
-/// What the holder `copy` of `part` writes of it; nullopt where that is nothing. Small parts have
-/// one writer, found by their name; of larger ones each holder writes a range.
+/// The piece of `part` that the rank with copy number `copy` writes; nullopt if none. A small part
+/// has one writer, chosen by a hash of its name; of a larger part each rank writes a range.
 [[nodiscard]] std::optional<piece_to_write> piece_of_copy(std::string_view name,
                                                           const shard_spec& part,
                                                           std::size_t element_bytes,
                                                           shard_place copy);
 
-/// What of the whole is in `part`, without the whole's shape.
+/// "cuts" and "elements" of `part`, without the global shape.
 [[nodiscard]] json::object cuts_to_json(const shard_spec& part);
 
-/// The inverse. Throws json::error, or usage_error for cuts that no tensor of this shape has.
+/// The inverse. Throws json::error, or usage_error for cuts outside of the shape.
 [[nodiscard]] shard_spec cuts_from_json(const parx::shape& whole, const json::value& part);
 
-/// The extents of a tensor of elements of `element_bytes`. Throws json::error for what is none.
-[[nodiscard]] parx::shape shape_from_json(const json::value& extents,
-                                                 std::size_t element_bytes);
+/// The shape of a tensor with elements of `element_bytes`. Throws json::error if `extents` is not a
+/// list of numbers, and usage_error if the tensor is too large.
+[[nodiscard]] parx::shape shape_from_json(const json::value& extents, std::size_t element_bytes);
 [[nodiscard]] json::array shape_to_json(const parx::shape& shape);
 
 /// A part of a tensor and the file that it is in.
@@ -93,8 +91,8 @@ struct placed_part {
   shard_spec spec;
 };
 
-/// What is wrong where the parts do not make up the whole of `shape`, each element once: a sentence
-/// about the first hole or overlap, or nothing. name_of(file) is what the message calls it.
+/// Checks that the parts cover a tensor of `shape`, each element once. Returns a sentence about the
+/// first hole or overlap, which names files by name_of(file); nullopt if there is none.
 template <typename NameOf>
 [[nodiscard]] std::optional<std::string> coverage_fault(const parx::shape& shape,
                                                         const std::vector<placed_part>& parts,

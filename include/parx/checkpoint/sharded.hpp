@@ -1,5 +1,5 @@
-// save_sharded and load_sharded: a model whose parameters lie on several ranks in parts, in a
-// folder that all of them write.
+// save_sharded and load_sharded: a model whose parameters are distributed over ranks, in a folder
+// that all ranks write.
 //
 //   save_sharded(world, "out/model", sharded_over(world), model);      // all ranks
 //   load_sharded(world, "out/model", model);
@@ -10,26 +10,28 @@
 //   parts.add_shard("optimizer", sharded_over(world), optimizer);      // ... .save(step, parts)
 //   saved.load("model", model);  saved.load("optimizer", optimizer);
 //
-// `model` is what save_state takes: for_each_parameter(visitor(path, parameter)) and where it has
-// buffers for_each_buffer, or a std::vector<parameter<T>>. parameter.spec() says what lies here,
-// whoever has cut it: every rank writes one safetensors file with its parts, nothing is gathered,
-// and no rank asks another one what it has. An optimizer's or ema's state lies in the same parts.
+// `model` is anything that save_state takes: a class with for_each_parameter(visitor(path,
+// parameter)) and, if it has buffers, for_each_buffer, or a std::vector<parameter<T>>.
+// parameter.spec() is this rank's part. Every rank writes one safetensors file with its parts;
+// nothing is gathered. The state of an optimizer or ema has the same parts.
 //
-// Loading is by overlap of intervals: each rank reads the bytes of its own parts, at any number of
-// ranks and any cut, from a sharded folder, a checkpoint of one file, a Hugging Face model folder
-// or one safetensors file. So what was trained with ddp goes on sharded, and the other way round.
+// Loading works by overlap of intervals: each rank reads only the bytes of its own parts, at any
+// number of ranks and any cut, from a sharded folder, a checkpoint of one file, a Hugging Face
+// model folder or one safetensors file. So a model trained with ddp can continue with fsdp, and
+// back.
 //
-// Copies. What several ranks hold alike is written once, by all of them together:
+// Parts that several ranks hold are written once, by all of these ranks together:
 //
 //   sharded_over(world)              each element of a parameter is on one rank (fsdp; moments)
 //   sharded_over(world, replicas)    the ranks of `replicas` have the same parts (hybrid)
-//   replicated_over(world)           every rank has all (the values of ZeRO-1 and 2)
+//   replicated_over(world)           every rank has all elements (the values of ZeRO-1 and 2)
 //
-// Buffers are on all ranks. For other layouts (tensor parallel inside of it, a few parameters that
-// are not cut) fill sharding::copies by hand. A wrong answer is an error when it is saved: it names
-// the elements that nobody, or more than one rank, has written.
+// Buffers are on all ranks. For other layouts (with tensor parallelism inside, or some parameters
+// that are not cut) fill in sharding::copies yourself. If it is wrong, saving throws and names the
+// elements that no rank, or more than one, has written.
 //
-//   merge: parx_checkpoint merge out/model model.safetensors, or save_whole() (whole_file.hpp).
+// To merge a folder into one file: parx_checkpoint merge out/model model.safetensors. To save one
+// file at once: save_whole() (whole_file.hpp).
 #pragma once
 
 #include <cstdint>
@@ -38,8 +40,6 @@
 #include <system_error>
 
 #include <parx/checkpoint/agreement.hpp>
-#include <parx/checkpoint/checkpoint_folder.hpp>
-#include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
@@ -48,31 +48,28 @@
 #include <parx/checkpoint/state.hpp>
 #include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/process_group.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
-/// Parameters are cut over the ranks of `group`, each element is on one of them.
+/// Parameters are cut over the ranks of `group`; each element is on one rank.
 [[nodiscard]] inline sharding sharded_over(const process_group& group) {
   const shard_place place = detail::place_in(group);
   return {.file = place, .copies = {}, .others = place};
 }
 /// The same where the ranks of `replicas`, a part of `group`, hold the same parts.
-[[nodiscard]] sharding sharded_over(const process_group& group,
-                                           const process_group& replicas);
-/// Every rank of `group` has all of every parameter.
+[[nodiscard]] sharding sharded_over(const process_group& group, const process_group& replicas);
+/// Every rank of `group` has all parameters whole.
 [[nodiscard]] inline sharding replicated_over(const process_group& group) {
   return sharded_over(group, group);
 }
 
-/// Collective. Writes what checkpoint_parts::add and add_shard have collected as the folder
-/// `folder`, in which there is a manifest.json with checksums. It appears whole or not at all; one
-/// that save_sharded wrote earlier is replaced. Blocks until it is on the disk. Throws errc::io on
-/// every rank where it fails on one (a full disk); what was there is then as it was.
-void save_sharded(process_group& group, const std::string& folder,
-                         const checkpoint_parts& parts, std::uint64_t step = 0,
-                         call_site site = call_site::current());
+/// Collective. Writes `parts` as the folder `folder`, with a manifest.json that has checksums. The
+/// folder appears complete or not at all; an earlier one of save_sharded is replaced. Blocks until
+/// it is on the disk. If it fails on one rank (a full disk), every rank throws errc::io, and an
+/// earlier folder is unchanged.
+void save_sharded(process_group& group, const std::string& folder, const checkpoint_parts& parts,
+                  std::uint64_t step = 0, call_site site = call_site::current());
 /// The same for a model alone.
 template <typename Source>
 void save_sharded(process_group& group, const std::string& folder, const sharding& how,
@@ -83,8 +80,7 @@ void save_sharded(process_group& group, const std::string& folder, const shardin
 }
 
 /// Local. Fills `model` from `path`: a folder of save_sharded or checkpoint_manager, a Hugging Face
-/// model folder, or a safetensors file. Reads what lies here and no other bytes; throws as
-/// load_state does.
+/// model folder, or a safetensors file. Reads only this rank's parts; throws as load_state does.
 template <typename Target>
 state_report load_sharded(const std::filesystem::path& path, Target& model,
                           state_match match = state_match::strict) {
@@ -94,7 +90,7 @@ state_report load_sharded(const std::filesystem::path& path, Target& model,
     return load_state(model, safetensors_shards(path), match);
   return saved_checkpoint::open(path, checkpoint_check::sizes).load("model", model, match);
 }
-/// Collective. The same on all ranks; what fails on one is an error on every rank.
+/// Collective. The same on all ranks; if it fails on one rank, every rank throws.
 template <typename Target>
 state_report load_sharded(process_group& group, const std::filesystem::path& path, Target& model,
                           state_match match = state_match::strict,

@@ -1,10 +1,10 @@
-// safetensors_shards: the tensors of a folder, whether they are in one file or in many.
+// safetensors_shards: the tensors of a folder, in one file or in many.
 //
-// <name>.safetensors, or where it is not there the files that <name>.safetensors.index.json names:
-// each with tensors of its own, as Hugging Face's libraries write large models, or each with the
-// parts of tensors that a rank had (shard_index.hpp). Of parts only those files are opened that
-// something is read from, and of very many each only while it is read, so that their number is not
-// bounded by that of the files that a process may have open. Any number of threads may read.
+// Reads <name>.safetensors or, if that does not exist, the files that <name>.safetensors.index.json
+// names. Each of these has different tensors, as Hugging Face's libraries write large models, or
+// one rank's parts of the tensors (shard_index.hpp). Files of parts are opened only when something
+// is read from them. If there are very many files, each is open only while it is read, so their
+// number is not limited by RLIMIT_NOFILE. Any number of threads may read.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,6 @@
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/shard_index.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
@@ -34,7 +33,8 @@ namespace detail {
 inline constexpr std::string_view model_file_name = "model.safetensors";
 inline constexpr std::string_view model_index_name = "model.safetensors.index.json";
 
-/// Of an index: each file, with the whole tensors that it promises to be there. Throws json::error.
+/// The files of an index, each with the names of the whole tensors that the index places there.
+/// Throws json::error.
 [[nodiscard]] std::map<std::string, std::vector<std::string>> files_in_index(
     const json::value& index);
 
@@ -42,12 +42,12 @@ inline constexpr std::string_view model_index_name = "model.safetensors.index.js
 
 class safetensors_shards {
  public:
-  /// Throws errc::io or errc::bad_data: no such tensors there, a shard missing or damaged, a tensor
-  /// that the index promises and its file has not, parts that are not the whole of their tensor.
+  /// Throws errc::io or errc::bad_data if there is no file of that name, a shard is missing or
+  /// damaged, a file lacks a tensor of the index, or parts do not cover their tensor.
   explicit safetensors_shards(const std::filesystem::path& folder, std::string_view name = "model");
 
-  /// All tensors, with their global shapes; begin and end count within the file that a whole tensor
-  /// is in, and of parts they say how many bytes the tensor has.
+  /// All tensors, with their global shapes. For a whole tensor begin and end are offsets in its
+  /// file; for a tensor in parts begin is 0 and end is the number of bytes of the whole tensor.
   [[nodiscard]] const std::vector<stored_tensor>& tensors() const noexcept { return tensors_; }
   [[nodiscard]] const stored_tensor* find(std::string_view name) const {
     const auto found = by_name_.find(name);
@@ -55,9 +55,9 @@ class safetensors_shards {
   }
   /// The folder.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Names of the files beside the index, which may not be there.
+  /// The names of the files, without the index.
   [[nodiscard]] std::vector<std::string> files() const;
-  /// Whether tensors are in parts, and the step that they were saved at.
+  /// The step at which parts were saved; nullopt if the tensors are not in parts.
   [[nodiscard]] std::optional<std::uint64_t> step() const noexcept { return step_; }
 
   /// As safetensors_file::for_each_source; `tensor` is one of tensors(). Throws errc::io,
@@ -92,23 +92,23 @@ class safetensors_shards {
 
   void read_parts(detail::shard_index index, const std::filesystem::path& path);
 
-  /// Whether the files are there, on all ranks alike, and large enough for the parts: what comes
-  /// next takes time and memory that grow with these.
+  /// Throws errc::bad_data unless all files exist and are large enough for their parts: the checks
+  /// that follow take time and memory in proportion to the parts that a (damaged) index claims.
   void require_room(const detail::shard_index& index) const;
 
-  /// A file of whole tensors.
+  /// Adds a file of whole tensors; `promised` are the names that the index places there.
   void add_file(const std::string& name, const std::vector<std::string>& promised);
 
   [[nodiscard]] const safetensors_file& opened(std::size_t number) const;
 
   void require_step(const safetensors_file& file) const;
 
-  /// The tensor in `file` that `part` of `tensor` is.
+  /// The tensor in `file` that holds `part` of `tensor`.
   [[nodiscard]] static const stored_tensor& stored_in(const safetensors_file& file,
                                                       const stored_tensor& tensor,
                                                       const shard_spec& part);
 
-  /// Far below the 1024 that processes are usually allowed, of which sockets take many.
+  /// Far below 1024, the usual limit of a process, since sockets also need many descriptors.
   static constexpr std::size_t most_open = 64;
 
   std::string path_;

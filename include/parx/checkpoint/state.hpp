@@ -3,17 +3,16 @@
 //
 // Works on anything with for_each_parameter(visitor(path, parameter)), as parx::nn modules have
 // (their buffers are saved as well), on a list of parameters, or on anything with
-// for_each_state(visitor(name, tensor or number)), as optimizers have. A file that does not fit
-// changes nothing. Values go straight between the file and the model's memory. Local: under data
-// parallelism one rank saves, every rank loads. Of a parameter that lies here in part only that
-// part is read; saving it is for several ranks together, see sharded.hpp.
+// for_each_state(visitor(name, tensor or number)), as optimizers have. If a file does not match,
+// nothing is changed. Values are copied directly between the file and the model's memory. Local:
+// under data parallelism one rank saves, every rank loads. If a rank holds only a part of a
+// parameter, only that part is read; for saving it see sharded.hpp.
 #pragma once
 
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <optional>
 #include <set>
@@ -39,16 +38,15 @@ namespace parx::inline PARX_ABI {
 
 /// How a file and a model differ; see load_state.
 struct state_report {
-  std::string source = "file";          ///< what the values come from, in text()
+  std::string source = "file";          ///< where the values come from, for text()
   std::vector<std::string> missing;     ///< in the model, not in the file
   std::vector<std::string> unexpected;  ///< in the file, not in the model
-  std::vector<std::string>
-      mismatched;  ///< in both with another shape or type: "fc.weight: [2, 3] F32 ..."
+  std::vector<std::string> mismatched;  ///< shape or type differs: "fc.weight: [2, 3] F32 ..."
 
   [[nodiscard]] bool empty() const noexcept {
     return missing.empty() && unexpected.empty() && mismatched.empty();
   }
-  /// Several lines, for each kind of difference that there is; of many the first ones.
+  /// One or several lines for each kind of difference; of many names only the first ones.
   [[nodiscard]] std::string text() const;
 
  private:
@@ -58,8 +56,8 @@ struct state_report {
 
 enum class state_match {
   strict,   ///< any difference is an error
-  partial,  ///< what fits is loaded, the rest is reported
-  part,     ///< as strict, of a target that is a part of what was saved: a pipeline's stage
+  partial,  ///< loads what matches and reports the rest
+  part,     ///< as strict, but the file may have more than the target, which is a pipeline's stage
 };
 
 namespace detail {
@@ -68,13 +66,14 @@ namespace detail {
 struct state_entry {
   std::string name;
   dtype type = dtype::float32;
-  shard_spec part = {};  ///< of the whole, what is in the memory
-  /// Asked for when it is read or overwritten: a parameter may have no memory before it is loaded.
+  shard_spec part = {};  ///< the part of the whole tensor that is in the memory
+  /// Called only when it is read or overwritten: a parameter may have no memory before it is
+  /// loaded.
   std::function<std::span<std::byte>()> memory = {};
-  /// Of the parameter that this is, or belongs to: what of it lies here.
+  /// This rank's part of the parameter that this is, or belongs to; nullopt if to none.
   std::optional<shard_spec> owner = {};
 
-  /// Of the whole.
+  /// Of the whole tensor.
   [[nodiscard]] std::vector<std::uint64_t> shape() const {
     return {part.global_shape().begin(), part.global_shape().end()};
   }
@@ -100,7 +99,7 @@ enum class state_access { read, overwrite };
 template <state_access Access, typename Source>
 [[nodiscard]] std::vector<state_entry> state_entries(Source& source) {
   std::vector<state_entry> entries;
-  // Accessors give the memory for reading; load_state is the one that may write it.
+  // Some accessors return const memory; load_state is allowed to write it.
   const auto bytes_of = []<typename T>(const T* data, std::size_t count) {
     return std::span(reinterpret_cast<std::byte*>(const_cast<T*>(data)), count * sizeof(T));
   };
@@ -109,7 +108,7 @@ template <state_access Access, typename Source>
     for (const auto extent : shape) extents.push_back(static_cast<std::size_t>(extent));
     return shard_spec::whole(extents);
   };
-  /// A tensor or a number; `owner` where it is a parameter's.
+  /// A tensor or a number; `owner` is set if it belongs to a parameter.
   const auto add = [&](const std::string& name, auto& value, std::optional<shard_spec> owner) {
     using V = std::remove_cvref_t<decltype(value)>;
     if constexpr (std::is_arithmetic_v<V>) {
@@ -162,7 +161,7 @@ template <state_access Access, typename Source>
   return entries;
 }
 
-/// What lies here as a whole, to be read. Throws usage_error for what lies here in part.
+/// The entries, for reading. Throws usage_error if this rank holds only a part of one.
 template <typename Source>
 [[nodiscard]] std::vector<state_entry> whole_entries(Source& source) {
   auto entries = state_entries<state_access::read>(source);
@@ -178,11 +177,12 @@ template <typename Source>
   return from.type == to || (from.type && is_floating(*from.type) && is_floating(to));
 }
 
-/// Numbers of a floating-point type as doubles, which hold all of them exactly, and back.
+/// Numbers of any type as doubles; exact for floating-point types.
 void widen(dtype type, const std::byte* from, std::span<double> to);
+/// The inverse, rounding, for floating-point types only.
 void narrow(dtype type, std::span<const double> from, std::byte* to);
 
-/// Reads elements of `from`, from number `first` on, into memory of `type`, converting between
+/// Reads elements of `from`, from number `first` on, into memory of `type`. Converts between
 /// floating-point types piece by piece.
 template <typename File>
 void read_converted(const File& file, const stored_tensor& from, std::size_t first, dtype type,
@@ -203,7 +203,7 @@ void read_converted(const File& file, const stored_tensor& from, std::size_t fir
   }
 }
 
-/// Reads `part` of a tensor of `file`, and no other bytes, into memory of `type`.
+/// Reads only `part` of a tensor of `file` into memory of `type`.
 template <typename File>
 void read_part(const File& file, const stored_tensor& from, const shard_spec& part, dtype type,
                std::span<std::byte> memory) {
@@ -216,8 +216,9 @@ void read_part(const File& file, const stored_tensor& from, const shard_spec& pa
 
 }  // namespace detail
 
-/// Collective. Gives all ranks what `root` has of a model, an optimizer, or whatever save_state
-/// takes; of equal parts on all ranks. Where it fails, `target` may be partly overwritten.
+/// Collective. Copies the state of `root`, of a model, an optimizer or anything else that
+/// save_state takes, to all ranks. Names and shapes must be equal on all ranks. If it fails,
+/// `target` may be partly overwritten.
 template <typename Target>
 void broadcast_state(process_group& group, Target& target, int root,
                      call_site site = call_site::current()) {
@@ -225,8 +226,8 @@ void broadcast_state(process_group& group, Target& target, int root,
     broadcast(group, entry.memory(), {.root = root}, site);
 }
 
-/// Writes the parameters of `source` to `path`, which holds all of them afterwards, or what it held
-/// before. `metadata` is for the caller: an epoch, a sampler's state. Throws errc::io.
+/// Writes the parameters of `source` to `path`, atomically. `metadata` is for the caller: an epoch,
+/// a sampler's state. Throws errc::io; an existing file is unchanged then.
 template <typename Source>
 void save_state(Source& source, const std::string& path, const checkpoint_metadata& metadata = {}) {
   std::vector<tensor_to_store> tensors;
@@ -237,7 +238,8 @@ void save_state(Source& source, const std::string& path, const checkpoint_metada
 
 namespace detail {
 
-/// What of a model is in a file, and how they differ. `File` is a safetensors_file or _shards.
+/// The entries of a model that match a file, and the differences. `File` is a safetensors_file,
+/// safetensors_shards or state_dict.
 struct state_fit {
   state_report report;
   std::vector<std::pair<state_entry, const stored_tensor*>> fitting;
@@ -270,7 +272,7 @@ template <typename File>
   return result;
 }
 
-/// load_state for what a model consists of, whatever its type.
+/// load_state for the entries of a model of any type.
 template <typename File>
 state_report load_entries(std::vector<state_entry> entries, const File& file, state_match match) {
   auto [report, fitting] = fit_state(std::move(entries), file);
@@ -283,7 +285,7 @@ state_report load_entries(std::vector<state_entry> entries, const File& file, st
                 file.path().empty() ? "this " + report.source : formatted("\"{}\"", file.path()),
                 report.text(), report.source);
   }
-  // What is missing or wrong in a file is found before anything is overwritten.
+  // Opens all shards that are needed, so that damage is found before anything is overwritten.
   for (const auto& [entry, stored] : fitting)
     file.for_each_source(*stored, entry.part, [](const auto&...) {});
   try {
@@ -298,7 +300,7 @@ state_report load_entries(std::vector<state_entry> entries, const File& file, st
 
 }  // namespace detail
 
-/// How `target` and an open file differ; changes nothing.
+/// The differences between `target` and an open file; changes nothing.
 template <typename Target, typename File>
 [[nodiscard]] state_report compare_state(Target& target, const File& file) {
   constexpr auto access = detail::state_access::overwrite;
@@ -306,10 +308,10 @@ template <typename Target, typename File>
 }
 
 /// Reads the parameters of `target` from an open file, a safetensors_file or safetensors_shards;
-/// floating-point types are converted. A model that has no values yet gets memory for those that
-/// the file has, and no other values before. Throws errc::bad_data with the differences when there
-/// are any and `match` is strict: nothing is changed then. Throws errc::io when the disk fails
-/// while it is read; what was read before has been loaded.
+/// floating-point types are converted. If a model has no values yet, memory is allocated only for
+/// those in the file, without initialising it first. If there are differences and `match` is
+/// strict, throws errc::bad_data, which lists them, and changes nothing. Throws errc::io if the
+/// disk fails during reading; the target is partly overwritten then.
 template <typename Target, typename File>
   requires requires(const File& file) { file.tensors(); }
 state_report load_state(Target& target, const File& file,

@@ -1,5 +1,5 @@
-// state_dict: the parameters and buffers of a model, or the state of an optimizer, copied into
-// memory under their names: to go back to, to hand over, to look at.
+// state_dict: a copy in memory of the parameters and buffers of a model, or of the state of an
+// optimizer, by name.
 //
 //   const parx::state_dict best(model);
 //   ...
@@ -27,7 +27,7 @@ namespace parx::inline PARX_ABI {
 class state_dict {
  public:
   state_dict() = default;
-  /// A copy of all that save_state would write of `source`.
+  /// A copy of everything that save_state would write.
   template <typename Source>
     requires(!std::same_as<std::remove_const_t<Source>, state_dict>)
   explicit state_dict(Source& source) {
@@ -36,37 +36,33 @@ class state_dict {
     }
   }
 
-  /// Adds a copy of `values`, or replaces what has this name.
+  /// Adds a copy of `values`, or replaces the entry of this name.
   template <element T>
   void set(const std::string& name, const tensor<T>& values) {
     const tensor<T> source = values.contiguous();
     put(name, dtype_of<T>, std::vector<std::uint64_t>(source.shape().begin(), source.shape().end()),
         std::as_bytes(source.span()));
   }
-  /// Whether there was one.
+  /// Returns whether there was one.
   bool erase(std::string_view name);
-  /// A copy. Throws usage_error when there is none of this name and type.
+  /// A copy. Throws usage_error if there is none of this name and type.
   template <element T>
   [[nodiscard]] tensor<T> at(std::string_view name) const {
     const stored_tensor* const found = find(name);
     require(found != nullptr && found->type == dtype_of<T>, "the state_dict has no {} \"{}\"",
             name_of(dtype_of<T>), name);
-    shape extents;
-    for (const std::uint64_t extent : found->shape) {
-      extents.push_back(static_cast<std::size_t>(extent));
-    }
-    tensor<T> values = tensor<T>::empty(extents);
+    tensor<T> values = tensor<T>::empty(detail::shape_of(*found));
     read(*found, std::as_writable_bytes(values.span()));
     return values;
   }
   [[nodiscard]] bool contains(std::string_view name) const { return find(name) != nullptr; }
   [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
 
-  // What load_state asks of a file.
+  // The interface that load_state needs.
 
   /// Names, types and shapes, in the model's order.
   [[nodiscard]] const std::vector<stored_tensor>& tensors() const noexcept { return names_; }
-  /// Null when there is none; valid until the next set() or erase().
+  /// Null if there is none; valid until the next set() or erase().
   [[nodiscard]] const stored_tensor* find(std::string_view name) const {
     const std::size_t at = place_of(name);
     return at == names_.size() ? nullptr : &names_[at];
@@ -95,9 +91,9 @@ class state_dict {
   std::vector<std::vector<std::byte>> values_;  // of names_, at the same index
 };
 
-/// Copies the values into `target`, converting between floating-point types. Throws errc::bad_data
-/// with all that is missing, unexpected or of another shape, and changes nothing then, when `match`
-/// is strict; reports it otherwise.
+/// Copies the values into `target`, converting between floating-point types. If names or shapes
+/// differ and `match` is strict, throws errc::bad_data with all differences and changes nothing;
+/// otherwise reports them.
 template <typename Target>
 state_report load_state_dict(Target& target, const state_dict& values,
                              state_match match = state_match::strict) {

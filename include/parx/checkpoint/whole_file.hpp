@@ -1,11 +1,11 @@
-// save_whole and merge_shards: what lies on several ranks, or in several files, in parts, as one
-// safetensors file that any program reads.
+// save_whole and merge_shards: write a model that is distributed over ranks, or over files, as one
+// safetensors file that any program can read.
 //
-// save_whole: the header is a function of names, types and global shapes, so every rank knows where
-// its parts go and writes them there. Nothing is gathered. The file system has to take writes of
-// several hosts to one file, at borders that are not those of pages: Lustre, GPFS and a local disk
-// do, NFS may not. There save_sharded writes a file for each rank, and merge_shards, or
-// `parx_checkpoint merge`, makes one file of them.
+// save_whole: the header is a function of names, types and global shapes, so every rank knows the
+// offsets of its parts and writes them there. Nothing is gathered. The file system must support
+// writes of several hosts to one file that are not aligned to pages: Lustre, GPFS and a local disk
+// do, NFS may not. On NFS use save_sharded, which writes one file per rank, and merge_shards or
+// `parx_checkpoint merge`.
 #pragma once
 
 #include <algorithm>
@@ -30,14 +30,13 @@
 #include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/hash.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// Of the whole tensors that `entries` are, or are parts of.
+/// The header of a file with the whole tensors of `entries`.
 [[nodiscard]] safetensors_header whole_header(const std::vector<state_entry>& entries);
 
 /// Collective. Throws errc::mismatch on every rank unless `text` is the same on all.
@@ -45,10 +44,10 @@ void require_same_header(process_group& group, const std::string& text, call_sit
 
 }  // namespace detail
 
-/// Collective. Writes the parameters of `source`, as `how` says that they lie on the ranks of
-/// `group`, to `path`: it holds all of them afterwards, or what it held before. `all` has the names
-/// and shapes of all parameters, the same on all ranks; its values are not looked at. Throws
-/// errc::io on every rank where it fails on one.
+/// Collective. Writes the parameters of `source`, which `how` describes as distributed over the
+/// ranks of `group`, to `path`, atomically. `all` has the names and shapes of all parameters, the
+/// same on all ranks; its values are not used. If it fails on one rank, every rank throws errc::io
+/// and an existing file is unchanged.
 template <typename Source, typename All>
 void save_whole(process_group& group, const std::string& path, const sharding& how, Source& source,
                 All& all, call_site site = call_site::current()) {
@@ -98,15 +97,15 @@ void save_whole(process_group& group, const std::string& path, const sharding& h
   }
   detail::agree_on_rank0(&group, site, [&] { made->commit(); });
 }
-/// Where all ranks have parts of all parameters.
+/// The same if every rank has a part of every parameter.
 template <typename Source>
 void save_whole(process_group& group, const std::string& path, const sharding& how, Source& source,
                 call_site site = call_site::current()) {
   save_whole(group, path, how, source, source, site);
 }
 
-/// Local. Writes all tensors of `from` as one safetensors file to `path`: it holds all of them
-/// afterwards, or what it held before. Takes 16 MiB of memory. Throws errc::io, errc::bad_data.
+/// Local. Writes all tensors of `from` as one safetensors file to `path`, atomically. Needs 16 MiB
+/// of memory. Throws errc::io, errc::bad_data; an existing file is unchanged then.
 void merge_shards(const safetensors_shards& from, const std::string& path);
 
 }  // namespace parx

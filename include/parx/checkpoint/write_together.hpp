@@ -1,10 +1,11 @@
-// write_alone and write_together: one checkpoint, written by one process, or by all ranks of a
-// group, each its own files.
+// write_alone and write_together: write one checkpoint from one process, or from all ranks of a
+// group, each of which writes its own files.
 //
-// Committed once: rank 0 makes the hidden folder, every rank writes and flushes its files in it.
-// When all have done so and rank 0 sees the files, it writes the manifest and renames the folder.
-// Where a rank fails or dies before, nothing appears, and all others throw with the reason. The
-// folder is in a file system that all ranks see. A few short collectives; no data are sent.
+// write_together: rank 0 creates a hidden folder, and every rank writes and flushes its files
+// there. When all have finished and rank 0 sees the files, it writes the manifest and renames the
+// folder. If a rank fails or dies before, nothing appears, and all others throw with the reason.
+// The folder must be in a file system that all ranks share. Needs a few short collectives; no
+// tensor data are sent.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +14,11 @@
 #include <optional>
 #include <vector>
 
-#include <parx/checkpoint/agreement.hpp>
 #include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
-#include <parx/comm/collectives/object.hpp>
 #include <parx/comm/process_group.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -29,9 +27,9 @@ namespace parx::inline PARX_ABI::detail {
   return {static_cast<std::size_t>(group.rank()), static_cast<std::size_t>(group.size())};
 }
 
-/// What checkpoint_manager::save was asked for; see there.
+/// The arguments of checkpoint_manager::save; see there.
 struct save_plan {
-  std::filesystem::path target;  ///< the folder that is to appear
+  std::filesystem::path target;  ///< the final path of the folder
   std::uint64_t step = 0;
   std::optional<double> metric = {};
   std::optional<std::uint64_t> best_step = {};
@@ -47,8 +45,7 @@ void commit(const save_plan& plan, unfinished_checkpoint& made,
 void write_alone(const save_plan& plan, const checkpoint_parts& parts);
 
 /// Collective. `mine` are the parts that this rank writes. Throws errc::io on every rank.
-void write_together(process_group& group, const save_plan& plan,
-                           const checkpoint_parts& mine);
+void write_together(process_group& group, const save_plan& plan, const checkpoint_parts& mine);
 
 }  // namespace parx::detail
 

@@ -21,11 +21,9 @@
 
 #include <Eigen/Core>
 
-#include <parx/comm/collectives/all_reduce.hpp>
-#include <parx/core/check.hpp>
+#include <parx/comm/work.hpp>
 #include <parx/ddp/hook.hpp>
 #include <parx/tensor/random.hpp>
-#include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -6,8 +6,6 @@
 #include <vector>
 
 #include <parx/autograd/parameter_handle.hpp>
-#include <parx/comm/rank_comparison.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/reduction_group.hpp>
 

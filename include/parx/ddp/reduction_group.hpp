@@ -26,7 +26,6 @@
 
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/process_group.hpp>
-#include <parx/core/check.hpp>
 
 namespace parx::inline PARX_ABI {
 

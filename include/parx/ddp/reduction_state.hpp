@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/core/check.hpp>
+#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

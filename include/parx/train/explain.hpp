@@ -8,12 +8,10 @@
 #include <vector>
 
 #include <parx/comm/explain.hpp>
-#include <parx/comm/process_group.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/source.hpp>
 #include <parx/optim/schedule.hpp>
-#include <parx/train/announce.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/run_plan.hpp>
 

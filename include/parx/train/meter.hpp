@@ -15,7 +15,6 @@
 #include <parx/core/json.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/train/record.hpp>
-#include <parx/train/usage.hpp>
 
 namespace parx::inline PARX_ABI::train {
 

@@ -16,7 +16,6 @@
 
 #include <fmt/format.h>
 
-#include <parx/core/check.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI::train {

@@ -14,12 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include <parx/checkpoint/atomic_file.hpp>
-#include <parx/core/check.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 #include <parx/train/detail/chart.hpp>
-#include <parx/train/detail/log_lines.hpp>
 #include <parx/train/record.hpp>
 
 namespace parx::inline PARX_ABI::train {

@@ -20,7 +20,6 @@
 #include <parx/core/json.hpp>
 #include <parx/trace/progress.hpp>
 #include <parx/train/detail/append_file.hpp>
-#include <parx/train/detail/log_lines.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
 #include <parx/train/tensorboard.hpp>

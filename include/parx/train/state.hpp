@@ -17,8 +17,6 @@
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/comm/process_group.hpp>
-#include <parx/core/check.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 #include <parx/data/sampler.hpp>
 #include <parx/nn/loss.hpp>

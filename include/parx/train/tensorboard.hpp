@@ -9,15 +9,12 @@
 // One thread. Source: TensorFlow, tsl/lib/io/record_writer.cc and core/util/event.proto.
 #pragma once
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include <parx/train/detail/append_file.hpp>
-#include <parx/train/detail/crc32c.hpp>
 #include <parx/train/detail/protobuf.hpp>
 
 namespace parx::inline PARX_ABI::train {

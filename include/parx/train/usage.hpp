@@ -5,11 +5,7 @@
 // proc(5).
 #pragma once
 
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
-#include <parx/core/descriptor.hpp>
+#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::train {
 

@@ -21,7 +21,7 @@
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
-#include <parx/ddp/reducer.hpp>
+#include <parx/ddp/times.hpp>
 
 namespace parx::inline PARX_ABI::train {
 

@@ -90,6 +90,12 @@ PARX_INLINE void make_folders(const std::string& folder) {
   }
 }
 
+[[nodiscard]] PARX_INLINE checkpoint_manifest::file write_text(const std::filesystem::path& hidden,
+                                                               const std::string& name,
+                                                               std::string_view text) {
+  return write_staged(hidden, name, [&](auto&& write) { write(std::as_bytes(std::span(text))); });
+}
+
 PARX_INLINE void probe_folder(const std::string& folder, std::uint64_t bytes) {
   make_folders(folder);
   const folder_lock lock(folder);
@@ -97,7 +103,7 @@ PARX_INLINE void probe_folder(const std::string& folder, std::uint64_t bytes) {
   const auto target = std::filesystem::path(folder) / (std::string(stale_prefix) + "probe");
   {
     staged_folder trial(target);
-    (void)trial.add("file", [](auto&& write) { write(std::as_bytes(std::span("probe"))); });
+    (void)write_text(trial.path(), "file", "probe");
     trial.commit();
   }
   remove_folder(target);
@@ -110,12 +116,6 @@ PARX_INLINE void probe_folder(const std::string& folder, std::uint64_t bytes) {
                 "elsewhere.",
                 bytes, folder, left);
   }
-}
-
-[[nodiscard]] PARX_INLINE checkpoint_manifest::file write_text(const std::filesystem::path& hidden,
-                                                               const std::string& name,
-                                                               std::string_view text) {
-  return write_staged(hidden, name, [&](auto&& write) { write(std::as_bytes(std::span(text))); });
 }
 
 PARX_INLINE std::vector<checkpoint_manifest::file> write_parts(const std::filesystem::path& hidden,
@@ -162,9 +162,7 @@ PARX_INLINE void add_indexes(const std::filesystem::path& hidden,
 }
 
 PARX_INLINE void unfinished_checkpoint::commit(const checkpoint_manifest& manifest) {
-  const std::string text = encode_manifest(manifest);
-  (void)staged_.add(std::string(manifest_name),
-                    [&](auto&& write) { write(std::as_bytes(std::span(text))); });
+  (void)write_text(path(), std::string(manifest_name), encode_manifest(manifest));
   staged_.commit();
 }
 

@@ -20,23 +20,12 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Numbers of any type as doubles.
-PARX_INLINE void as_doubles(dtype type, const std::byte* from, std::span<double> to) {
-  visit_dtype(type, [&]<typename T>(std::type_identity<T>) {
-    for (std::size_t i = 0; i < to.size(); ++i) {
-      T value;
-      std::memcpy(&value, from + i * sizeof(T), sizeof(T));
-      to[i] = static_cast<double>(value);
-    }
-  });
-}
-
 /// Elements [begin, begin + to.size()) of a tensor.
 PARX_INLINE void read_doubles(const safetensors_shards& from, const stored_tensor& tensor,
                               std::size_t begin, std::span<double> to) {
   std::vector<std::byte> bytes(to.size() * size_of(*tensor.type));
   read_part(from, tensor, whole_spec(tensor).flat(begin, begin + to.size()), *tensor.type, bytes);
-  as_doubles(*tensor.type, bytes.data(), to);
+  widen(*tensor.type, bytes.data(), to);
 }
 
 }  // namespace parx::detail

@@ -2,7 +2,7 @@
 //
 // JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}, offsets in
 // bytes from the end of the header, "__metadata__" an object of strings. Tensors cover the data
-// without holes or overlaps. Everything a file says is checked before anything is believed. Source:
+// without holes or overlaps. parse_header verifies everything that a file says. Source:
 // github.com/huggingface/safetensors, README.md ("Format").
 #pragma once
 
@@ -14,7 +14,6 @@
 #include <string_view>
 #include <vector>
 
-#include <parx/core/json_reader.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -23,7 +22,7 @@ namespace parx::inline PARX_ABI {
 struct stored_tensor {
   std::string name;
   std::string dtype_name;                ///< as written in the file: "F32", "BF16", "BOOL", ...
-  std::optional<parx::dtype> type = {};  ///< nullopt for a type that parx has not (BOOL, F8_E4M3)
+  std::optional<parx::dtype> type = {};  ///< nullopt if parx does not support it (BOOL, F8_E4M3)
   std::vector<std::uint64_t> shape = {};
   std::uint64_t begin = 0;  ///< first byte in the data section
   std::uint64_t end = 0;    ///< one past its last byte
@@ -56,23 +55,28 @@ inline constexpr std::array<safetensors_type, 24> safetensors_types{{
 }};
 
 [[nodiscard]] std::string_view safetensors_name(dtype type);
+/// nullptr if the format has no type of this name.
+[[nodiscard]] const safetensors_type* find_type(std::string_view name);
+
+/// The description of a tensor of `bytes` bytes, to be placed by lay_out.
+[[nodiscard]] stored_tensor described(std::string name, dtype type,
+                                      std::vector<std::uint64_t> shape, std::uint64_t bytes);
 
 struct safetensors_header {
   std::vector<stored_tensor> tensors;  ///< in the order of their data
   checkpoint_metadata metadata;
 };
 
-/// The JSON text, padded with spaces so that the data, which come after it and its length, begin at
-/// a multiple of 64 bytes: of whatever a type or a vector register wants. The format asks for 8.
+/// The JSON text, padded with spaces so that the data, which follow its length and the text, begin
+/// at a multiple of 64 bytes, enough for every type and vector register. The format asks for 8.
 [[nodiscard]] std::string encode_header(const safetensors_header& header);
 
-/// shape and type against the number of bytes; a message, or nothing when they agree.
+/// Compares shape and type with the number of bytes. Returns a message if they do not agree.
 [[nodiscard]] std::optional<std::string> check_extent(const stored_tensor& tensor);
 
 /// Reads and checks a header in front of `data_bytes` of data. Throws json::error, whose text
 /// follows "the header is damaged: ".
-[[nodiscard]] safetensors_header parse_header(std::string_view text,
-                                                     std::uint64_t data_bytes);
+[[nodiscard]] safetensors_header parse_header(std::string_view text, std::uint64_t data_bytes);
 
 }  // namespace detail
 

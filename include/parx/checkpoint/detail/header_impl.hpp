@@ -26,6 +26,23 @@ PARX_INLINE std::string_view safetensors_name(dtype type) {
       ->name;
 }
 
+PARX_INLINE const safetensors_type* find_type(std::string_view name) {
+  const auto found =
+      std::find_if(safetensors_types.begin(), safetensors_types.end(),
+                   [=](const safetensors_type& known) { return known.name == name; });
+  return found == safetensors_types.end() ? nullptr : &*found;
+}
+
+PARX_INLINE stored_tensor described(std::string name, dtype type, std::vector<std::uint64_t> shape,
+                                    std::uint64_t bytes) {
+  return {.name = std::move(name),
+          .dtype_name = std::string(safetensors_name(type)),
+          .type = type,
+          .shape = std::move(shape),
+          .begin = 0,
+          .end = bytes};
+}
+
 PARX_INLINE std::string encode_header(const safetensors_header& header) {
   std::string text = "{";
   if (!header.metadata.empty()) {
@@ -50,11 +67,8 @@ PARX_INLINE std::string encode_header(const safetensors_header& header) {
 }
 
 PARX_INLINE std::optional<std::string> check_extent(const stored_tensor& tensor) {
-  const auto known =
-      std::find_if(safetensors_types.begin(), safetensors_types.end(),
-                   [&](const safetensors_type& type) { return type.name == tensor.dtype_name; });
-  if (known == safetensors_types.end())
-    return formatted("has the unknown type \"{}\"", tensor.dtype_name);
+  const safetensors_type* const known = find_type(tensor.dtype_name);
+  if (known == nullptr) return formatted("has the unknown type \"{}\"", tensor.dtype_name);
   std::uint64_t bits = known->bits;
   for (const std::uint64_t extent : tensor.shape) {
     if (__builtin_mul_overflow(bits, extent, &bits)) return "has a shape of more than 2^64 bits";
@@ -94,9 +108,7 @@ PARX_INLINE std::optional<std::string> check_extent(const stored_tensor& tensor)
     }
   });
   if (seen != 7) json.fail(formatted("dtype, shape and data_offsets of \"{}\"", tensor.name));
-  for (const safetensors_type& known : safetensors_types) {
-    if (known.name == tensor.dtype_name) tensor.type = known.type;
-  }
+  if (const auto* const known = find_type(tensor.dtype_name)) tensor.type = known->type;
   return tensor;
 }
 
@@ -118,7 +130,7 @@ PARX_INLINE safetensors_header parse_header(std::string_view text, std::uint64_t
       throw json::error(formatted("the tensor \"{}\" appears twice", tensor.name));
     }
   }
-  // By end, too, so that empty tensors come before the one that begins at the same byte.
+  // Also by end, so that empty tensors come before the one that begins at the same byte.
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });

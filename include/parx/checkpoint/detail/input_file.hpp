@@ -1,10 +1,8 @@
-// input_file: a regular file that is open for reading, at any offset, from any thread; or one of
-// so many that each has a descriptor only while it is read (share_descriptors).
+// input_file: a regular file that is open for reading, at any offset, from any thread. With
+// share_descriptors it has a descriptor only while it is read, for programs with very many files.
 #pragma once
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +13,6 @@
 #include <utility>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/error.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -24,10 +21,10 @@ class input_file {
   /// Throws errc::io.
   explicit input_file(std::string path) : path_(std::move(path)) { file_ = opened(); }
 
-  /// From now on the file is open while a `reading` of it lives, and no longer. Whoever has more
-  /// files than a process may have open calls it before other threads read.
+  /// From now on the file is open only while a `reading` of it lives. For more files than a process
+  /// may have open. Call it before other threads read.
   void share_descriptors();
-  /// Keeps the file open. Throws errc::io, and errc::bad_data where another has taken its place.
+  /// Keeps the file open. Throws errc::io, and errc::bad_data if the file was replaced.
   class reading {
    public:
     explicit reading(const input_file& file) : file_(file), number_(file.begin_reading()) {}
@@ -45,11 +42,11 @@ class input_file {
   /// Bytes when it was opened.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
 
-  /// Fills `target` from `offset` on. Throws errc::io when the disk fails, errc::bad_data when the
-  /// file ends before.
+  /// Fills `target` from `offset` on. Throws errc::io if the disk fails, errc::bad_data if the file
+  /// ends before.
   void read(std::uint64_t offset, std::span<std::byte> target) const;
 
-  /// The contents. Throws errc::bad_data for more than 100 MB, which no file of text here has.
+  /// The contents. Throws errc::bad_data for more than 100 MB: no text file here is that large.
   [[nodiscard]] std::string whole_text() const;
 
  private:
@@ -58,7 +55,7 @@ class input_file {
     int readers = 0;
     descriptor file = {};
   };
-  /// What tells a file from another one of its name.
+  /// Distinguishes a file from a later one of the same name.
   struct identity {
     ::dev_t device = 0;
     ::ino_t number = 0;

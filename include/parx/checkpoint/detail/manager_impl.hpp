@@ -17,10 +17,8 @@
 #include <parx/checkpoint/manager.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
-#include <parx/comm/collectives/object.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
@@ -81,8 +79,8 @@ PARX_INLINE void checkpoint_manager::save(std::uint64_t step, const checkpoint_p
     return;
   }
   if (!writers_) writers_ = all_of(*group_, site);
-  // If a rank fails to allocate its copy or to start its thread, the other ranks' writers would wait
-  // for it forever. So they begin only after all ranks have started theirs.
+  // If a rank fails to allocate its copy or to start its thread, the other ranks' writers would
+  // wait for it forever. So they begin only after all ranks have started theirs.
   std::promise<bool> all_started;
   try {
     detail::agree(group_, site, [&] {

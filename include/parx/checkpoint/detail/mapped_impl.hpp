@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,8 +12,6 @@
 #include <parx/checkpoint/mapped.hpp>
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/core/error.hpp>
-#include <parx/tensor/tensor.hpp>
-#include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -1,11 +1,9 @@
-// output_file: a new file that is written from front to back and is on the disk when finish()
-// returns.
+// output_file: a new file that is on the disk when finish() returns.
 //
-// Every failure names the file, how far it got, the reason and what to do. Until finish() the file
-// is the object's, whose destructor removes it. One thread.
+// Every error names the file, the bytes written so far, the reason and what to do. The destructor
+// removes the file unless finish() has succeeded. One thread.
 #pragma once
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,8 +14,6 @@
 #include <string>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/error.hpp>
-#include <parx/core/file_limit.hpp>
 #include <parx/core/temporary_file.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -25,18 +21,18 @@ namespace parx::inline PARX_ABI::detail {
 /// What a user can do about a failed file operation.
 [[nodiscard]] std::string advice_for(int saved_errno);
 
-/// Brings a folder's entries to the disk. The files in it are safe either way, so a file system
-/// that cannot do this is no failure.
+/// Flushes a folder's entries to the disk. Errors are ignored: some file systems cannot do it, and
+/// the files in the folder are flushed already.
 void flush_folder(const std::filesystem::path& folder) noexcept;
 
 class output_file {
  public:
-  /// Creates `path`, which must not exist. `consequence` ends every message: "Nothing was changed
-  /// under ...". Throws errc::io, as everything here.
+  /// Creates `path`, which must not exist. `consequence` ends every error message: "Nothing was
+  /// changed under ...". All functions throw errc::io.
   output_file(std::string path, std::string consequence);
-  /// Goes on with a file that was made, which has its life sign as long as this object lives.
+  /// Takes over a temporary file, and marks it as in use as long as this object lives.
   output_file(temporary_file made, std::string consequence);
-  /// One that another process has made, for several that write it together: see write_at.
+  /// Opens a file that another process has created, to write it together: see write_at.
   enum class made_by { another };
   output_file(std::string path, std::string consequence, made_by);
   ~output_file() {
@@ -54,7 +50,7 @@ class output_file {
     write(bytes);
   }
 
-  /// Brings the contents to the disk and closes the file, which stays.
+  /// Flushes the contents to the disk and closes the file, which the destructor then keeps.
   void finish();
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }

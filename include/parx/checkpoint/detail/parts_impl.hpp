@@ -15,7 +15,6 @@
 
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/safetensors.hpp>
-#include <parx/checkpoint/shard_index.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/check.hpp>

@@ -10,7 +10,6 @@
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/pretrained.hpp>
 #include <parx/checkpoint/shards.hpp>
-#include <parx/checkpoint/state.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>

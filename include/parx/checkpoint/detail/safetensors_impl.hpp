@@ -15,18 +15,24 @@
 
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/detail/header.hpp>
-#include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
+PARX_INLINE parx::shape shape_of(const stored_tensor& tensor) {
+  parx::shape extents;
+  for (const std::uint64_t extent : tensor.shape)
+    extents.push_back(static_cast<std::size_t>(extent));
+  return extents;
+}
+
 PARX_INLINE safetensors_header lay_out(std::vector<stored_tensor> tensors,
                                        checkpoint_metadata metadata) {
-  // Wide types first: then each tensor is aligned for its type, as in the reference implementation.
+  // Wide types first, so that each tensor is aligned for its type, as in the reference
+  // implementation.
   std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     const auto width = [](const stored_tensor& tensor) {
       return tensor.type ? size_of(*tensor.type) : 0;  // 0: check_extent refuses it

@@ -15,11 +15,8 @@
 #include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/detail/xxh64.hpp>
 #include <parx/checkpoint/manifest.hpp>
-#include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
-#include <parx/checkpoint/shards.hpp>
-#include <parx/checkpoint/state.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>

@@ -21,16 +21,9 @@
 namespace parx::inline PARX_ABI::detail {
 
 PARX_INLINE std::size_t element_bytes(std::string_view dtype_name) {
-  for (const safetensors_type& known : safetensors_types) {
-    if (known.name == dtype_name && known.type) return size_of(*known.type);
-  }
+  const safetensors_type* const known = find_type(dtype_name);
+  if (known != nullptr && known->type) return size_of(*known->type);
   throw json::error(formatted("parts of a tensor of type \"{}\"", dtype_name));
-}
-
-PARX_INLINE shard_spec whole_spec(const stored_tensor& tensor) {
-  parx::shape extents;
-  for (const std::uint64_t extent : tensor.shape) extents.push_back(extent);
-  return shard_spec::whole(extents);
 }
 
 PARX_INLINE void require_whole(const shard_index& index, const std::string& path) {

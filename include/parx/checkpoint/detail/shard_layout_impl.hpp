@@ -56,7 +56,7 @@ PARX_INLINE std::optional<piece_to_write> piece_of_copy(std::string_view name,
   constexpr std::size_t worth_sharing = 64 * 1024;  // bytes
   require(copy.index < copy.count, "\"{}\": copy {} of {} does not exist", name, copy.index,
           copy.count);
-  // An empty tensor has a writer, too, so that its name is in the checkpoint.
+  // An empty tensor also has a writer, so that its name is in the checkpoint.
   const bool is_nothing = part.size() == 0 && part.global_shape().size() > 0;
   if (is_nothing) return std::nullopt;
   if (copy.count == 1) return piece_to_write{part};

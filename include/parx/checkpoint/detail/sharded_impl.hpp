@@ -13,11 +13,8 @@
 #include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/parts.hpp>
-#include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/sharded.hpp>
-#include <parx/checkpoint/shards.hpp>
-#include <parx/checkpoint/state.hpp>
 #include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
@@ -25,8 +22,8 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Throws errc::io where `target` is a folder with something in it that is not of a checkpoint: it
-/// would be lost when another takes its place.
+/// Throws errc::io if `target` is a file, or a folder that contains anything but a checkpoint:
+/// replacing it would lose that.
 PARX_INLINE void require_replaceable(const std::filesystem::path& target) {
   std::error_code failure;
   if (!std::filesystem::exists(target, failure)) return;

@@ -93,9 +93,7 @@ PARX_INLINE void safetensors_shards::read_parts(detail::shard_index index,
   step_ = index.step;
   for (auto& each : index.tensors) {
     stored_tensor made{.name = std::move(each.name), .dtype_name = std::move(each.dtype_name)};
-    for (const auto& known : detail::safetensors_types) {
-      if (known.name == made.dtype_name) made.type = known.type;
-    }
+    made.type = detail::find_type(made.dtype_name)->type;  // parse_index has checked it
     made.shape.assign(each.shape.begin(), each.shape.end());
     made.end = each.shape.size() * size_of(*made.type);
     tensors_.push_back(std::move(made));

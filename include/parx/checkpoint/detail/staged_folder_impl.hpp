@@ -1,16 +1,12 @@
 // Definitions of staged_folder.hpp.
 #pragma once
 
-#include <sys/stat.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
 
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/detail/output_file.hpp>
-#include <parx/checkpoint/detail/xxh64.hpp>
-#include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/staged_folder.hpp>
 #include <parx/core/error.hpp>
 

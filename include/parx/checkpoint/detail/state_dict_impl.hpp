@@ -10,10 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/state.hpp>
 #include <parx/checkpoint/state_dict.hpp>
-#include <parx/core/check.hpp>
-#include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -34,15 +31,13 @@ PARX_INLINE std::size_t state_dict::place_of(std::string_view name) const {
 PARX_INLINE void state_dict::put(const std::string& name, dtype type,
                                  std::vector<std::uint64_t> extents,
                                  std::span<const std::byte> memory) {
-  stored_tensor described{name, std::string(detail::safetensors_name(type)), type,
-                          std::move(extents)};
-  described.end = memory.size();
+  stored_tensor stored = detail::described(name, type, std::move(extents), memory.size());
   const std::size_t at = place_of(name);
   if (at == names_.size()) {
-    names_.push_back(std::move(described));
+    names_.push_back(std::move(stored));
     values_.emplace_back(memory.begin(), memory.end());
   } else {
-    names_[at] = std::move(described);
+    names_[at] = std::move(stored);
     values_[at].assign(memory.begin(), memory.end());
   }
 }

@@ -9,14 +9,9 @@
 #include <type_traits>
 #include <vector>
 
-#include <parx/autograd/parameter.hpp>
-#include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/state.hpp>
-#include <parx/core/check.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
-#include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -46,12 +41,10 @@ namespace parx::inline PARX_ABI::detail {
 
 PARX_INLINE void widen(dtype type, const std::byte* from, std::span<double> to) {
   visit_dtype(type, [&]<typename T>(std::type_identity<T>) {
-    if constexpr (is_floating(dtype_of<T>)) {
-      for (std::size_t i = 0; i < to.size(); ++i) {
-        T value;
-        std::memcpy(&value, from + i * sizeof(T), sizeof(T));
-        to[i] = static_cast<double>(value);
-      }
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      T value;
+      std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+      to[i] = static_cast<double>(value);
     }
   });
 }

@@ -37,7 +37,7 @@ PARX_INLINE std::vector<std::string> tensor_parts_in(const std::filesystem::path
       const auto index = json::parse(detail::input_file(entry.path().string()).whole_text());
       for (const auto& [file, tensors] : detail::files_in_index(index))
         members.insert(file.substr(0, file.size() - std::min(file.size(), ending.size())));
-    } catch (const json::error& /*said when it is opened*/) {
+    } catch (const json::error& /*reported when it is opened*/) {
     }
   }
   for (const std::string& member : members) parts.erase(member);
@@ -58,7 +58,7 @@ namespace parx::inline PARX_ABI::detail {
   return encode_index(index);
 }
 
-/// Opens every file of the index, too: the headers have to say what the index says.
+/// Opens every file of the index, too, and compares its header with the index.
 PARX_INLINE void verify_shards(const std::filesystem::path& folder, const std::string& name) {
   const safetensors_shards shards(folder, name);
   for (const stored_tensor& tensor : shards.tensors()) {

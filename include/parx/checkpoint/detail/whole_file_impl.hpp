@@ -10,17 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/agreement.hpp>
 #include <parx/checkpoint/atomic_file.hpp>
-#include <parx/checkpoint/detail/output_file.hpp>
-#include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/safetensors.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/checkpoint/whole_file.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
-#include <parx/comm/collectives/object.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/hash.hpp>
@@ -31,12 +26,8 @@ namespace parx::inline PARX_ABI::detail {
 PARX_INLINE safetensors_header whole_header(const std::vector<state_entry>& entries) {
   std::vector<stored_tensor> tensors;
   for (const state_entry& entry : entries) {
-    tensors.push_back({.name = entry.name,
-                       .dtype_name = std::string(safetensors_name(entry.type)),
-                       .type = entry.type,
-                       .shape = entry.shape(),
-                       .begin = 0,
-                       .end = byte_count(entry.part.global_shape(), size_of(entry.type))});
+    tensors.push_back(described(entry.name, entry.type, entry.shape(),
+                                byte_count(entry.part.global_shape(), size_of(entry.type))));
   }
   return lay_out(std::move(tensors), {{"format", "pt"}});
 }

@@ -14,7 +14,6 @@
 #include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/parts.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/collectives/object.hpp>
 #include <parx/comm/process_group.hpp>
@@ -35,7 +34,7 @@ PARX_INLINE void write_alone(const save_plan& plan, const checkpoint_parts& part
   commit(plan, made, write_parts(made.path(), plan.step, parts));
 }
 
-/// Throws unless each file of `parts`, by rank, has a name that no other has.
+/// Throws usage_error if two ranks have a file of the same name; `parts` is by rank.
 PARX_INLINE void require_distinct(const std::vector<checkpoint_manifest>& parts) {
   std::vector<std::pair<std::string, std::size_t>> seen;
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {

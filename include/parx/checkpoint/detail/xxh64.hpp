@@ -1,7 +1,9 @@
-// xxh64: a checksum of files that keeps up with memory on one core, without special instructions.
+// xxh64: a fast checksum of files: about memory bandwidth on one core, without special
+// instructions.
 //
-// Finds damage, not malice. Pure. Source: xxHash's specification, "XXH64 algorithm description"
-// (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), seed 0; `xxhsum -H1` prints the same number.
+// Detects damage, not tampering. Pure. Source: xxHash's specification, "XXH64 algorithm
+// description" (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), seed 0; `xxhsum -H1` prints the
+// same number.
 #pragma once
 
 #include <array>

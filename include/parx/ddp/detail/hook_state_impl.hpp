@@ -9,11 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/parts.hpp>
-#include <parx/checkpoint/saved_checkpoint.hpp>
-#include <parx/comm/collectives/gather.hpp>
-#include <parx/core/log.hpp>
-#include <parx/core/source.hpp>
 #include <parx/ddp/ddp.hpp>
 #include <parx/ddp/hook_state.hpp>
 #include <parx/types/dtype.hpp>

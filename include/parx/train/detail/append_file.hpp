@@ -5,15 +5,10 @@
 // later appends do nothing. One thread.
 #pragma once
 
-#include <fcntl.h>
-
 #include <string>
 #include <string_view>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/error.hpp>
-#include <parx/core/file_limit.hpp>
-#include <parx/core/log.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 

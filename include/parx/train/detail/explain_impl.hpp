@@ -6,16 +6,9 @@
 #include <string>
 #include <vector>
 
-#include <fmt/ranges.h>
-
-#include <parx/comm/explain.hpp>
-#include <parx/comm/process_group.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/source.hpp>
-#include <parx/train/announce.hpp>
 #include <parx/train/explain.hpp>
 #include <parx/train/options.hpp>
-#include <parx/train/run_plan.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 

@@ -11,7 +11,6 @@
 #include <fstream>
 #include <string>
 
-#include <parx/checkpoint/atomic_file.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/log.hpp>

@@ -6,12 +6,10 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/core/json.hpp>
-#include <parx/core/log.hpp>
 #include <parx/train/detail/log_lines.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {

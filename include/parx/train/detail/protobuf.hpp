@@ -12,6 +12,9 @@
 
 namespace parx::inline PARX_ABI::train::detail {
 
+/// The lowest `count` bytes of `value`.
+[[nodiscard]] std::string little_endian(std::uint64_t value, int count);
+
 class protobuf_message {
  public:
   protobuf_message& varint(unsigned field, std::uint64_t value);
@@ -25,7 +28,6 @@ class protobuf_message {
  private:
   void key(unsigned field, unsigned wire_type) { base128(field << 3U | wire_type); }
   void base128(std::uint64_t value);
-  void little_endian(std::uint64_t value, int count);
 
   std::string text_;
 };

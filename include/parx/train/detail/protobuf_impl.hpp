@@ -3,12 +3,20 @@
 
 #include <bit>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include <parx/core/abi.hpp>
 #include <parx/train/detail/protobuf.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
+
+PARX_INLINE std::string little_endian(std::uint64_t value, int count) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i)
+    bytes += static_cast<char>(value >> (8U * static_cast<unsigned>(i)));
+  return bytes;
+}
 
 PARX_INLINE protobuf_message& protobuf_message::varint(unsigned field, std::uint64_t value) {
   key(field, 0);
@@ -18,13 +26,13 @@ PARX_INLINE protobuf_message& protobuf_message::varint(unsigned field, std::uint
 
 PARX_INLINE protobuf_message& protobuf_message::real64(unsigned field, double value) {
   key(field, 1);
-  little_endian(std::bit_cast<std::uint64_t>(value), 8);
+  text_ += little_endian(std::bit_cast<std::uint64_t>(value), 8);
   return *this;
 }
 
 PARX_INLINE protobuf_message& protobuf_message::real32(unsigned field, float value) {
   key(field, 5);
-  little_endian(std::bit_cast<std::uint32_t>(value), 4);
+  text_ += little_endian(std::bit_cast<std::uint32_t>(value), 4);
   return *this;
 }
 
@@ -41,11 +49,6 @@ PARX_INLINE void protobuf_message::base128(std::uint64_t value) {
     value >>= 7U;
   }
   text_ += static_cast<char>(value);
-}
-
-PARX_INLINE void protobuf_message::little_endian(std::uint64_t value, int count) {
-  for (int i = 0; i < count; ++i)
-    text_ += static_cast<char>(value >> (8U * static_cast<unsigned>(i)));
 }
 
 }  // namespace parx::train::detail

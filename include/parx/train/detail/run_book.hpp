@@ -12,12 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/agreement.hpp>
-#include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/times.hpp>
-#include <parx/nn/loss.hpp>
 #include <parx/trace/progress.hpp>
 #include <parx/train/detail/lines.hpp>
 #include <parx/train/meter.hpp>

@@ -12,18 +12,14 @@
 
 #include <parx/checkpoint/agreement.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
-#include <parx/comm/process_group.hpp>
-#include <parx/core/source.hpp>
 #include <parx/ddp/times.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/trace/progress.hpp>
 #include <parx/train/detail/lines.hpp>
 #include <parx/train/detail/run_book.hpp>
 #include <parx/train/meter.hpp>
-#include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
 #include <parx/train/run_log.hpp>
-#include <parx/train/state.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 

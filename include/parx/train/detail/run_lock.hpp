@@ -5,15 +5,9 @@
 // a file system without locks it does nothing. Local.
 #pragma once
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <string>
 
-#include <parx/checkpoint/checkpoint_folder.hpp>
-#include <parx/checkpoint/staged_folder.hpp>
 #include <parx/core/descriptor.hpp>
-#include <parx/core/error.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 

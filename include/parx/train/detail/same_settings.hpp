@@ -10,8 +10,6 @@
 #include <string>
 
 #include <parx/comm/process_group.hpp>
-#include <parx/comm/rank_comparison.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/source.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/state.hpp>

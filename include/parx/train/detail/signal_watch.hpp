@@ -8,7 +8,6 @@
 #pragma once
 
 #include <signal.h>
-#include <time.h>
 
 #include <array>
 #include <atomic>

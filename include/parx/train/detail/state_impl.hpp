@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>

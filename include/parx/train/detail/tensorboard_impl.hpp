@@ -18,12 +18,6 @@
 namespace parx::inline PARX_ABI::train::detail {
 
 PARX_INLINE std::string tf_record(std::string_view payload) {
-  const auto little_endian = [](std::uint64_t value, int bytes) {
-    std::string text;
-    for (int i = 0; i < bytes; ++i)
-      text += static_cast<char>(value >> (8U * static_cast<unsigned>(i)));
-    return text;
-  };
   const std::string length = little_endian(payload.size(), 8);
   std::string record = length + little_endian(masked_crc32c(length), 4);
   record += payload;
