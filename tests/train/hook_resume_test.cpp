@@ -129,8 +129,8 @@ BOOST_AUTO_TEST_CASE(a_hook_whose_checkpoint_has_nothing_for_it_begins_anew_and_
   BOOST_TEST(said_with(parx::fp16_compress_hook{}) == "");  // has nothing to begin anew with
   BOOST_TEST(parx_test::mentions(said_with(powersgd), "checkpoint-10", "another gradient hook"));
   const parx::powersgd_hook wider({.rank = 2, .start_step = 3, .min_compression_rate = 0.5});
-  BOOST_TEST(parx_test::mentions(said_with(wider), "other options of it", "begins anew"));
+  BOOST_TEST(parx_test::mentions(said_with(wider), "other options of it", "starts without state"));
   BOOST_TEST(parx_test::mentions(said_with({}), "this run has none"));
-  BOOST_TEST(parx_test::mentions(said_with(powersgd), "without a gradient hook's memory"));
+  BOOST_TEST(parx_test::mentions(said_with(powersgd), "without the state of a gradient hook"));
   BOOST_TEST(said_with(powersgd) == "");
 }

@@ -29,7 +29,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_would_train_otherwise_is_named_before_the_first
           parx_test::message_of([&] { (void)run(group, s, [](auto&) {}); });
     });
     for (const std::string& text : texts) {
-      BOOST_TEST(parx_test::mentions(text, "rank 2 would train otherwise than rank 0",
+      BOOST_TEST(parx_test::mentions(text, "rank 2 has other settings than rank 0",
                                      "+ rank 2: " + difference),
                  difference << ": " << text);
     }

@@ -21,16 +21,10 @@
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/agreement.hpp>
 #include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
-#include <parx/checkpoint/write_together.hpp>
-#include <parx/comm/collectives/object.hpp>
 #include <parx/comm/process_group.hpp>
-#include <parx/core/error.hpp>
-#include <parx/core/log.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -84,9 +78,7 @@ class checkpoint_manager {
   /// The complete checkpoint with the highest step. Damaged ones are skipped with a warning that
   /// names the damage. nullopt if there is no checkpoint. Throws errc::bad_data if all checkpoints
   /// are damaged: the user decides whether to start over.
-  [[nodiscard]] std::optional<saved_checkpoint> latest(call_site site = call_site::current()) {
-    return find(site, [](const auto& all) { return all; });
-  }
+  [[nodiscard]] std::optional<saved_checkpoint> latest(call_site site = call_site::current());
   /// The same for the checkpoint with the best metric, the oldest of equal ones; nullopt if no
   /// complete checkpoint has a metric.
   [[nodiscard]] std::optional<saved_checkpoint> best(call_site site = call_site::current());
@@ -97,16 +89,9 @@ class checkpoint_manager {
  private:
   [[nodiscard]] int rank() const noexcept { return group_ == nullptr ? 0 : group_->rank(); }
 
+  /// Starts the writer thread.
   template <typename Write>
-  void write_behind(Write write) {
-    writer_ = std::thread([this, write = std::move(write)]() mutable {
-      try {
-        write();
-      } catch (...) {
-        failure_ = std::current_exception();
-      }
-    });
-  }
+  void write_behind(Write write);
 
   /// Collective. Whether any rank has a shard to write.
   [[nodiscard]] bool any_shards(const checkpoint_parts& parts, call_site site) const;
@@ -117,46 +102,7 @@ class checkpoint_manager {
   /// The first undamaged one of order(all checkpoints, newest first), as rank 0 lists them. The
   /// ranks share the work: each verifies the checksums of some of the files.
   template <typename Order>
-  std::optional<saved_checkpoint> find(call_site site, Order&& order) {
-    wait(site);
-    std::size_t skipped = 0;  // this and the next: at rank 0
-    bool were_all = false;
-    const auto skip = [&](const error& reason) {
-      if (rank() == 0) log(log_level::warn, "passing over a checkpoint: {}", reason.what());
-      ++skipped;
-    };
-    std::vector<std::uint64_t> steps;
-    detail::agree_on_rank0(group_, site, [&] {
-      const auto all = detail::list_checkpoints(folder_, skip);
-      const auto candidates = order(all);
-      were_all = candidates.size() == all.size();
-      for (const saved_checkpoint& one : candidates) steps.push_back(one.step());
-    });
-    if (group_ != nullptr) broadcast_object(*group_, steps, {.root = 0}, site);
-    const shard_place mine = group_ == nullptr ? shard_place{} : detail::place_in(*group_);
-    for (const std::uint64_t step : steps) {
-      std::optional<saved_checkpoint> found;
-      try {
-        detail::agree(group_, site, [&] {
-          found = saved_checkpoint::open(detail::checkpoint_path(folder_, step),
-                                         checkpoint_check::contents, mine);
-        });
-        return found;
-      } catch (const error& reason) {
-        if (group_ != nullptr && group_->closed()) throw;
-        skip(reason);
-      }
-    }
-    detail::agree_on_rank0(group_, site, [&] {
-      if (skipped > 0 && were_all) {
-        throw_error(errc::bad_data,
-                    "none of the checkpoints in \"{}\" is whole, as was said of each. Nothing was "
-                    "changed: get one back from a copy, or move them away to begin anew.",
-                    folder_);
-      }
-    });
-    return std::nullopt;
-  }
+  [[nodiscard]] std::optional<saved_checkpoint> find(call_site site, Order&& order);
 
   process_group* group_ = nullptr;
   std::string folder_;

@@ -96,15 +96,16 @@ void load_hook_state(ddp<Module>& wrapper, const saved_checkpoint& saved) {
   }
   // samples_of_last_step, which every ddp with a hook saves, may be lost: the next step sets it.
   if ((memory.size() <= 1 && stored <= 1) || wrapper.group().rank() != 0) return;
-  constexpr const char* anew = "without a gradient hook's memory: this run's hook begins anew";
+  constexpr const char* absent =
+      "without the state of a gradient hook: this run's hook starts without state";
   constexpr const char* none =
       "with a gradient hook, and this run has none: what the hook had left out of earlier "
       "gradients is dropped";
   constexpr const char* other =
-      "with another gradient hook, or other options of it: this run's begins anew, and what was "
-      "left out of earlier gradients is dropped";
+      "with another gradient hook, or other options of it: this run's hook starts without state, "
+      "and what was left out of earlier gradients is dropped";
   log(log_level::warn, "\"{}\" was saved {}", saved.path(),
-      !kept ? anew : memory.empty() ? none : other);
+      !kept ? absent : memory.empty() ? none : other);
 }
 
 }  // namespace parx

@@ -121,7 +121,7 @@ inline void validate(const trainer_options& o) {
   require(o.gradient_accumulation_steps > 0,
           "trainer: gradient_accumulation_steps must be at least 1");
   require(!o.learning_rate || (*o.learning_rate >= 0 && std::isfinite(*o.learning_rate)),
-          "trainer: learning_rate {} is not a rate: give a finite number from 0 on",
+          "trainer: learning_rate is {}; give a finite number that is not negative",
           o.learning_rate.value_or(0));
   require(o.warmup_ratio >= 0 && o.warmup_ratio <= 1, "trainer: warmup_ratio {} is not in [0, 1]",
           o.warmup_ratio);

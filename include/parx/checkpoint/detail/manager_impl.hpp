@@ -9,6 +9,7 @@
 #include <future>
 #include <numeric>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,14 +18,69 @@
 #include <parx/checkpoint/manager.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm/collectives/object.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
+
+template <typename Write>
+void checkpoint_manager::write_behind(Write write) {
+  writer_ = std::thread([this, write = std::move(write)]() mutable {
+    try {
+      write();
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  });
+}
+
+template <typename Order>
+std::optional<saved_checkpoint> checkpoint_manager::find(call_site site, Order&& order) {
+  wait(site);
+  std::size_t skipped = 0;  // this and the next: at rank 0
+  bool were_all = false;
+  const auto skip = [&](const error& reason) {
+    if (rank() == 0) log(log_level::warn, "skipping a checkpoint: {}", reason.what());
+    ++skipped;
+  };
+  std::vector<std::uint64_t> steps;
+  detail::agree_on_rank0(group_, site, [&] {
+    const auto all = detail::list_checkpoints(folder_, skip);
+    const auto candidates = order(all);
+    were_all = candidates.size() == all.size();
+    for (const saved_checkpoint& one : candidates) steps.push_back(one.step());
+  });
+  if (group_ != nullptr) broadcast_object(*group_, steps, {.root = 0}, site);
+  const shard_place mine = group_ == nullptr ? shard_place{} : detail::place_in(*group_);
+  for (const std::uint64_t step : steps) {
+    std::optional<saved_checkpoint> found;
+    try {
+      detail::agree(group_, site, [&] {
+        found = saved_checkpoint::open(detail::checkpoint_path(folder_, step),
+                                       checkpoint_check::contents, mine);
+      });
+      return found;
+    } catch (const error& reason) {
+      if (group_ != nullptr && group_->closed()) throw;
+      skip(reason);
+    }
+  }
+  detail::agree_on_rank0(group_, site, [&] {
+    if (skipped > 0 && were_all) {
+      throw_error(errc::bad_data,
+                  "all checkpoints in \"{}\" are damaged, see the warnings above. Nothing was "
+                  "changed: restore one from a copy, or move them away to start over.",
+                  folder_);
+    }
+  });
+  return std::nullopt;
+}
 
 PARX_INLINE checkpoint_manager::~checkpoint_manager() {
   if (writer_.joinable()) writer_.join();
@@ -107,6 +163,10 @@ PARX_INLINE void checkpoint_manager::wait(call_site site) {
   } else {
     detail::agree_on_rank0(group_, site, end);
   }
+}
+
+PARX_INLINE std::optional<saved_checkpoint> checkpoint_manager::latest(call_site site) {
+  return find(site, [](const auto& all) { return all; });
 }
 
 PARX_INLINE std::optional<saved_checkpoint> checkpoint_manager::best(call_site site) {

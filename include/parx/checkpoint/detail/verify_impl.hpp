@@ -69,7 +69,7 @@ PARX_INLINE void verify_shards(const std::filesystem::path& folder, const std::s
   const auto index = folder / (name + std::string(shard_index_suffix));
   const shard_index written = parse_index(json::parse(input_file(index.string()).whole_text()));
   if (sorted_text(index_of_files(folder, written.files)) != sorted_text(written)) {
-    throw_error(errc::bad_data, "\"{}\" says otherwise than the headers of its files.",
+    throw_error(errc::bad_data, "\"{}\" does not agree with the headers of its files.",
                 index.string());
   }
 }

@@ -63,7 +63,7 @@ PARX_INLINE void require_same_settings(process_group& group, const std::string& 
   const auto different = comparison.difference();
   if (!different) return;
   throw_error(errc::mismatch,
-              "trainer on group \"{}\": rank {} would train otherwise than rank 0. Give all ranks "
+              "trainer on group \"{}\": rank {} has other settings than rank 0. Give all ranks "
               "the same options and data:{}",
               group.name(), different->rank, different->text);
 }
