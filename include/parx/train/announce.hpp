@@ -29,7 +29,7 @@ void announce(run_log& out, const run_plan& plan, const trainer_options& options
               std::uint64_t parameters, std::uint64_t step);
 
 /// Printed after the last step.
-void say_metrics(run_log& out, const record& figures);
+void print_metrics(run_log& out, const record& figures);
 
 }  // namespace parx::train
 

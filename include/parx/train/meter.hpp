@@ -59,7 +59,7 @@ class meter {
   /// The training loop adds loss, samples, tokens, steps and communication.
   rank_counts counts;
 
-  meter() { go_on(); }
+  meter() { resume(); }
 
   /// Calls `wait`, counts its time as waiting for data, and returns its result.
   template <typename Wait>
@@ -72,9 +72,9 @@ class meter {
     return std::forward<Wait>(wait)();
   }
 
-  /// Time from here until go_on() does not count: evaluations and saves.
+  /// Time from here until resume() does not count: evaluations and saves.
   void pause();
-  void go_on();
+  void resume();
 
   /// Returns the counts so far and resets them.
   [[nodiscard]] rank_counts take();

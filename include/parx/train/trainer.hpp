@@ -127,9 +127,9 @@ class trainer : public detail::trainer_base {
           line = run(start);
           ended = true;
         } catch (const error& failure) {
-          if (!options_.on_loss || !detail::tells_of_loss(failure)) throw;
+          if (!options_.on_loss || !detail::is_rank_loss(failure)) throw;
         }
-        if (!ended) go_on_without_the_lost();
+        if (!ended) continue_after_loss();
       }
       close_files();
     } catch (...) {
@@ -138,7 +138,7 @@ class trainer : public detail::trainer_base {
       if (!job().closed()) job().abort(abort_reason(job().rank()));
       throw;
     }
-    if (signal_ != 0) leave_after_signal();
+    if (signal_ != 0) throw_stopped_by_signal();
     return line;
   }
 
@@ -178,7 +178,7 @@ class trainer : public detail::trainer_base {
     if (signal_ != 0) return {};
     record line = finish();
     bar.finish();
-    if (book_.has_trained()) say_metrics(book_.log, line);
+    if (book_.has_trained()) print_metrics(book_.log, line);
     return line;
   }
 
@@ -190,7 +190,7 @@ class trainer : public detail::trainer_base {
     state_.world_size = world();
   }
 
-  void go_on_without_the_lost() {
+  void continue_after_loss() {
     if constexpr (regroupable<Wrapper>) {
       close_log();
       const std::size_t before = world();
@@ -202,14 +202,14 @@ class trainer : public detail::trainer_base {
           folder_.take_over();
           joined = true;
         } catch (const error& another) {
-          if (!detail::tells_of_loss(another)) throw;
+          if (!detail::is_rank_loss(another)) throw;
         }
       }
       make_plan_for_ranks();
       plan_ = continued(plan_, options_, state_.global_step, state_.epoch);
       state_.max_steps = plan_.steps;
       targets_ = optimizer_.targets();
-      tell_of_loss(before);
+      log_rank_loss(before);
     }
   }
   /// Collective over `next`. Copies the state of the rank that has progressed furthest to all.
@@ -252,7 +252,7 @@ class trainer : public detail::trainer_base {
     if constexpr (requires { model_.module().train(); }) model_.module().train();
     book_.watch = meter();
     if (folder_.is_given()) {
-      if (const auto last = folder_.begin(parts(), callbacks_)) go_back_to(*last);
+      if (const auto last = folder_.begin(parts(), callbacks_)) restore(*last);
     }
     using detail::step_stage;
     standing_ = {.step = state_.global_step,
@@ -269,7 +269,7 @@ class trainer : public detail::trainer_base {
     return made;
   }
 
-  void go_back_to(const saved_checkpoint& saved) {
+  void restore(const saved_checkpoint& saved) {
     const trainer_state before = state_in(saved);
     if (is_rank0()) {
       for (const std::string& each : differences(before, state_, saved.path()))
@@ -430,7 +430,7 @@ class trainer : public detail::trainer_base {
     line.set("epoch", state_.epoch);
     book_.write(line, run_log::kind::eval);
     call(&callbacks::on_evaluate, line);
-    book_.watch.go_on();
+    book_.watch.resume();
     return line;
   }
   /// The same, or nullopt if a signal came before or comes during it.
@@ -457,7 +457,7 @@ class trainer : public detail::trainer_base {
     fold();
     book_.watch.pause();
     call(&callbacks::on_log, book_.write_training(norm, lr, precision_.loss_scale()));
-    book_.watch.go_on();
+    book_.watch.resume();
   }
 
   void save(std::optional<double> metric, bool best) {
@@ -466,7 +466,7 @@ class trainer : public detail::trainer_base {
     if (best) state_.best_model_checkpoint = folder_.path_of(state_.best_global_step);
     folder_.save(state_, parts(), metric);
     call(&callbacks::on_save);
-    book_.watch.go_on();
+    book_.watch.resume();
   }
 
   record finish() {

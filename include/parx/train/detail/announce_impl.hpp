@@ -39,7 +39,7 @@ PARX_INLINE void announce(run_log& out, const run_plan& plan, const trainer_opti
   }
 }
 
-PARX_INLINE void say_metrics(run_log& out, const record& figures) {
+PARX_INLINE void print_metrics(run_log& out, const record& figures) {
   out.print("***** train metrics *****");
   for (const auto& [name, value] : figures.entries()) {
     out.print(formatted("  {:<24} = {:>10}", name, formatted("{}", rounded(value, 5))));

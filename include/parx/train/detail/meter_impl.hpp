@@ -40,7 +40,7 @@ PARX_INLINE void meter::pause() {
   counts.resident_bytes = used.resident_bytes;
 }
 
-PARX_INLINE void meter::go_on() {
+PARX_INLINE void meter::resume() {
   running_ = true;
   since_ = clock::now();
   cpu_ = usage_now().cpu_seconds;
@@ -50,7 +50,7 @@ PARX_INLINE rank_counts meter::take() {
   const bool was_running = running_;
   pause();
   const rank_counts taken = std::exchange(counts, {});
-  if (was_running) go_on();
+  if (was_running) resume();
   return taken;
 }
 

@@ -62,7 +62,7 @@ PARX_INLINE stop_request run_book::fold(const ddp_times& times, const stop_reque
     of_all.stop |= all[rank].wants_stop > 0;
     of_all.signal = std::max(of_all.signal, static_cast<int>(all[rank].signal));
   }
-  watch.go_on();
+  watch.resume();
   return of_all;
 }
 

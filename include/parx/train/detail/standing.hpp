@@ -47,19 +47,19 @@ static_assert(std::is_trivially_copyable_v<standing>);
 
 /// Throws usage_error if training cannot continue after a loss, for a `reason` or because the
 /// loader's samples cannot be divided anew.
-inline void require_replaceable(const std::string& reason, bool deals_anew) {
+inline void require_replaceable(const std::string& reason, bool can_divide) {
   require(reason.empty(),
           "trainer: on_loss cannot go on without a rank: {}. Leave it out, and go on from a "
           "checkpoint, by resume_from_checkpoint",
           reason);
-  require(deals_anew,
+  require(can_divide,
           "trainer: on_loss deals the samples out anew, which this loader cannot do: take a "
           "data::loader");
 }
 
 /// Whether the error means that a rank was lost, or that another rank noticed a loss and closed the
 /// group.
-[[nodiscard]] inline bool tells_of_loss(const error& failure) noexcept {
+[[nodiscard]] inline bool is_rank_loss(const error& failure) noexcept {
   const errc code = failure.code_value();
   return code == errc::peer_lost || code == errc::aborted || code == errc::closed ||
          code == errc::timeout;

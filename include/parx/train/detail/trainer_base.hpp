@@ -107,13 +107,13 @@ class trainer_base {
   [[nodiscard]] stop_request own_request() const noexcept {
     return {stop_requested_, signals_.signal()};
   }
-  [[noreturn]] void leave_after_signal() {
+  [[noreturn]] void throw_stopped_by_signal() {
     const std::string text =
         stopped_text(signal_, state_.global_step, folder_.path_of(state_.global_step));
     if (is_rank0()) log(log_level::warn, "{}", text);
     throw stopped_by_signal(signal_, text);
   }
-  void tell_of_loss(std::size_t ranks_before) {
+  void log_rank_loss(std::size_t ranks_before) {
     if (!is_rank0()) return;
     log(log_level::warn, "training goes on after step {} with {} of {} ranks, {} samples a step",
         state_.global_step, world(), ranks_before, plan_.global_batch());
