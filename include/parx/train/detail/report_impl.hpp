@@ -325,10 +325,10 @@ PARX_INLINE std::string report_html(const std::vector<run_report>& runs) {
   for (const run_report& run : runs) body += shares_of(run);
   body += "</div>\n" + scaling_of(runs) + "<h2>Training</h2>\n<div class=\"charts\">\n";
   body += chart_of(runs, {"Loss", "step", "loss"}, {"loss", "eval_loss"});
-  const std::vector<std::string> metrics = evaluation_metrics(runs);
+  const std::vector<std::string> measured = evaluation_metrics(runs);
   // The curves of several runs are named after the runs, so the axis names the metric.
-  const std::string value = metrics.size() == 1 ? metrics.front() : "value";
-  body += chart_of(runs, {"Evaluations", "step", value}, metrics);
+  const std::string value = measured.size() == 1 ? measured.front() : "value";
+  body += chart_of(runs, {"Evaluations", "step", value}, measured);
   body += chart_of(runs, {"Learning rate", "step", "learning rate"}, {"learning_rate"});
   body += chart_of(runs, {"Gradient norm", "step", "norm"}, {"grad_norm"});
   body += chart_of(runs, {"Throughput", "step", "samples/s"}, {"samples_per_second"});
