@@ -2,7 +2,6 @@
 // admits one writer at a time.
 #pragma once
 
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>

@@ -57,7 +57,7 @@ class raw_module {
     std::vector<std::size_t> shape;
     std::vector<T> own_grad;  // until a wrapper binds a bucket
     std::span<T> grad;
-    bool has_grad = false;    // grad holds at least a part of this step's gradient
+    bool has_grad = false;  // grad holds at least a part of this step's gradient
     bool ready = false;
     bool has_target = false;  // an optimizer holds a span of grad
     backward_observer* observer = nullptr;

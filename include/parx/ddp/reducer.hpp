@@ -202,7 +202,7 @@ class reducer final : public backward_observer {
   reduction_state state_;
   std::atomic<bool> flag_{false};  ///< raised but not sent yet
   ddp_times times_;
-  double async_before_ = 0;          ///< groups_.async_seconds() when this pass started its sums
+  double async_before_ = 0;  ///< groups_.async_seconds() when this pass started its sums
   bool warned_unobserved_ = false;
   bool synchronising_ = true;
   const reduction_finish finish_;

@@ -26,13 +26,13 @@
 namespace parx::inline PARX_ABI::train {
 
 template <typename Wrapper, typename Optimizer>
-concept wrapped_model =
-    requires(Wrapper& wrapper, Optimizer& optimizer, checkpoint_parts& parts,
-             const saved_checkpoint& saved, const std::string& path, call_site site) {
-      { wrapper.data_group() } -> std::same_as<process_group&>;
-      { wrapper.job_group() } -> std::same_as<process_group&>;
-      // The ranks whose gradients make up the whole; nullptr if every rank holds all of them.
-      { wrapper.gradient_group() } -> std::same_as<process_group*>;
+concept wrapped_model = requires(Wrapper& wrapper, Optimizer& optimizer, checkpoint_parts& parts,
+                                 const saved_checkpoint& saved, const std::string& path,
+                                 call_site site) {
+  { wrapper.data_group() } -> std::same_as<process_group&>;
+  { wrapper.job_group() } -> std::same_as<process_group&>;
+  // The ranks whose gradients make up the whole; nullptr if every rank holds all of them.
+  { wrapper.gradient_group() } -> std::same_as<process_group*>;
 
   // The model with this rank's parameters; train(), eval(), reseed() are called if it has them.
   wrapper.module();
