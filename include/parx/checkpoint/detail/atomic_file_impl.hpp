@@ -6,12 +6,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <span>
-#include <string>
-#include <string_view>
 
 #include <parx/checkpoint/atomic_file.hpp>
-#include <parx/checkpoint/detail/output_file.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/temporary_file.hpp>

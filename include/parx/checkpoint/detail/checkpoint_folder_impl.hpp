@@ -5,29 +5,15 @@
 #include <sys/file.h>
 #include <sys/statvfs.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <map>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <vector>
 
 #include <parx/checkpoint/checkpoint_folder.hpp>
-#include <parx/checkpoint/parts.hpp>
-#include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/checkpoint/shard_index.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
-#include <parx/checkpoint/staged_folder.hpp>
-#include <parx/core/descriptor.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -3,16 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <limits>
 #include <span>
-#include <vector>
 
 #include <parx/checkpoint/difference.hpp>
-#include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/shard_index.hpp>
-#include <parx/checkpoint/shards.hpp>
-#include <parx/checkpoint/state.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/types/dtype.hpp>

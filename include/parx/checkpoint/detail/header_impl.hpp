@@ -3,11 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <set>
-#include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -16,7 +12,6 @@
 #include <parx/core/joined_text.hpp>
 #include <parx/core/json_quote.hpp>
 #include <parx/core/json_reader.hpp>
-#include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

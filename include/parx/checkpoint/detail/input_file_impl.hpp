@@ -2,21 +2,12 @@
 #pragma once
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <span>
-#include <string>
-#include <utility>
 
 #include <parx/checkpoint/detail/input_file.hpp>
-#include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 
 namespace parx::inline PARX_ABI::detail {

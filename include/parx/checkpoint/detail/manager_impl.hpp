@@ -3,29 +3,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
 #include <future>
 #include <numeric>
-#include <optional>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <parx/checkpoint/agreement.hpp>
-#include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/manager.hpp>
-#include <parx/checkpoint/parts.hpp>
-#include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/object.hpp>
-#include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
-#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 

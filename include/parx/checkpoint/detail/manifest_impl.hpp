@@ -3,10 +3,7 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <span>
-#include <string>
-#include <string_view>
 
 #include <parx/checkpoint/detail/xxh64.hpp>
 #include <parx/checkpoint/manifest.hpp>

@@ -4,14 +4,9 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <memory>
-#include <string>
 #include <utility>
 
 #include <parx/checkpoint/mapped.hpp>
-#include <parx/checkpoint/safetensors.hpp>
-#include <parx/core/error.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -2,21 +2,13 @@
 #pragma once
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstddef>
-#include <filesystem>
-#include <span>
-#include <string>
 #include <utility>
 
 #include <parx/checkpoint/detail/output_file.hpp>
-#include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/file_limit.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/temporary_file.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -1,24 +1,11 @@
 // Definitions of parts.hpp.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <iterator>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include <parx/checkpoint/parts.hpp>
-#include <parx/checkpoint/safetensors.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
-#include <parx/checkpoint/state.hpp>
 #include <parx/core/check.hpp>
-#include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

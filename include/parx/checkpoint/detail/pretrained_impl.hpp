@@ -1,18 +1,13 @@
 // Definitions of pretrained.hpp.
 #pragma once
 
-#include <filesystem>
-#include <string>
 #include <system_error>
 
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/pretrained.hpp>
-#include <parx/checkpoint/shards.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -2,19 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <numeric>
 #include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include <parx/checkpoint/atomic_file.hpp>
-#include <parx/checkpoint/detail/header.hpp>
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>

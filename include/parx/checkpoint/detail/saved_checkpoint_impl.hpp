@@ -3,23 +3,14 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/detail/xxh64.hpp>
-#include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

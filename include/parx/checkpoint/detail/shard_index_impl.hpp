@@ -1,22 +1,12 @@
 // Definitions of shard_index.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <map>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
-#include <parx/checkpoint/detail/header.hpp>
-#include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/shard_index.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

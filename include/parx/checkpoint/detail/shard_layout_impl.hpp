@@ -2,20 +2,11 @@
 #pragma once
 
 #include <charconv>
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/check.hpp>
-#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
-#include <parx/core/json.hpp>
-#include <parx/tensor/shape.hpp>
-#include <parx/tensor/shard_spec.hpp>
 #include <parx/types/chunk.hpp>
 
 namespace parx::inline PARX_ABI {

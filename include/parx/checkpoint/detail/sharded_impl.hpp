@@ -1,24 +1,13 @@
 // Definitions of sharded.hpp.
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <set>
-#include <string>
-#include <system_error>
 
-#include <parx/checkpoint/agreement.hpp>
 #include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/detail/input_file.hpp>
-#include <parx/checkpoint/manifest.hpp>
-#include <parx/checkpoint/parts.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/sharded.hpp>
-#include <parx/checkpoint/write_together.hpp>
-#include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
-#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -1,27 +1,12 @@
 // Definitions of shards.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
-#include <parx/checkpoint/detail/input_file.hpp>
-#include <parx/checkpoint/safetensors.hpp>
-#include <parx/checkpoint/shard_index.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/json.hpp>
-#include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -1,12 +1,9 @@
 // Definitions of staged_folder.hpp.
 #pragma once
 
-#include <cerrno>
 #include <cstdio>
-#include <filesystem>
 
 #include <parx/checkpoint/atomic_file.hpp>
-#include <parx/checkpoint/detail/output_file.hpp>
 #include <parx/checkpoint/staged_folder.hpp>
 #include <parx/core/error.hpp>
 

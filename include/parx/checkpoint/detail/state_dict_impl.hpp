@@ -1,14 +1,7 @@
 // Definitions of state_dict.hpp.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <parx/checkpoint/state_dict.hpp>
 

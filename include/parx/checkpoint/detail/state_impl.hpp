@@ -1,18 +1,9 @@
 // Definitions of state.hpp.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstring>
-#include <span>
-#include <string>
-#include <type_traits>
-#include <vector>
 
 #include <parx/checkpoint/state.hpp>
-#include <parx/core/formatted.hpp>
-#include <parx/core/joined_text.hpp>
-#include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
 

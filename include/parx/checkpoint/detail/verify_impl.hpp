@@ -2,12 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
-#include <string>
 #include <string_view>
 #include <system_error>
-#include <vector>
 
 #include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/manifest.hpp>

@@ -1,25 +1,10 @@
 // Definitions of whole_file.hpp.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include <parx/checkpoint/atomic_file.hpp>
-#include <parx/checkpoint/safetensors.hpp>
-#include <parx/checkpoint/shards.hpp>
-#include <parx/checkpoint/state.hpp>
 #include <parx/checkpoint/whole_file.hpp>
-#include <parx/comm/collectives/all_reduce.hpp>
-#include <parx/comm/process_group.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/hash.hpp>
-#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

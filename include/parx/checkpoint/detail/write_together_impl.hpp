@@ -2,23 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <parx/checkpoint/agreement.hpp>
-#include <parx/checkpoint/checkpoint_folder.hpp>
-#include <parx/checkpoint/manifest.hpp>
-#include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/collectives/object.hpp>
-#include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
-#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

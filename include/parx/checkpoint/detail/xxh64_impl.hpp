@@ -2,10 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <span>
 
 #include <parx/checkpoint/detail/xxh64.hpp>
 #include <parx/core/abi.hpp>

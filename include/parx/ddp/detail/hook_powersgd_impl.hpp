@@ -1,23 +1,15 @@
 // Definitions of hook_powersgd.hpp.
 #pragma once
 
-#include <Eigen/Core>
-
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/ddp/hook.hpp>
 #include <parx/ddp/hook_powersgd.hpp>
-#include <parx/tensor/random.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI {

@@ -1,17 +1,11 @@
 // Definitions of hook_state.hpp.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
-#include <parx/ddp/ddp.hpp>
 #include <parx/ddp/hook_state.hpp>
-#include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -2,19 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/rank_comparison.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/source.hpp>
 #include <parx/ddp/layout.hpp>
-#include <parx/ddp/reduction_group.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -1,15 +1,8 @@
 // Definitions of reduction_group.hpp.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
-#include <parx/autograd/parameter_handle.hpp>
-#include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/ddp/reduction_group.hpp>

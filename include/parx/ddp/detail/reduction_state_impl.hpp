@@ -2,9 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <span>
-#include <utility>
 
 #include <parx/core/check.hpp>
 #include <parx/ddp/reduction_state.hpp>

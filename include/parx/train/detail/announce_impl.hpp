@@ -1,15 +1,10 @@
 // Definitions of announce.hpp.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 
 #include <parx/core/formatted.hpp>
 #include <parx/train/announce.hpp>
-#include <parx/train/options.hpp>
-#include <parx/train/record.hpp>
-#include <parx/train/run_log.hpp>
-#include <parx/train/run_plan.hpp>
 
 namespace parx::inline PARX_ABI::train {
 

@@ -4,11 +4,8 @@
 #include <fcntl.h>
 
 #include <cerrno>
-#include <string>
-#include <string_view>
 #include <utility>
 
-#include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/file_limit.hpp>
 #include <parx/core/log.hpp>

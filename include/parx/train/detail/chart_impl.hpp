@@ -3,13 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <iterator>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include <parx/core/abi.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/train/detail/chart.hpp>
 

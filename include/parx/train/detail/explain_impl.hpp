@@ -1,14 +1,7 @@
 // Definitions of explain.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include <parx/core/formatted.hpp>
 #include <parx/train/explain.hpp>
-#include <parx/train/options.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 

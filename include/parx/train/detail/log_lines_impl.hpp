@@ -2,14 +2,9 @@
 #pragma once
 
 #include <charconv>
-#include <cstddef>
-#include <cstdint>
-#include <fstream>
-#include <string>
 #include <utility>
 
 #include <parx/checkpoint/atomic_file.hpp>
-#include <parx/core/json.hpp>
 #include <parx/train/detail/log_lines.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {

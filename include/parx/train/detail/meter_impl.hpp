@@ -1,15 +1,7 @@
 // Definitions of meter.hpp.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <span>
-#include <utility>
-
-#include <parx/core/json.hpp>
-#include <parx/nn/loss.hpp>
 #include <parx/train/meter.hpp>
-#include <parx/train/record.hpp>
 #include <parx/train/usage.hpp>
 
 namespace parx::inline PARX_ABI::train {

@@ -2,9 +2,6 @@
 #pragma once
 
 #include <bit>
-#include <cstdint>
-#include <string>
-#include <string_view>
 
 #include <parx/core/abi.hpp>
 #include <parx/train/detail/protobuf.hpp>

@@ -4,15 +4,10 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <optional>
-#include <string>
-#include <string_view>
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/json.hpp>
 #include <parx/train/record.hpp>
 
 namespace parx::inline PARX_ABI::train {

@@ -3,25 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
-#include <parx/core/json.hpp>
-#include <parx/train/detail/chart.hpp>
 #include <parx/train/detail/log_lines.hpp>
-#include <parx/train/record.hpp>
 #include <parx/train/report.hpp>
 
 namespace parx::inline PARX_ABI::train {

@@ -3,23 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstddef>
-#include <optional>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include <parx/checkpoint/agreement.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
-#include <parx/ddp/times.hpp>
 #include <parx/nn/loss.hpp>
-#include <parx/trace/progress.hpp>
-#include <parx/train/detail/lines.hpp>
 #include <parx/train/detail/run_book.hpp>
-#include <parx/train/meter.hpp>
-#include <parx/train/record.hpp>
-#include <parx/train/run_log.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 

@@ -2,22 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <optional>
 #include <utility>
-#include <vector>
 
-#include <parx/checkpoint.hpp>
-#include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/source.hpp>
-#include <parx/train/callbacks.hpp>
 #include <parx/train/detail/run_folder.hpp>
-#include <parx/train/detail/run_lock.hpp>
-#include <parx/train/metrics.hpp>
-#include <parx/train/options.hpp>
 #include <parx/train/run_log.hpp>
-#include <parx/train/state.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 

@@ -7,11 +7,9 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <string>
 
 #include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/staged_folder.hpp>
-#include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/train/detail/run_lock.hpp>

@@ -3,28 +3,17 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <sstream>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <vector>
 
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
-#include <parx/core/json.hpp>
-#include <parx/trace/progress.hpp>
-#include <parx/train/detail/append_file.hpp>
 #include <parx/train/detail/log_lines.hpp>
-#include <parx/train/options.hpp>
-#include <parx/train/record.hpp>
 #include <parx/train/run_log.hpp>
-#include <parx/train/tensorboard.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 

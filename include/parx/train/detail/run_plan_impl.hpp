@@ -2,12 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
 
 #include <parx/optim/schedule.hpp>
-#include <parx/train/options.hpp>
 #include <parx/train/run_plan.hpp>
 
 namespace parx::inline PARX_ABI::train {

@@ -1,18 +1,12 @@
 // Definitions of same_settings.hpp.
 #pragma once
 
-#include <cstddef>
-#include <string>
 #include <string_view>
 
-#include <parx/comm/process_group.hpp>
 #include <parx/comm/rank_comparison.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/source.hpp>
 #include <parx/train/detail/same_settings.hpp>
-#include <parx/train/options.hpp>
-#include <parx/train/state.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 

@@ -1,16 +1,11 @@
 // Definitions of signal_watch.hpp.
 #pragma once
 
-#include <signal.h>
 #include <time.h>
 
 #include <cerrno>
 #include <cstddef>
-#include <cstdint>
-#include <mutex>
-#include <utility>
 
-#include <parx/core/abi.hpp>
 #include <parx/train/detail/signal_watch.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {

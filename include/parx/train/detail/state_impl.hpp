@@ -2,22 +2,12 @@
 #pragma once
 
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/json.hpp>
-#include <parx/data/sampler.hpp>
-#include <parx/nn/loss.hpp>
-#include <parx/train/options.hpp>
-#include <parx/train/record.hpp>
 #include <parx/train/state.hpp>
 
 namespace parx::inline PARX_ABI::train {

@@ -4,15 +4,10 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdint>
 #include <filesystem>
-#include <string>
-#include <string_view>
 
 #include <parx/core/formatted.hpp>
-#include <parx/train/detail/append_file.hpp>
 #include <parx/train/detail/crc32c.hpp>
-#include <parx/train/detail/protobuf.hpp>
 #include <parx/train/tensorboard.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
