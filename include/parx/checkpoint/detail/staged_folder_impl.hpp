@@ -1,6 +1,8 @@
 // Definitions of staged_folder.hpp.
 #pragma once
 
+#include <fcntl.h>
+
 #include <cstdio>
 
 #include <parx/checkpoint/atomic_file.hpp>
