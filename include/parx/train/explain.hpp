@@ -13,6 +13,7 @@
 #include <parx/core/source.hpp>
 #include <parx/optim/schedule.hpp>
 #include <parx/train/options.hpp>
+#include <parx/train/record.hpp>
 #include <parx/train/run_plan.hpp>
 
 namespace parx::inline PARX_ABI::train {
