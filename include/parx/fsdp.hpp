@@ -1,5 +1,5 @@
-// L5: training with parameters, gradients and optimizer state cut over the ranks. By name, since it
-// needs more than others want to compile: <parx/fsdp/training_state.hpp> (checkpoints).
+// L5: training with parameters, gradients and optimizer state sharded over the ranks. Checkpoints,
+// <parx/fsdp/training_state.hpp>, are included separately, to keep compile times low.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

@@ -1,5 +1,5 @@
-// bare_addresses: addresses for an array of which little is written: a page takes memory when it is
-// first written, and is all zero before.
+// bare_addresses: reserved addresses for a sparsely written array. A page takes memory when it is
+// first written, and reads as zero before.
 #pragma once
 
 #include <sys/mman.h>
@@ -23,7 +23,7 @@ class bare_addresses {
     if (found == MAP_FAILED) {
       throw_error(errc::io, "no addresses for a table of {} bytes: {}", bytes, errno_text(errno));
     }
-    // A row shall not take 2 MiB.
+    // With huge pages, one row would take 2 MiB.
     ::madvise(found, bytes, MADV_NOHUGEPAGE);
     data_ = found;
   }

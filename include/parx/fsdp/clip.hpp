@@ -1,5 +1,5 @@
-// clip_grad_norm of an fsdp: the exact norm of the whole gradient, of which each rank has a part.
-// The number is the same on all ranks, and that of a ddp.
+// clip_grad_norm for an fsdp: the exact norm of the whole gradient, of which each rank has a part.
+// The result is the same on all ranks, and the same as ddp's.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Collective. Of these targets, which are the same parameters on all ranks.
+/// Collective. The norm of the gradients of `targets`: the same parameters on all ranks.
 template <typename Module, typename T>
 [[nodiscard]] double grad_norm(fsdp<Module>& wrapper, const std::vector<optim::target<T>>& targets,
                                call_site site = call_site::current()) {
@@ -21,9 +21,9 @@ template <typename Module, typename T>
   return squares.norm();
 }
 
-/// Collective. Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1; returns
-/// the norm before. Throws usage_error unless max_norm is positive, parx::error where the norm is
-/// not finite and `found` says so.
+/// Collective. Multiplies all gradients by max_norm / (norm + 1e-6) if that is below 1; returns the
+/// norm before. Throws usage_error unless max_norm is positive, and parx::error if the norm is not
+/// finite and `found` asks for that.
 template <typename Module>
 double clip_grad_norm(fsdp<Module>& wrapper, double max_norm,
                       optim::nonfinite found = optim::nonfinite::scale,

@@ -1,5 +1,5 @@
-// fsdp: a model whose parameters, gradients and optimizer state are cut over the ranks, PyTorch's
-// FullyShardedDataParallel and ZeRO 1 to 3 for C++.
+// fsdp: a model whose parameters, gradients and optimizer state are sharded over the ranks:
+// PyTorch's FullyShardedDataParallel and ZeRO 1 to 3 for C++.
 //
 //   parx::models::llama<> model{config};          // shapes only: no rank has all of it, ever
 //   parx::fsdp fsdp{model, world, {.units = parx::by_type<parx::models::llama_layer<>>}};
@@ -10,11 +10,11 @@
 //     opt.step();
 //   }
 //
-// As under a ddp, each rank works on samples of its own, and steps are those of the mean over all;
-// they have the bits of a ddp with the same order of sums, whatever the stage, the units and the
-// number of hosts. All ranks call the model together, also without gradients, because its values
-// come from all of them. Where the model's layers are cut over other ranks (tensor_parallel.hpp),
-// what lies here of each parameter is cut further.
+// As in ddp, each rank trains on its own samples, and a step uses the mean gradient over all of
+// them. The results are bit-identical to ddp's with the same reduction order, for every stage,
+// choice of units and number of hosts. All ranks call the model together, even without gradients,
+// because each has only a part of its values. If the layers are already cut over other ranks
+// (tensor_parallel.hpp), fsdp shards this rank's part of each parameter.
 //
 // Rajbhandari et al.: ZeRO (arXiv 1910.02054). Zhao et al.: PyTorch FSDP (arXiv 2304.11277).
 #pragma once
@@ -26,6 +26,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,8 +47,8 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Units whose values can be read: fsdp::gathered. What is computed from them can be differentiated
-/// while it lives.
+/// Keeps the values of some units readable: see fsdp::gathered. Backward through what was computed
+/// from them must run before this object is destroyed.
 class [[nodiscard]] gathered_values_scope : private backward_region {
  public:
   gathered_values_scope(detail::sharded_units& units, const std::vector<std::size_t>& wanted);
@@ -70,11 +71,11 @@ template <nn::module_type Module>
 class fsdp {
  public:
   /// Collective over `group`. Checks that all ranks have the same parameters, units and options
-  /// (errc::mismatch with the difference otherwise). A model without values gets those of
-  /// initialize(0), each rank its part; of one with values each rank takes its part of rank 0's,
-  /// and the memory of the model's own is released. Model and group are borrowed and must outlive
-  /// this object; the model must not move. Afterwards it has no values. Throws usage_error for
-  /// options that cannot be, and where another wrapper has the model.
+  /// (errc::mismatch with the difference otherwise). If the model has no values, each rank
+  /// initializes its part as initialize(0) does. If it has values, each rank receives its part of
+  /// rank 0's, and the model's own memory is released. Model and group are borrowed and must
+  /// outlive this object; the model must not move. Once this object is destroyed, the model has no
+  /// values. Throws usage_error for invalid options, or if the model is in another wrapper.
   fsdp(Module& model, process_group& group, fsdp_options options = {},
        call_site site = call_site::current())
       : model_(model), group_(group),
@@ -93,9 +94,9 @@ class fsdp {
     fill(0, [&](std::size_t i) { return !had_values_[i]; });
     model_.materialize();
     broadcast_buffers(site);
-    // Different samples want different dropout masks.
+    // Ranks have different samples, so they draw different dropout masks.
     model_.set_replica(static_cast<std::uint64_t>(group.rank()));
-    hook_units();  // the last that may fail: the destructor is what unhooks them
+    hook_units();  // last: if a later step threw, the destructor would not run to unhook them
   }
   ~fsdp() {
     for (const auto& [path, hooked] : hooked_) hooked->set_hook(nullptr);
@@ -108,33 +109,34 @@ class fsdp {
   decltype(auto) operator()(Inputs&&... inputs) {
     return model_(std::forward<Inputs>(inputs)...);
   }
-  /// f(), in which methods of the model other than forward may be called, and which keeps what
-  /// belongs to no unit in memory from call to call. Collective. f() may use the parameters of the
-  /// root; those of a unit, while a call of its module runs.
+  /// Collective. Runs f(), which may call methods of the model other than forward. The root unit
+  /// stays in memory for all of f(), so f() may use its parameters; those of another unit only
+  /// while its module is being called.
   template <typename Function>
   decltype(auto) call(Function&& f) {
     const nn::hooked_call within(&units_->hook(0));
     return std::forward<Function>(f)();
   }
 
-  /// Collective. While what it returns lives, these parameters of the model can be read whole, and
-  /// all that are in a unit with them: copy what is wanted longer. Do not write there: it may be
-  /// lost, or read by other ranks; parameters() are what counts. Nobody steps or loads meanwhile.
-  /// Throws usage_error for a parameter that is not the model's, and where the units do not fit
-  /// into memory together.
+  /// Collective. While the returned object lives, the whole values of these parameters of the
+  /// model, and of all others in their units, can be read. Copy what you need longer. Do not write
+  /// to them: a write may be lost, or be seen by other ranks; write to parameters() instead. Do not
+  /// step or load meanwhile. Throws usage_error for a parameter that is not the model's, and if the
+  /// units do not fit into memory together.
   template <typename... T>
   [[nodiscard]] gathered_values_scope gathered(const parameter<T>&... parameters) {
     return {*units_, {unit_of(parameters.node().get())...}};
   }
-  /// To be called on all ranks before parameters() are written by something other than an
-  /// optimizer, an average of parx::optim or load(): what has been gathered is out of date then.
+  /// Call this on all ranks before writing to parameters() by any means other than an optimizer, an
+  /// average of parx::optim or load(): it invalidates the gathered values.
   void before_write() { units_->written(); }
-  /// Collective. Before what all ranks must do and a program may do on one by mistake, a save:
-  /// where the others go on instead, all throw errc::mismatch with both places, and none waits.
+  /// Collective. Call this before an operation that all ranks must take part in, such as a save. If
+  /// one rank is there while others run on, all of them throw errc::mismatch that names both
+  /// places, instead of waiting for each other.
   void meet(call_site site = call_site::current()) { units_->meet(site); }
 
-  /// Gives all parameters the first values that the model would have from this seed, each rank its
-  /// part, and seeds its random layers. Local, and to be called by all ranks.
+  /// Local; call it on all ranks. Each rank fills its part of all parameters with the initial
+  /// values that the model would get from this seed, and seeds the model's random layers.
   void initialize(std::uint64_t seed) {
     units_->written();
     fill(seed, [](std::size_t) { return true; });
@@ -142,10 +144,9 @@ class fsdp {
   }
 
   /// Gradient accumulation: `{ auto guard = fsdp.no_sync(); loss.backward(); }` for all
-  /// micro-batches but the last. Gradients are kept whole until then: a ddp's bits, and no traffic;
-  /// or added up in the ranks' parts (fsdp_options::accumulate).
+  /// micro-batches but the last. fsdp_options::accumulate chooses where the gradients are added up.
   no_sync_scope no_sync() noexcept { return no_sync_scope(units_->synchronising()); }
-  // As ddp's.
+  // As in ddp.
   void reduce() { units_->reduce(); }
   void finish() { units_->finish(); }
   void raise_flag() noexcept { units_->raise_flag(); }
@@ -159,8 +160,8 @@ class fsdp {
     });
   }
 
-  /// Collective. A hash of all values, of which no rank has more than a unit at a time: the same on
-  /// all ranks, and that of a ddp with the same values.
+  /// Collective. A hash of all values: the same on all ranks, and equal to that of a ddp with the
+  /// same values. Gathers one unit at a time.
   [[nodiscard]] std::uint64_t values_hash() {
     std::uint64_t hash = detail::fnv1a({});
     std::size_t next = 0, unit = unit_place::nowhere;
@@ -182,31 +183,32 @@ class fsdp {
     return hash;
   }
 
-  /// This rank's parts of the parameters: for optimizers, clipping, averages.
+  /// This rank's parts of the parameters, for optimizers, clipping and averages.
   template <typename T = typename sharded_module<Module>::value_type>
   [[nodiscard]] std::vector<parameter<T>> parameters() {
     return shards_->template parameters<T>();
   }
-  /// The model on this rank: parts and modes.
+  /// The model as this rank sees it: its parts of the parameters, buffers and modes.
   [[nodiscard]] sharded_module<Module>& module() noexcept { return *shards_; }
   [[nodiscard]] const unit_plan& plan() const noexcept { return units_->plan(); }
   [[nodiscard]] process_group& group() noexcept { return group_; }
-  // What the trainer asks (train/wrapped_model.hpp).
+  // For the trainer (train/wrapped_model.hpp).
   [[nodiscard]] process_group& data_group() noexcept { return group_; }
   [[nodiscard]] process_group& job_group() noexcept { return group_; }
   [[nodiscard]] process_group* gradient_group() noexcept { return &shard_group(); }
-  /// The ranks whose parts are the whole model: group(), unless .shard_within says otherwise.
+  /// The ranks whose parts together make the whole model: group(), unless .shard_within is set.
   [[nodiscard]] process_group& shard_group() noexcept { return units_->shards(); }
   /// The ranks that have the same part as this one.
   [[nodiscard]] process_group& replica_group() noexcept { return units_->replicas(); }
-  /// No hook remembers anything.
+  /// False: an fsdp has no communication hooks.
   [[nodiscard]] bool has_hook_state() const noexcept { return false; }
   [[nodiscard]] std::size_t bucket_count() const noexcept { return units_->gradients().size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
     return units_->gradients().bytes(index);
   }
   [[nodiscard]] ddp_times times() const noexcept { return units_->times(); }
-  /// Of this rank since the wrapper was made; with all that the program itself sends on group().
+  /// What this rank has sent since the wrapper was made, including what the program itself sends on
+  /// group().
   [[nodiscard]] fsdp_traffic bytes_sent() const noexcept { return units_->bytes_sent(); }
 
  private:
@@ -290,7 +292,7 @@ class fsdp {
     }
   }
 
-  /// Of a table that is cut by rows, some of them at a time.
+  /// Hashes a table that is cut by rows, a block of rows at a time.
   template <typename T>
   [[nodiscard]] static std::uint64_t hash_rows(const parameter<T>& table, std::uint64_t hash) {
     constexpr std::size_t at_once = 4096;
@@ -305,18 +307,18 @@ class fsdp {
     return hash;
   }
 
-  /// First values of the parts of which is_wanted(i) says so.
+  /// Initializes this rank's part of each parameter i for which is_wanted(i).
   template <typename IsWanted>
   void fill(std::uint64_t seed, IsWanted&& is_wanted) {
-    std::map<const void*, bool> seen;
+    std::set<const void*> seen;
     std::size_t next = 0;
     model_.for_each_parameter_path([&]<typename T>(const std::string& path, parameter<T>& each,
                                                    const nn::initializer& start) {
-      if (!seen.emplace(each.node().get(), true).second) return;
+      if (!seen.insert(each.node().get()).second) return;
       const std::size_t i = next++;
       if (!is_wanted(i)) return;
       auto& sharded = static_cast<detail::sharded_parameter_of<T>&>(*units_->all()[i]);
-      // Where all parts are filled, those that have values without an initializer keep them.
+      // initialize() leaves parameters alone that came with values and have no initializer.
       require(start.kind != nn::initializer::distribution::keep || had_values_[i],
               "{}: parameter \"{}\" has neither values nor an initializer: name one in members(), "
               "as in visit(\"{}\", member, parx::nn::init::normal(0, 0.02))",
@@ -339,8 +341,9 @@ class fsdp {
   Module& model_;
   process_group& group_;
   const std::string who_;
-  std::vector<bool> had_values_;  ///< by parameter: the model came with them
-  std::map<std::string, nn::detail::module_state*> hooked_;  ///< by path, units after construction
+  std::vector<bool> had_values_;  ///< by parameter: the model came with values
+  /// By path: all modules during construction, those of the units afterwards.
+  std::map<std::string, nn::detail::module_state*> hooked_;
   std::unique_ptr<detail::sharded_units> units_;
   std::unique_ptr<sharded_module<Module>> shards_;
 };

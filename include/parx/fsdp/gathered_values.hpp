@@ -1,13 +1,12 @@
-// gathered_values: the values of units whose parts are gathered from all ranks when they are used.
+// gathered_values: stores the values of units by gathering their parts from all ranks before use.
 //
-// A unit that is kept has memory of its own, in which its part lies; it is gathered in place once
-// after each step. The others have an address for good and take a block of a pool while they are
-// used, so that of the whole model only so many units are in memory as compute at once, and those
-// that are gathered ahead. Units of about one size have a pool together, and a pool that is not in
-// use takes no memory, so that layers do not take as much as the much larger head of a language
-// model. Ranks of one host gather kept units through shared memory.
-// Values that travel as bfloat16 are gathered to the first half of their memory; all of them are
-// rounded, so that the part lies elsewhere in kept units, too.
+// A kept unit has memory of its own, in which its part lies; it is gathered in place once after
+// each step. The other units have fixed addresses and take a block of a pool while they are used,
+// so only the units that compute, and those gathered ahead, are in memory. Units of similar size
+// share a pool, and an idle pool takes no memory: a layer does not need a block as large as the
+// head of a language model. Ranks of one host gather kept units through shared memory. Values sent
+// as bfloat16 are gathered into the first half of their memory. The rank's own values are rounded
+// as well, so the exact part then lies elsewhere, in kept units too.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +26,9 @@ namespace parx::inline PARX_ABI::detail {
 
 class gathered_values final : public unit_values {
  public:
-  /// Collective over `group`, which is borrowed as the plan is. `is_kept` has an entry for each
-  /// unit; of the others at most `blocks` of about one size are in memory at once. `wire`
-  /// as in wire_types.
+  /// Collective over `group`. Group and plan are borrowed. `is_kept` has an entry for each unit; of
+  /// the other units, at most `blocks` of similar size are in memory at once. `wire` is
+  /// wire_types::gather.
   gathered_values(const unit_plan& plan, process_group& group, std::vector<bool> is_kept,
                   std::size_t blocks, std::optional<dtype> wire, call_site site);
   ~gathered_values() override;
@@ -52,15 +51,15 @@ class gathered_values final : public unit_values {
     std::byte* part = nullptr;
   };
   struct held {
-    std::optional<page_pool> pool = {};  ///< of a unit that is not kept
+    std::optional<page_pool> pool = {};  ///< if the unit is not kept
     std::optional<fixed_memory> memory = {};
     bool is_started = false;
     std::vector<work> gathers = {};
   };
 
-  /// Sizes from one power of two to the next are about one size.
+  /// One pool for the units of each power of two of bytes.
   void make_pools(std::size_t blocks);
-  /// Where memory of one size is taken, that of another is not in use: it is given back.
+  /// Takes a block of the unit's pool, and gives back the free memory of the other pools.
   void attach(held& here);
   [[nodiscard]] bool is_part_within(const unit_flat& flat) const noexcept {
     return is_kept_[flat.unit] && !is_narrowed(wire_, flat.type);

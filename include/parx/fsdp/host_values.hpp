@@ -1,8 +1,8 @@
-// host_values: the values of units where all ranks are on one host: one copy of the model, which
-// all of them read and of which each writes its part. Nothing is gathered.
+// host_values: stores the values of units when all ranks are on one host: one copy of the model in
+// shared memory, which all ranks read and each writes its part of. Nothing is gathered.
 //
-// Two barriers a step take the place of the gathers: written() waits until nobody reads the old
-// values any more, the first start() after it until everybody has written the new ones.
+// Two barriers a step replace the gathers: written() waits until no rank reads the old values any
+// more, and the first start() after it until all ranks have written the new ones.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class host_values final : public unit_values {
  public:
-  /// Collective over `group`, whose ranks share memory. It is borrowed as the plan is.
+  /// Collective over `group`, whose ranks share memory. Group and plan are borrowed.
   host_values(const unit_plan& plan, process_group& group, call_site site);
 
   [[nodiscard]] std::byte* whole(std::size_t flat) const override { return whole_[flat]; }
@@ -43,7 +43,7 @@ class host_values final : public unit_values {
   const call_site site_;
   host_pages<std::byte> pages_;
   std::vector<std::byte*> whole_;  ///< by flat
-  bool is_started_ = false;        ///< since parts were written
+  bool is_started_ = false;        ///< the barrier after the last write has begun
   work all_have_written_;
 };
 

@@ -1,9 +1,9 @@
-// lasting_memory: one large array of bytes for the life of a wrapper, all zero at first, in huge
-// pages where the system gives them. Pages take memory when they are first written.
+// lasting_memory: a large array of bytes, all zero at first, in huge pages if the system gives
+// them. Pages take memory when they are first written.
 #pragma once
 
 #include <cstddef>
-#include <vector>
+#include <optional>
 
 #include <parx/tensor/page_pool.hpp>
 
@@ -13,17 +13,15 @@ class lasting_memory {
  public:
   explicit lasting_memory(std::size_t bytes) {
     if (bytes == 0) return;
-    memory_.push_back(page_pool(1, bytes).reserve());
-    memory_.front().attach();
+    memory_.emplace(page_pool(1, bytes).reserve());
+    memory_->attach();
   }
 
-  /// Null where nothing was asked for.
-  [[nodiscard]] std::byte* data() const noexcept {
-    return memory_.empty() ? nullptr : memory_.front().data();
-  }
+  /// Null for 0 bytes.
+  [[nodiscard]] std::byte* data() const noexcept { return memory_ ? memory_->data() : nullptr; }
 
  private:
-  std::vector<fixed_memory> memory_;
+  std::optional<fixed_memory> memory_;
 };
 
 }  // namespace parx::detail

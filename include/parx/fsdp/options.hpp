@@ -12,63 +12,64 @@
 
 namespace parx::inline PARX_ABI {
 
-/// What becomes of a unit's values between its forward pass and its backward pass.
+/// What happens to a unit's values between its forward and its backward pass.
 enum class after_forward {
-  release,  ///< they are gathered again: one unit is in memory at a time
-  keep,     ///< they stay: less traffic, as much memory for values as stage 2
+  release,  ///< released and gathered again: about one unit is in memory at a time
+  keep,     ///< kept: less traffic, but as much memory for values as stage 2
 };
 
-/// Where stage 3 has the values of units.
+/// Where stage 3 keeps the values of units.
 enum class value_storage {
-  by_hosts,  ///< shared where the ranks share memory, else gathered
+  by_hosts,  ///< `shared` if the ranks share memory, else `gathered`
   gathered,  ///< gathered from all ranks when they are used
   shared     ///< one copy for all ranks, which must share memory; nothing is gathered
 };
 
-/// Where the tables of embeddings are of which a step uses the rows of its batch alone
-/// (nn::embedding_use::lookups), if they have 256 KiB or more.
+/// What happens to embedding tables that are only looked up in (nn::embedding_use::lookups) and
+/// have at least 256 KiB.
 enum class embedding_tables {
   by_rows,  ///< cut by rows, in every stage: rows are fetched, no rank has the whole table
-  in_units  ///< with the other parameters
+  in_units  ///< sharded with the other parameters
 };
 
-/// Where the gradients of micro-batches are added up, whose backward passes run under no_sync().
+/// Where the gradients of several micro-batches are added up (those whose backward passes run under
+/// no_sync(), and the last one).
 enum class accumulated_gradients {
-  /// On each rank, whole: a ddp's bits, and no traffic until the last micro-batch.
+  /// Whole, on each rank: bit-identical to ddp, and no traffic until the last micro-batch.
   whole,
-  /// In the parts: every pass sends its gradients, and no rank keeps more than two units of them.
-  /// Each such pass is collective. A sum over ranks and passes is then formed in another order: the
-  /// result is within rounding of a ddp's, 1e-6 of it in 32-bit floats. Rows of tables still wait
-  /// for the last pass. Stages 2 and 3; with .shard_within only the last pass sends to replicas.
+  /// In the parts: every pass reduces its gradients, and no rank keeps more than two units of them.
+  /// Each such pass is collective. The sum over ranks and passes is then formed in another order,
+  /// so the result differs from ddp's by rounding (1e-6 of it in 32-bit floats). Rows of tables
+  /// still wait for the last pass. Stages 2 and 3; with .shard_within only the last pass sends to
+  /// replicas.
   sharded
 };
 
 struct fsdp_options {
-  /// Which parts are cut over the ranks: 1 the optimizer's state; 2 the gradients, too; 3 the
-  /// values, too.
+  /// What is sharded: 1 the optimizer state; 2 also the gradients; 3 also the values.
   int stage = 3;
   unit_choice units{};
-  /// Hybrid sharding: see shard_groups.hpp. Of gradients, parts alone travel between the ranks that
-  /// have the same one, unless .order is serial: see part_sum.hpp for the bytes of either.
+  /// Hybrid sharding: see shard_groups.hpp. Replicas exchange gradients of their part alone, unless
+  /// .order is serial: part_sum.hpp has the byte counts of both.
   shard_scope shard_within{};
   value_storage values = value_storage::by_hosts;
   embedding_tables tables = embedding_tables::by_rows;
   parx::after_forward after_forward = parx::after_forward::release;
-  /// Units that are gathered ahead of the one that computes; each takes memory in stage 3.
+  /// How many units are gathered ahead of the one that computes. Each takes memory in stage 3.
   std::size_t prefetch = 1;
-  /// serial: the bits of a ddp with the same order, for every stage and every cut into units. Over
-  /// TCP it sends as much as any other, except for units below some 32 KiB, which go from rank to
+  /// serial: bit-identical to ddp with the same order, for every stage and choice of units. Over
+  /// TCP it sends as much as the other orders, except that units below some 32 KiB go from rank to
   /// rank; with .shard_within it sends more between hosts.
   reduction_order order = reduction_order::serial;
   accumulated_gradients accumulate = accumulated_gradients::whole;
   reduction_finish finish = reduction_finish::with_backward;
-  /// What travels with half the bytes, for half the precision: see wire.hpp.
+  /// Sends values or gradients as bfloat16, which halves the traffic: see wire.hpp.
   wire_types wire{};
 };
 
 namespace detail {
 
-/// Throws usage_error for options that no ranks could carry out.
+/// Throws usage_error for options that are invalid on any number of ranks.
 inline void require_possible(const fsdp_options& options, const std::string& who) {
   require(options.stage >= 1 && options.stage <= 3,
           "{}: .stage is 1 (optimizer state), 2 (and gradients) or 3 (and values), not {}", who,

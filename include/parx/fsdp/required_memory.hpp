@@ -1,4 +1,4 @@
-// required_memory: refuses an fsdp for which there is no memory, before any is allocated.
+// require_memory: refuses an fsdp that does not fit into memory, before any is allocated.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Of parameters in the order of the plan. Optimizer and activations are not known here, and count
-/// nothing. Throws as require_fits.
+/// `all` are the parameters in the order of the plan. Optimizer and activations are unknown here
+/// and count as 0. Throws as require_fits does.
 inline void require_memory(const unit_plan& plan,
                            const std::vector<std::unique_ptr<sharded_parameter>>& all,
                            const process_group& group, const fsdp_options& options,

@@ -1,5 +1,5 @@
-// row_cut: a table of rows cut over ranks, each having as many in a row, and lists of rows as they
-// travel between them. Pure.
+// row_cut: a table cut over ranks into consecutive blocks of equally many rows, and sets of rows to
+// send between them. Pure.
 #pragma once
 
 #include <algorithm>
@@ -27,14 +27,14 @@ struct row_cut {
   void count_owned(std::span<const std::size_t> ascending, std::span<std::uint32_t> counts) const;
 };
 
-/// A set of row numbers below a bound, read in ascending order: a bit for each, so that for the
-/// batches of a step it is filled and read faster than lists are sorted.
+/// A set of row numbers below a bound, read in ascending order. A bitmap: for the batches of a step
+/// it is faster to fill and read than a list is to sort.
 class row_set {
  public:
   explicit row_set(std::size_t bound) : words_((bound + bits - 1) / bits, 0) {}
 
   void insert(std::size_t row) noexcept { words_[row / bits] |= word{1} << (row % bits); }
-  /// Writes them to `rows`, and is empty then.
+  /// Moves the numbers to `rows`; the set is empty afterwards.
   void take(std::vector<std::size_t>& rows);
 
  private:

@@ -1,12 +1,12 @@
-// row_table: an embedding's table cut by rows over the ranks, of which no rank ever has all.
+// row_table: an embedding table cut by rows over the ranks; no rank ever has the whole table.
 //
-// The model's parameter keeps its shape, but has addresses instead of memory. A lookup asks for its
-// rows before it reads them (deferred_updates), and they are fetched from their owners into place;
-// after backward, rows of the gradient go to their owners, which add them up in rank order and
-// scale them: the bits of ddp's row_exchange. An optimizer works on the owner's part, a parameter
-// of these rows, whose other updates are put off as always. Whatever else reads the table, or adds
-// to all of its gradient, is a usage_error that names it.
-// Threads: on the thread of forward and backward.
+// The model's parameter keeps its shape, but only has reserved addresses. Before a lookup reads
+// rows (deferred_updates), they are fetched from their owners to their places. After backward, the
+// gradient's rows go to their owners, which add them up in rank order and scale them: bit-identical
+// to ddp's row_exchange. The optimizer works on the owner's part, a parameter of these rows, and
+// defers updates of untouched rows as usual. Any other read of the table, or a gradient of the
+// whole table, is a usage_error that names it.
+// Threads: the one that runs forward and backward.
 #pragma once
 
 #include <algorithm>
@@ -24,15 +24,16 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Between whom a table travels; all are borrowed.
+/// The groups that exchange a table's rows; all are borrowed.
 struct row_groups {
-  process_group& fetching;  ///< the ranks among which it is cut
-  process_group& replicas;  ///< those that have the same part
-  process_group& summing;   ///< all that have gradients of it
+  process_group& fetching;  ///< the ranks over which the table is cut
+  process_group& replicas;  ///< the ranks that have the same part
+  process_group& summing;   ///< all ranks that have gradients of it
   const std::vector<std::size_t>& part_of;  ///< by rank of `summing`
 };
 
-/// A row_table of any element type: the sum of a backward pass's gradients, in three steps.
+/// The interface of row_table, independent of the element type: it sums a backward pass's gradients
+/// in three steps.
 class row_table_part {
  public:
   row_table_part(const row_table_part&) = delete;
@@ -41,10 +42,11 @@ class row_table_part {
 
   /// Collective, asynchronous: the gradient of the model's parameter is final.
   virtual void announce() = 0;
-  /// Collective: blocks until all ranks have announced, and sends the rows.
+  /// Collective: blocks until all ranks have announced, then sends the rows.
   virtual void start() = 0;
-  /// Blocks until the owner's part has the sum of all ranks' rows times `factor`; the model's
-  /// parameter has no gradient then. Without `is_used`, where no rank has one, the part has none.
+  /// Blocks until the owner's part has the sum of all ranks' rows times `factor`. The model's
+  /// parameter has no gradient afterwards. `is_used` is false if no rank has a gradient: then the
+  /// part has none either.
   virtual void finish(double factor, bool is_used) = 0;
   /// The pass has failed: blocks while operations still use this object's memory.
   virtual void abandon() noexcept = 0;
@@ -56,9 +58,9 @@ class row_table_part {
 template <typename T>
 class row_table final : public row_table_part, private deferred_updates<T> {
  public:
-  /// `part`, without values and not cut yet, becomes this rank's rows of `whole`. Where `whole` has
-  /// values, collective: each rank gets its part of rank 0's; otherwise those of the part are still
-  /// to be written.
+  /// `part`, which has no values and is not cut yet, becomes this rank's rows of `whole`. If
+  /// `whole` has values, this is collective, and each rank receives its part of rank 0's; otherwise
+  /// the caller must initialize the part.
   row_table(const row_groups& groups, parameter<T> whole, parameter<T> part, call_site site)
       : whole_(std::move(whole)), part_(std::move(part)),
         traffic_(groups.fetching, groups.summing, groups.part_of, whole_.name(), rows(), width(),
@@ -112,8 +114,8 @@ class row_table final : public row_table_part, private deferred_updates<T> {
   void abandon() noexcept override { traffic_.wait(); }
 
  private:
-  /// Pages are given back when as much has been written, and never where there is not as much: each
-  /// costs a fault to get again.
+  /// Pages are given back once this much has been written, and never for smaller tables: touching a
+  /// page again costs a page fault.
   static constexpr std::size_t least_drop = std::size_t{32} << 20U;
   static constexpr const char* remedy =
       "fsdp has cut it by rows, which only lookups use. A model that uses all of a table says so "
@@ -137,7 +139,7 @@ class row_table final : public row_table_part, private deferred_updates<T> {
     written_ = 0;
   }
 
-  // Before a read of the model's parameter.
+  // deferred_updates: called before a read of the model's parameter.
   void settle(const tensor<T>& /*value*/) override {
     throw_usage("all of table \"{}\" is read: {}", whole_.name(), remedy);
   }
@@ -153,7 +155,7 @@ class row_table final : public row_table_part, private deferred_updates<T> {
   const parameter<T> part_;
   row_traffic traffic_;
   const bare_addresses values_, gradients_;
-  std::size_t written_ = 0;  ///< bytes of pages since they were dropped, at most
+  std::size_t written_ = 0;  ///< upper bound of the bytes of pages in use since the last drop
 };
 
 }  // namespace parx::detail

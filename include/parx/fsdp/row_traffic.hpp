@@ -1,11 +1,11 @@
-// row_traffic: how rows of a table travel between the ranks that use and those that own them, by
-// all_to_all_v, without types.
+// row_traffic: sends rows of a table between the ranks that use them and the ranks that own them,
+// by all_to_all_v, independent of the element type.
 //
-// Values: every rank tells the owners which rows it needs, and these answer. Gradients: every rank
-// sends the rows that it has to their owners, which add up what comes, in rank order. So what is on
-// the wire is the rows of the batch, each with its number. With hybrid sharding a row has an owner
-// in each replica of the table, and its gradient goes to all of them: their sums are alike.
-// Threads: on the thread of forward and backward.
+// Values: every rank tells the owners which rows it needs, and the owners answer. Gradients: every
+// rank sends its rows to their owners, which add them up in rank order. So only the rows of the
+// batch are sent, each with its number. With hybrid sharding a row has an owner in each replica of
+// the table, and its gradient goes to all of them, so their sums are equal.
+// Threads: the one that runs forward and backward.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ namespace parx::inline PARX_ABI::detail {
 
 class row_traffic {
  public:
-  /// Values go over `fetching`, among whose ranks the table is cut, gradients over `summing`, of
-  /// which rank i has part part_of[i]. The groups are borrowed. `name` is the table's, for errors.
+  /// Values go over `fetching`, the ranks over which the table is cut; gradients over `summing`,
+  /// whose rank i has part part_of[i]. The groups are borrowed. `name` is the table's, for errors.
   row_traffic(process_group& fetching, process_group& summing, std::vector<std::size_t> part_of,
               std::string name, std::size_t rows, std::size_t width, dtype type, call_site site);
 
@@ -36,8 +36,8 @@ class row_traffic {
   [[nodiscard]] std::size_t own_end() const noexcept { return own_end_; }
 
   /// Collective, blocking: copies `rows` of the table, in any order and with repetitions, to their
-  /// places in `table`. `own(rows)` is this rank's part, in which these rows, counted from
-  /// own_begin(), are up to date. Returns how many different ones there were.
+  /// places in `table`. `own(rows)` brings these rows of this rank's part up to date (counted from
+  /// own_begin()) and returns the part. Returns the number of different rows.
   template <typename Own>
   std::size_t fetch(std::byte* table, std::span<const std::size_t> rows, Own&& own) {
     for (const std::size_t row : rows) wanted_.insert(row);
@@ -68,10 +68,11 @@ class row_traffic {
 
   /// Collective, asynchronous: tells the owners how many rows of a gradient they will get.
   void announce(std::span<const std::size_t> ascending);
-  /// Collective: blocks until all have told; then sends the announced rows of `gradient`, the whole
-  /// table's. No fetch may be between announce() and add_up().
+  /// Collective: blocks until all ranks have announced, then sends the announced rows of
+  /// `gradient`, which is that of the whole table. No fetch may run between announce() and
+  /// add_up().
   void start(const std::byte* gradient);
-  /// Blocks until the rows are there, and writes their sums, times `factor`, to the memory that
+  /// Blocks until the rows have arrived, and writes their sums, times `factor`, to the memory that
   /// place(rows) returns for this rank's part; rows are counted from own_begin().
   template <typename Place>
   void add_up(double factor, Place&& place) {
@@ -100,12 +101,12 @@ class row_traffic {
   }
 
  private:
-  /// counts x unit; returns the sum.
+  /// sizes[i] = counts[i] * unit; returns their sum.
   static std::size_t to_sizes(std::span<const std::uint32_t> counts, std::size_t unit,
                               std::vector<std::size_t>& sizes);
   [[nodiscard]] std::size_t own_index(std::uint32_t row) const;
-  /// f(row from own_begin(), its gradient) for the rows of all ranks, in rank order. A rank's block
-  /// is the gradients of its rows, then their numbers.
+  /// Calls f(row - own_begin(), its gradient) for the received rows, in rank order. A rank's block
+  /// has the gradients of its rows, then their numbers.
   template <typename F>
   void for_each_arrived(F&& f) const {
     const std::byte* block = received_.data();
@@ -131,14 +132,14 @@ class row_traffic {
   const reduce_function add_;
   const scale_function scale_;
   row_set wanted_, arrived_;
-  std::vector<unsigned char> has_sum_;  ///< of each own row; zero between two calls
+  std::vector<unsigned char> has_sum_;  ///< by own row; all zero between two calls
   std::vector<std::uint32_t> of_part_;  ///< announced rows, by part
   std::vector<std::uint32_t> outgoing_, incoming_;  ///< numbers of rows, by rank
   std::vector<std::size_t> send_sizes_, receive_sizes_;
   std::vector<std::size_t> rows_, answered_;
   std::vector<std::uint32_t> numbers_, asked_;
   std::vector<std::byte> sent_, received_;
-  work counting_, exchange_;  // destroyed, and so waited for, before the memory they use
+  work counting_, exchange_;  // last: their destructors wait, before the buffers above go
 };
 
 }  // namespace parx::detail

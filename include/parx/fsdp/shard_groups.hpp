@@ -1,8 +1,8 @@
-// shard_groups: among which ranks an fsdp cuts the model, and which ranks have equal parts.
+// shard_groups: over which ranks an fsdp cuts the model, and which ranks have the same part.
 //
-// With hybrid sharding the ranks of each host (or of a mesh's axis) cut the model among themselves,
-// and rank i of one has the part of rank i of every other: values then travel inside a host alone,
-// and a host has as much of the model as it needs. Zhang et al.: MiCS (arXiv 2205.00119).
+// With hybrid sharding the model is cut over the ranks of each host (or of a mesh's axis), and rank
+// i of one host has the same part as rank i of every other: values are then only gathered inside a
+// host. Zhang et al.: MiCS (arXiv 2205.00119).
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Among which ranks a model is cut: all of the wrapper's group; with "host" those of each host;
-/// with a group, such as mesh["dp_shard"], its ranks, which are some of the wrapper's.
+/// The ranks over which a model is cut. By default all of the wrapper's group; with "host" those of
+/// each host; with a group, such as mesh["dp_shard"], its ranks, a subset of the wrapper's.
 class shard_scope {
  public:
   shard_scope() = default;
-  shard_scope(const char* host);
+  shard_scope(const char* host);  // NOLINT(google-explicit-constructor)
   /// Borrowed until the wrapper is made.
   shard_scope(process_group& ranks) : ranks_(&ranks) {}  // NOLINT(google-explicit-constructor)
 
@@ -34,13 +34,12 @@ class shard_scope {
 namespace detail {
 
 struct shard_groups {
-  process_group shards;    ///< these ranks' parts are one whole; values are gathered over it
-  process_group replicas;  ///< these ranks have the same part
+  process_group shards;    ///< the ranks whose parts together are the whole model
+  process_group replicas;  ///< the ranks that have the same part as this one
   std::vector<std::size_t> part_of;  ///< by rank of the wrapper's group: the number of its part
 };
 
-/// Collective over `group`. Throws usage_error where the ranks cannot be divided so that each has
-/// one part of equally many.
+/// Collective over `group`. Throws usage_error unless all shard groups have the same size.
 [[nodiscard]] shard_groups make_shard_groups(process_group& group, const shard_scope& scope,
                                              call_site site);
 

@@ -1,5 +1,5 @@
-// sharded_module: what is a model's on this rank: its parameters' parts under their names, for
-// optimizers and checkpoints, and the model's modes and buffers. A face, as cheap as a reference.
+// sharded_module: a model as one rank of an fsdp sees it: its parts of the parameters under their
+// names, for optimizers and checkpoints, and the model's buffers and modes. Two references.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ class sharded_module {
   sharded_module(Module& model, const std::vector<std::unique_ptr<detail::sharded_parameter>>& all)
       : model_(model), all_(all) {}
 
-  /// Calls visitor(path, parameter<T>&) with this rank's part of each parameter, which says by its
-  /// spec() what part that is.
+  /// Calls visitor(path, parameter<T>&) with this rank's part of each parameter; the part's spec()
+  /// says which elements it has.
   template <typename Visitor>
   void for_each_parameter(Visitor&& visitor) {
     std::size_t next = 0;
@@ -36,7 +36,7 @@ class sharded_module {
   void for_each_buffer(Visitor&& visitor) {
     model_.for_each_buffer(visitor);
   }
-  /// Handles of all parts, for an optimizer: nn::module::parameters.
+  /// Handles of all parts, for an optimizer, as nn::module::parameters.
   template <typename T = value_type>
   [[nodiscard]] std::vector<parameter<T>> parameters() {
     std::vector<parameter<T>> parts;

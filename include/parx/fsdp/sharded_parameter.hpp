@@ -1,10 +1,10 @@
-// sharded_parameter: a parameter of a model under fsdp, twice: the whole, as the model's operations
-// use it, and the part which lies here, as optimizers, clipping and checkpoints do.
+// sharded_parameter: two views of a parameter under fsdp: the whole, which the model's operations
+// use, and this rank's part, which optimizers, clipping and checkpoints use.
 //
-// The whole keeps its shape, and is at one address for good; its values can be read while its unit
-// computes (open), and are a usage_error that names it otherwise. The part has the parameter's name
-// and says by its spec which elements it is. Where layers are cut over other ranks (tensor
-// parallel), what lies here of the parameter stands for the whole, and the part is a part of that.
+// The whole keeps its shape and its address. Its values can be read while its unit computes (it is
+// open); at other times a read is a usage_error that names the parameter. The part has the
+// parameter's name, and its spec says which elements it has. If the layer is already cut over other
+// ranks (tensor parallelism), "the whole" is this rank's part of the layer.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// Of any element type.
+/// The interface, independent of the element type.
 class sharded_parameter {
  public:
   sharded_parameter(const sharded_parameter&) = delete;
@@ -30,7 +30,7 @@ class sharded_parameter {
   virtual ~sharded_parameter() = default;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Of the whole; which part of the model's parameter that is, says spec().
+  /// The shape of the whole, and which part of the model's parameter the whole is.
   [[nodiscard]] const shape& extents() const noexcept { return extents_; }
   [[nodiscard]] const shard_spec& spec() const noexcept { return spec_; }
   [[nodiscard]] dtype type() const noexcept { return type_; }
@@ -43,26 +43,27 @@ class sharded_parameter {
   [[nodiscard]] virtual bool has_values() const = 0;
   [[nodiscard]] virtual const void* values() const = 0;
 
-  /// From now on the whole is at `whole`, without memory maybe, and the part at `part`. What values
-  /// the model came with is dropped. `unit` is what errors call the unit.
+  /// Puts the whole at `whole`, which may have no memory yet, and the part at `part`. Drops the
+  /// values that the model came with. `unit` is the unit's name in errors.
   virtual void place(std::byte* whole, std::byte* part, const shard_spec& spec,
                      std::string unit) = 0;
-  /// Instead of place(): this rank's part are rows. See row_table for the groups.
+  /// Instead of place(), for a table: this rank's part is some of its rows.
   virtual row_table_part& cut_by_rows(const row_groups& groups, call_site site) = 0;
-  /// Whether the values of the whole may be read.
+  /// Allows reads of the whole.
   virtual void open() noexcept = 0;
+  /// Makes reads of the whole a usage_error.
   virtual void close() noexcept = 0;
 
   [[nodiscard]] virtual bool has_whole_grad() const = 0;
   virtual void bind_whole_grad(std::byte* memory) const = 0;
-  /// Its gradient is in memory of its own, if there is one.
+  /// Moves the gradient, if there is one, to memory of the parameter's own.
   virtual void unbind_whole_grad() const = 0;
-  /// Somebody has written its memory, and it holds no gradient.
+  /// The bound memory no longer holds a gradient: something else was written there.
   virtual void forget_whole_grad() const = 0;
   [[nodiscard]] virtual bool has_part_grad() const = 0;
   virtual void bind_part_grad(std::byte* memory) const = 0;
   virtual void assume_part_grad() const = 0;
-  /// Of both.
+  /// Of the whole and of the part.
   virtual void zero_grad() const = 0;
 
   virtual void attach(backward_observer& whole, backward_observer& part,
@@ -98,10 +99,9 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
     part_.unbind();
   }
 
-  [[nodiscard]] const parameter<T>& whole() const noexcept { return whole_; }
   [[nodiscard]] parameter<T>& part() noexcept { return part_; }
 
-  /// The first values of the part: those of the whole with this seed.
+  /// Initializes the part to its elements of what `start` would give the whole with this seed.
   void fill_part(const nn::initializer& start, std::uint64_t seed) const {
     start.fill(part_.value(), seed, this->name(), part_.spec());
   }
@@ -132,7 +132,7 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
   }
   void unbind_whole_grad() const override { whole_.unbind_grad(); }
   void forget_whole_grad() const override {
-    whole_.assume_grad();  // what was known of its rows is no longer true
+    whole_.assume_grad();  // discards the recorded rows, which are out of date
     whole_.zero_grad();
   }
   [[nodiscard]] bool has_part_grad() const override { return part_.has_grad(); }
@@ -151,7 +151,7 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
   }
 
  private:
-  // A read of the whole while it is closed.
+  // deferred_updates: called on a read of the whole while it is closed.
   void settle(const tensor<T>& /*value*/) override { refuse(); }
   void settle(const tensor<T>& /*value*/, std::span<const std::size_t> /*rows*/) override {
     refuse();

@@ -1,8 +1,9 @@
-// sharded_units: all of an fsdp that does not depend on the type of the model. It hears of module
-// calls and backward passes, has unit_uses make units readable, and has unit_gradients reduce.
+// sharded_units: the part of an fsdp that does not depend on the model's type. It observes module
+// calls and backward passes, and from them drives unit_uses, which makes units readable, and
+// unit_gradients, which reduces gradients.
 //
-// Gathers are issued on a group of their own, so that one that is needed now does not queue behind
-// a reduction. Threads: that of forward and backward; raise_flag() on any.
+// Gathers run on a group of their own, so that an urgent one does not queue behind a reduction.
+// Threads: the one that runs forward and backward; raise_flag() may be called on any.
 #pragma once
 
 #include <atomic>
@@ -40,7 +41,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// What a rank has sent, in bytes with headers.
+/// What a rank has sent, in bytes, including headers.
 struct fsdp_traffic {
   std::size_t values = 0;
   std::size_t gradients = 0;
@@ -54,13 +55,13 @@ class sharded_units final : private backward_observer {
  public:
   using parameters = unit_gradients::parameters;
 
-  /// Collective. `all` are the parameters in the order of the plan; `who` begins errors.
+  /// Collective. `all` are the parameters in the order of the plan; errors begin with `who`.
   sharded_units(process_group& group, shard_groups groups, unit_plan plan, parameters all,
                 const fsdp_options& options, std::string who, call_site site);
   sharded_units(const sharded_units&) = delete;
   sharded_units& operator=(const sharded_units&) = delete;
 
-  /// The ranks whose parts are the whole, and those that have this rank's part.
+  /// The ranks whose parts together are the whole, and the ranks that have the same part as this.
   [[nodiscard]] process_group& shards() noexcept { return gathering_; }
   [[nodiscard]] process_group& replicas() noexcept { return replicas_; }
   [[nodiscard]] fsdp_traffic bytes_sent() const noexcept {
@@ -72,14 +73,15 @@ class sharded_units final : private backward_observer {
   [[nodiscard]] const unit_gradients& gradients() const noexcept { return *gradients_; }
   [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
   [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
-  /// A backward pass that reaches no parameter: what others have added up is final. Collective.
+  /// Collective. Runs the reductions of a backward pass that reaches no parameter here: this rank
+  /// contributes the gradients it has accumulated.
   void reduce() {
     begin_backward({.count = 0});
     end_backward();
   }
-  /// Collective. Blocks until gradients are what the optimizer should see.
+  /// Collective. Blocks until the gradients are ready for the optimizer.
   void finish();
-  /// What the module that is a unit is to be hooked with.
+  /// The hook to set on the unit's module.
   [[nodiscard]] nn::module_hook& hook(std::size_t unit) noexcept { return *hooks_[unit]; }
 
   void raise_flag() noexcept { flag_ = true; }
@@ -87,16 +89,16 @@ class sharded_units final : private backward_observer {
   void zero_grad() const {
     for (const auto& each : all_) each->zero_grad();
   }
-  /// Collective. The parts have been written, or are about to be. Throws usage_error while the
-  /// values of a unit may be read.
+  /// Collective. The parts have been, or are about to be, written: gathered values become invalid.
+  /// Throws usage_error while a unit is in use.
   void written();
 
-  /// Collective. Waits for all ranks, on both groups: of ranks that are elsewhere in the program,
-  /// some gather or reduce, and the mismatch is an error on all of them. A wait on one group alone
-  /// would be for ranks that wait on the other one.
+  /// Collective. A barrier on both groups. Ranks that are elsewhere in the program gather on one
+  /// group or reduce on the other, so one of the two barriers reports the mismatch on all ranks. A
+  /// barrier on a single group could wait forever for ranks that wait on the other one.
   void meet(call_site site);
 
-  /// Collective. The values of a unit may be read until the inverse.
+  /// Collective. The values of a unit may be read until close().
   void open(std::size_t unit);
   void close(std::size_t unit, bool is_kept = false) noexcept;
 
@@ -118,10 +120,10 @@ class sharded_units final : private backward_observer {
     sharded_units& owner_;
     const std::size_t unit_;
     const region_registration region_;
-    std::vector<region_number> outer_;  ///< regions around the calls that run
+    std::vector<region_number> outer_;  ///< a stack: the regions around the running calls
   };
 
-  /// Hears of an optimizer's steps on the parts.
+  /// Observes optimizer steps and other writes on the parts.
   class part_observer final : public backward_observer {
    public:
     explicit part_observer(sharded_units& owner) noexcept : owner_(owner) {}
@@ -151,13 +153,13 @@ class sharded_units final : private backward_observer {
                                                         call_site site);
   [[nodiscard]] summing summing_of(std::vector<std::size_t> part_of, const fsdp_options& options,
                                    call_site site);
-  /// Each rank gets its part of the values that rank 0's model has, flat by flat.
+  /// Scatters the values of rank 0's model to the parts, flat by flat.
   void take_values(call_site site);
-  /// The same of tables, by rows.
+  /// The same for the tables, by rows.
   [[nodiscard]] std::vector<trained_table> cut_tables(const std::vector<std::size_t>& part_of,
                                                       call_site site);
 
-  // As the observer of the model's parameters.
+  // backward_observer of the model's own parameters:
 
   void step_without_gradient() const override;
   [[nodiscard]] gradient_of wanted() const override {
@@ -165,7 +167,7 @@ class sharded_units final : private backward_observer {
     return makes_mean ? gradient_of::mean : gradient_of::sum;
   }
   void begin_backward(const backward_start& start) override;
-  /// Allowed, but more often a layer that was forgotten: says so once, on the first rank.
+  /// Allowed, but usually a layer missing in members(): warns once, on the first rank.
   void unobserved(std::string_view name, std::span<const std::size_t> shape) override;
   void leaf_ready(std::size_t index) override {
     const reduction_actions next = state_->ready(index);
@@ -178,7 +180,7 @@ class sharded_units final : private backward_observer {
     written();
   }
 
-  /// A parameter that has a gradient.
+  /// The first parameter that has a gradient, or reduction_state::nothing.
   [[nodiscard]] std::size_t held() const;
   [[nodiscard]] double async_seconds() const noexcept {
     return group_.async_seconds() + gathering_.async_seconds() +
@@ -200,12 +202,12 @@ class sharded_units final : private backward_observer {
   std::optional<reduction_state> state_;
   part_observer steps_;
   std::vector<std::unique_ptr<unit_hook>> hooks_;
-  std::atomic<bool> flag_{false};  ///< raised, and not sent yet
+  std::atomic<bool> flag_{false};  ///< raised, but not sent yet
   ddp_times times_;
   const reduction_finish finish_;
-  bool under_way_ = false;       ///< sums that finish() is to wait for
-  double async_before_ = 0;      ///< the groups' seconds when this pass started its sums
-  bool knows_stranger_ = false;  ///< a parameter that is not the model's has been seen
+  bool under_way_ = false;     ///< reductions run that finish() must wait for
+  double async_before_ = 0;    ///< the groups' async_seconds() when this pass started to reduce
+  bool has_warned_ = false;    ///< of a parameter that is not the model's
   bool synchronising_ = true;
 };
 

@@ -1,6 +1,7 @@
-// What a trainer asks of an fsdp besides forward and backward (train/wrapped_model.hpp), and
-// models on the disk: every rank writes and reads its parts, and no rank ever has more. What was
-// saved at one number of ranks, stage and choice of units loads at any other, and under a ddp.
+// The functions of an fsdp that a trainer needs besides forward and backward
+// (train/wrapped_model.hpp), and saving and loading. Every rank writes and reads its parts, and
+// never holds more. A checkpoint loads with any other number of ranks, stage and choice of units,
+// and under a ddp.
 //
 //   parx::save(fsdp, "out/model");     // a folder, see checkpoint/sharded.hpp
 //   parx::load(fsdp, "out/model");     // or a Hugging Face folder, or a safetensors file
@@ -44,7 +45,7 @@ state_report load(fsdp<Module>& wrapper, const std::filesystem::path& path,
   return load_sharded(wrapper.group(), path, wrapper.module(), match, site);
 }
 
-/// Collective. Adds the parts "model" and "optimizer", this rank's shards of them. Model and
+/// Collective. Adds this rank's shards of the checkpoint parts "model" and "optimizer". Model and
 /// optimizer are borrowed.
 template <typename Module, typename Optimizer>
 void add_training_state(fsdp<Module>& wrapper, Optimizer& optimizer, checkpoint_parts& parts,
@@ -54,22 +55,22 @@ void add_training_state(fsdp<Module>& wrapper, Optimizer& optimizer, checkpoint_
   parts.add_shard("model", how, wrapper.module()).add_shard("optimizer", how, optimizer);
 }
 
-/// Local. Adds the part `name` of something that is the parameters' (an optim::ema), this rank's
-/// shard of it. Borrowed.
+/// Local. Adds this rank's shard of the checkpoint part `name`: state that belongs to the
+/// parameters, such as an optim::ema. Borrowed.
 template <typename Module, typename State>
 void add_part(fsdp<Module>& wrapper, const std::string& name, State& state,
               checkpoint_parts& parts) {
   parts.add_shard(name, detail::sharding_of(wrapper), state);
 }
 
-/// Local, on every rank. Throws as load_state does where the parameters are others.
+/// Local; call it on every rank. Throws as load_state does if the parameters do not match.
 template <typename Module>
 void load_model(fsdp<Module>& wrapper, const saved_checkpoint& saved) {
   wrapper.before_write();
   saved.load("model", wrapper.module());
 }
 
-/// Local, on every rank. The inverse of add_training_state.
+/// Local; call it on every rank. The inverse of add_training_state.
 template <typename Module, typename Optimizer>
 void load_training_state(fsdp<Module>& wrapper, Optimizer& optimizer,
                          const saved_checkpoint& saved) {

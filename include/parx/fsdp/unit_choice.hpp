@@ -1,15 +1,13 @@
-// unit_choice: which modules of a model are the units of an fsdp, whose parameters come and go
-// together.
+// unit_choice: which modules of a model are the units of an fsdp. The parameters of a unit are
+// gathered, released and reduced together.
 //
 //   {.units = parx::by_type<parx::models::llama_layer<>>}      // modules of these types
 //   {.units = parx::by_path({"transformer.h.*", "head"})}      // modules with these paths
-//   {.units = parx::by_size(64 << 20)}                         // of about so many bytes
+//   {.units = parx::by_size(64 << 20)}                         // of about this many bytes
 //
-// Units may be within others. What no unit has belongs to a unit of its own, the root. A path may
-// have * for a part between dots.
+// Units may be nested. Parameters in none of them form a unit of their own, the root. In a path, *
+// stands for any one part between dots.
 #pragma once
-
-#include <cxxabi.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -42,7 +40,7 @@ struct units_of_types {
 /// Whether `path` is `pattern`, in which * stands for any part between dots.
 [[nodiscard]] bool matches_path(std::string_view pattern, std::string_view path);
 
-/// Whether the path of a module or parameter is that of a module or of something within it.
+/// Whether `path`, of a module or parameter, is `module` or within it. All is within "".
 [[nodiscard]] inline bool is_in_module(std::string_view path, std::string_view module) {
   return module.empty() || (path.starts_with(module) &&
                             (path.size() == module.size() || path[module.size()] == '.'));
@@ -50,7 +48,7 @@ struct units_of_types {
 
 [[nodiscard]] std::string demangled(const char* name);
 
-/// A module of a model, outer ones before those within them.
+/// A module of a model. Lists of them have outer modules before those within them.
 struct unit_candidate {
   std::string path;
   std::vector<std::type_index> types = {};
@@ -81,14 +79,14 @@ template <typename Model>
                      [&](const unit_candidate& each) { return names(what, each); });
 }
 
-/// Throws usage_error for what names none of the modules.
+/// Throws usage_error for a type or path that names none of the modules.
 void require_modules(const unit_choice& choice, const std::vector<unit_candidate>& modules,
                      std::string_view who);
-/// The choice without what names none of these modules, which are a part of a model.
+/// The choice without types and paths that name none of these modules, which are a part of a model.
 [[nodiscard]] unit_choice narrowed(unit_choice choice, const std::vector<unit_candidate>& part);
 
-/// The paths of the modules that are units. `bytes_of(path)` is of the parameters with paths of
-/// which this is the beginning.
+/// The paths of the modules that are units. `bytes_of(path)` is the size of the parameters within
+/// the module of this path.
 template <typename BytesOf>
 [[nodiscard]] std::vector<std::string> chosen_units(const unit_choice& choice,
                                                     const std::vector<unit_candidate>& modules,
@@ -121,16 +119,16 @@ template <typename BytesOf>
 
 }  // namespace detail
 
-/// The modules of these types are units. One that the model does not have is an error.
+/// The modules of these types are units. A type that no module has is an error.
 template <typename... Modules>
 inline constexpr detail::units_of_types<Modules...> by_type{};
 
-/// The modules with these paths are units. A path that none has is an error.
+/// The modules with these paths are units. A path that no module has is an error.
 [[nodiscard]] inline unit_choice by_path(std::initializer_list<std::string> paths) {
   return {{}, paths, 0};
 }
-/// Modules become units, the inner ones first, as soon as their parameters that are in no unit yet
-/// take `bytes`. Source: PyTorch's size_based_auto_wrap_policy.
+/// A module becomes a unit if its parameters that are in no inner unit take at least `bytes`.
+/// Source: PyTorch's size_based_auto_wrap_policy.
 [[nodiscard]] inline unit_choice by_size(std::size_t bytes) { return {{}, {}, bytes}; }
 
 }  // namespace parx

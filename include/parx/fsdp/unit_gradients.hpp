@@ -1,18 +1,17 @@
-// unit_gradients: where gradients are born, and how each rank gets its part of their mean.
+// unit_gradients: the memory of gradients, and their reduction to each rank's part of the mean.
 //
-// The gradients of a flat are reduced at once, straight from the memory in which backward writes
-// them. Either every flat has such memory (stage 1), in which the parts stay; or there are slots
-// that flats take in turns (stages 2 and 3), and parts have memory of their own. A unit that others
-// are within, as the root, is in use while those take turns, and so has a slot for itself. A flat
-// takes its slot when backward enters its unit, or when its gradients leave, if another one that is
-// not complete has the slot then: until it has one, its gradients are in ordinary memory, as those
-// of micro-batches under no_sync are. Flats leave strictly in the reverse order of the plan,
-// whatever the order in which gradients become final, each from the same slot on all ranks;
-// part_sum.hpp says how. Where sums of several passes are added up in the parts, they leave in
-// every pass.
-// Tables that are cut by rows leave behind all flats.
-// What is called when is reduction_state's to say, where flats are the buckets. Threads: on the
-// thread that runs backward.
+// The gradients of a flat are reduced as one, directly from the memory in which backward writes
+// them. In stage 1 every flat has such memory, and the parts stay in it. In stages 2 and 3 the
+// flats take turns in a few slots, and the parts have memory of their own. A unit that contains
+// others, such as the root, is in use while those take turns, so its flats have slots of their own.
+// A flat takes its slot when backward enters its unit, or, if the slot is still held by an
+// incomplete flat then, when it is launched; until then its gradients are in ordinary memory, as
+// those of micro-batches under no_sync are. Flats are launched strictly in the reverse order of the
+// plan, whatever the order in which gradients become final, and each from the same slot on all
+// ranks; part_sum.hpp does the sum. If sums of several passes are added up in the parts, every pass
+// launches the flats. Tables that are cut by rows are launched after all flats.
+// reduction_state decides when each function is called; flats are its buckets.
+// Threads: the one that runs backward.
 #pragma once
 
 #include <cstddef>
@@ -52,56 +51,56 @@ class unit_gradients {
   unit_gradients(const unit_gradients&) = delete;
   unit_gradients& operator=(const unit_gradients&) = delete;
 
-  /// The flats that have gradients, in the order in which they leave.
+  /// The number of flats that have gradients, and their sizes in launch order.
   [[nodiscard]] std::size_t size() const noexcept { return flats_.size(); }
   [[nodiscard]] std::size_t bytes(std::size_t i) const noexcept { return planned(i).whole_bytes(); }
-  /// Of flats and tables, which leave behind them.
+  /// The number of launches in a pass: flats, then tables.
   [[nodiscard]] std::size_t launches() const noexcept { return flats_.size() + tables_.size(); }
-  /// The number of the launch that a parameter is in; launches() for one that is frozen.
+  /// The number of the launch that a parameter is in; launches() for a frozen one.
   [[nodiscard]] std::size_t number_of(std::size_t parameter) const noexcept {
     return numbers_[parameter];
   }
   [[nodiscard]] control_block& control() noexcept { return control_; }
   [[nodiscard]] const control_block& control() const noexcept { return control_; }
 
-  /// The sums of passes before, which the next one would be added to, are gone: zero_grad() has
-  /// discarded them.
+  /// zero_grad() has discarded the sums of earlier passes: the next pass does not add to them.
   void forget_sums() noexcept { has_sums_ = false; }
 
-  /// Collective, asynchronous: the sums of a pass that is not the last of its step begin.
+  /// Collective, asynchronous: begins the sums of a pass that is not the last of its step.
   void start_adding() {
     is_last_ = false;
     begin();
   }
-  /// Those of the last one. Tells what this rank has counted and used, and `way`, which is to be
-  /// equal on all ranks. `is_mean`: gradients are means already, of the one rank that there is.
-  void start(const reduction_state& state, std::uint32_t way, bool is_mean);
-  /// Backward enters the unit: its gradients are born in their slots where those are free.
+  /// Collective, asynchronous: begins the sums of the last pass. Sends what this rank has counted
+  /// and used, and `order_hash`, which must be equal on all ranks. `is_mean`: the gradients are
+  /// means already, because there is only one rank.
+  void start(const reduction_state& state, std::uint32_t order_hash, bool is_mean);
+  /// Backward enters the unit: its flats take their slots if those are free.
   void enter(std::size_t unit);
-  /// Collective, asynchronous, in order: the gradients of these flats are final.
+  /// Collective, asynchronous: the gradients of launches [first, last) are final. In launch order.
   void launch(std::size_t first, std::size_t last);
-  /// Collective. All have been launched: blocks until this rank's parts have their sums or means.
+  /// Collective, after all launches: blocks until this rank's parts have their sums or means.
   void finish();
-  /// The pass has failed: what there is of gradients stays with the parameters.
+  /// The pass has failed: gradients that were not launched stay with the parameters.
   void abandon() noexcept;
 
  private:
   static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
 
   struct slot {
-    explicit slot(part_sum way) : sum(std::move(way)) {}
+    explicit slot(part_sum empty) : sum(std::move(empty)) {}
 
     part_sum sum;
     std::size_t bytes = 0;
     std::byte* memory = nullptr;
     std::size_t holder = nobody;  ///< the flat whose gradients are here
-    std::size_t summed = nobody;  ///< the flat that `sum` is of
+    std::size_t summed = nobody;  ///< the flat that `sum` is summing
   };
-  struct leaving {
-    std::size_t flat = 0;  ///< in the plan
+  struct trained_flat {
+    std::size_t flat = 0;  ///< index in the plan
     std::size_t slot = 0;
     std::byte* part = nullptr;
-    bool has_left = false;
+    bool is_launched = false;
   };
 
   [[nodiscard]] const unit_flat& planned(std::size_t i) const noexcept {
@@ -109,16 +108,18 @@ class unit_gradients {
   }
 
   [[nodiscard]] slot& slot_of(std::size_t i) noexcept { return slots_[flats_[i].slot]; }
-  void deal_slots();
+  void assign_slots();
 
-  /// Ranks that gathered other units, of equal sizes, have computed with wrong values.
-  void require_one_way() const;
+  /// Throws if the ranks used units in different orders: a gather then mixed units of equal sizes,
+  /// and the ranks computed with wrong values.
+  void require_one_order() const;
   void begin();
-  /// Replicas add up flats in the order in which they leave.
+  /// Passes the sums of flats up to `last` on to the replicas, in launch order.
   void pass_on(std::size_t last);
   void pass_on_ready();
+  /// Finishes the sum that runs in the slot.
   void settle(slot& each);
-  /// What its holder has not sent goes back to memory of the parameters' own.
+  /// Moves the holder's gradients to the parameters' own memory.
   void evict(slot& from) noexcept;
   void take_slot(std::size_t i);
 
@@ -130,15 +131,15 @@ class unit_gradients {
   const summing how_;
   const gradient_memory_of kind_;
   const call_site site_;
-  std::vector<leaving> flats_;
+  std::vector<trained_flat> flats_;  ///< in launch order
   std::unique_ptr<bucket_memory> memory_;
   std::unique_ptr<lasting_memory> parts_;
   std::vector<std::size_t> numbers_;  ///< by parameter
   control_block control_;
   std::vector<slot> slots_;
-  work telling_;
+  work control_sum_;
   std::size_t launched_ = 0, passed_on_ = 0;  ///< flats, in this pass
-  double own_way_ = 0;
+  double own_order_hash_ = 0;
   bool is_mean_ = false;
   bool is_last_ = true;
   bool has_sums_ = false;

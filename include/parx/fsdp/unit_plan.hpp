@@ -1,10 +1,10 @@
-// unit_plan: what a unit of an fsdp consists of and which part of it each rank has, as a pure
-// function.
+// unit_plan: which parameters each unit of an fsdp has, and which part of them each rank has. Pure.
 //
-// The parameters of a unit lie one after the other in flats, one for each element type, those that
-// are trained apart from those that are frozen. A flat is cut into equal parts, part r for rank r,
-// wherever that is; a parameter's part may be empty. Parameters start, and parts end, at cache
-// lines. Unit 0 is the root: what belongs to no other.
+// The parameters of a unit lie one after the other in flats: one flat for each element type, and
+// separate ones for trained and frozen parameters. A flat is cut into equal parts, part r for rank
+// r, without regard to the borders of parameters; a rank's part of a parameter may be empty.
+// Parameters start, and parts end, at cache lines. Unit 0 is the root: all that is in no other
+// unit.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,11 @@ namespace parx::inline PARX_ABI {
 /// A parameter, in the order of for_each_parameter.
 struct unit_parameter {
   std::string name;                      ///< its first path
-  std::vector<std::string> other_paths;  ///< of a parameter that several modules share
+  std::vector<std::string> other_paths;  ///< if several modules share the parameter
   dtype type = dtype::float32;
   shape extents;
   bool is_trained = true;
-  bool is_apart = false;  ///< it is in no flat: a table that is cut by rows
+  bool is_apart = false;  ///< in no flat: a table that is cut by rows
 };
 
 struct flat_item {
@@ -52,8 +52,8 @@ struct unit_flat {
 
 struct planned_unit {
   std::string path;          ///< of the module; empty for the root
-  std::size_t parent = 0;    ///< the unit that it is within; 0 for the root itself
-  std::size_t depth = 0;     ///< how many units it is within
+  std::size_t parent = 0;    ///< the innermost unit around it; 0 for the root itself
+  std::size_t depth = 0;     ///< the number of units around it
   std::vector<std::size_t> flats;
 };
 
@@ -68,11 +68,11 @@ struct unit_place {
 
 class unit_plan {
  public:
-  /// A rank's part ends, and a parameter begins, at a multiple of so many bytes.
+  /// A rank's part ends, and a parameter begins, at a multiple of this many bytes.
   static constexpr std::size_t alignment = 64;
 
-  /// `unit_paths` are those of the modules that are units, outer ones before those within them.
-  /// Throws usage_error for a parameter that two units share, neither of which is within the other.
+  /// `unit_paths` are the modules that are units, outer ones before those within them. Throws
+  /// usage_error for a parameter that two units share if neither is within the other.
   unit_plan(const std::vector<unit_parameter>& parameters,
             const std::vector<std::string>& unit_paths, std::size_t ranks);
 
@@ -81,23 +81,23 @@ class unit_plan {
   [[nodiscard]] const unit_place& place(std::size_t parameter) const noexcept {
     return places_[parameter];
   }
-  /// How many units are open at once at most, the root aside.
+  /// The deepest nesting of units, the root not counted: the most that are open at once.
   [[nodiscard]] std::size_t depth() const noexcept;
   [[nodiscard]] bool is_within(std::size_t inner, std::size_t outer) const noexcept;
-  /// Of all flats of a unit, each beginning at an aligned offset.
+  /// The bytes of all flats of a unit.
   [[nodiscard]] std::size_t whole_bytes(std::size_t unit) const noexcept;
   /// "unit \"model.layers.3\"", "the root unit".
   [[nodiscard]] std::string name(std::size_t unit) const;
 
-  /// What `rank` has of a parameter of a flat, of which `here` lies in the flat.
+  /// The part of a flat's parameter that `rank` has; `here` is what the flat has of the parameter.
   [[nodiscard]] shard_spec part(const shard_spec& here, std::size_t parameter,
                                 std::size_t rank) const;
-  /// Where that part begins in the rank's part of the flat, in elements; of an empty one, anywhere
-  /// inside.
+  /// Where that part begins in the rank's part of the flat, in elements; unspecified, but inside,
+  /// if the part is empty.
   [[nodiscard]] std::size_t part_offset(std::size_t parameter, std::size_t rank) const noexcept;
 
  private:
-  /// The innermost unit that a module or parameter of this path is within.
+  /// The innermost unit around a module or parameter of this path.
   [[nodiscard]] std::size_t unit_of(std::string_view path) const;
 
   void add(const unit_parameter& each, std::size_t index);

@@ -1,10 +1,10 @@
-// unit_uses: which units are readable when: forward and backward passes enter and leave them, and
-// what will be needed next is gathered ahead.
+// unit_uses: decides when units are readable, as forward and backward passes enter and leave them,
+// and gathers ahead what will be needed next.
 //
-// A unit is used together with those that it is within. After use it is released, except that it
-// stays while a module of it still computes, and where the caller says so. The order of use is
-// noted in each pass and expected of the next one; where a pass takes another way, something is
-// gathered in vain, the same on all ranks. Knows no groups and no parameters.
+// Using a unit also uses the units around it. After use a unit is released, unless one of its
+// modules still computes or the caller keeps it. Each pass records the order of use and predicts
+// from the previous pass's; a wrong prediction only costs an unneeded gather, the same on all
+// ranks. Independent of groups and parameters.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ namespace parx::inline PARX_ABI::detail {
 class use_order {
  public:
   void note(std::size_t unit);
-  /// The unit that was used `ahead` units after this one in the last pass; `none` where the pass
-  /// ended before.
+  /// The unit that was used `ahead` units after the current one in the previous pass; `none` if
+  /// that pass ended before.
   [[nodiscard]] std::size_t expected(std::size_t ahead) const noexcept {
     return next_ + ahead < before_.size() ? before_[next_ + ahead] : none;
   }
@@ -38,25 +38,27 @@ class use_order {
 
 class unit_uses {
  public:
-  /// Both are borrowed. `prefetch` units are gathered ahead.
+  /// Plan and values are borrowed. `prefetch` units are gathered ahead.
   unit_uses(const unit_plan& plan, unit_values& values, std::size_t prefetch)
       : plan_(plan), values_(values), prefetch_(prefetch), active_(plan.units().size()) {}
 
-  /// A number below 2^32 that follows from the uses since it was taken last: ranks whose numbers
-  /// differ have gathered other units.
-  [[nodiscard]] std::uint32_t take_way() noexcept { return std::exchange(way_, 0); }
-  /// Blocks until the unit is readable. Whether no other module of it computes already.
+  /// A hash of the uses since the last call. If it differs between ranks, they have used units in
+  /// different orders.
+  [[nodiscard]] std::uint32_t take_order_hash() noexcept { return std::exchange(order_hash_, 0); }
+  /// Blocks until the unit is readable. Returns whether no other module of it was computing.
   bool enter_forward(std::size_t unit) {
     need(unit, forward_);
     return active_[unit]++ == 0;
   }
-  /// Whether no module of it computes any more. `is_kept`: backward will want it at once.
+  /// Returns whether no module of it computes any more. `is_kept`: do not release the unit, because
+  /// backward will need it at once.
   bool leave_forward(std::size_t unit, bool is_kept) noexcept;
-  /// A unit of which a module computes, of those that are within one another the innermost; none.
+  /// The last unit in the plan that has a computing module (so an inner one before the units around
+  /// it); `none` if there is none.
   [[nodiscard]] std::size_t innermost_active() const noexcept;
-  /// Backward runs nodes of the unit.
+  /// Backward begins to run nodes of the unit.
   void enter_backward(std::size_t unit) { need(unit, backward_); }
-  /// The next ones are those of unit `next`, or of none.
+  /// Backward leaves the unit's nodes for those of unit `next`; use_order::none at the end.
   void leave_backward(std::size_t unit, std::size_t next) noexcept;
 
  private:
@@ -64,15 +66,15 @@ class unit_uses {
     if (active_[unit] == 0) values_.release(unit);
   }
   void need(std::size_t unit, use_order& order);
-  /// The outer ones first. `used` is the innermost.
+  /// Makes `unit` readable, after the units around it. `used` is the innermost unit in use.
   void make_readable(std::size_t unit, std::size_t used);
 
   const unit_plan& plan_;
   unit_values& values_;
   const std::size_t prefetch_;
-  std::vector<std::size_t> active_;  ///< by unit: modules of it that compute
+  std::vector<std::size_t> active_;  ///< by unit: the number of its modules that compute
   use_order forward_, backward_;
-  std::uint32_t way_ = 0;
+  std::uint32_t order_hash_ = 0;
 };
 
 }  // namespace parx::detail

@@ -1,19 +1,18 @@
-// unit_values: where the values of units are, while they compute and otherwise. A seam: storages
-// differ in memory and traffic, never in bits.
+// unit_values: the interface of the storages for the values of units. Storages differ in memory and
+// traffic, never in results.
 //
-// Of each flat of the plan there is the whole, at one address for good, and this rank's part, which
-// the optimizer writes. A storage makes the whole readable from the parts of all ranks. What it
-// must keep to:
-//   whole() and part() stay the same. A part may lie inside of the whole.
+// A storage has, for each flat of the plan, the whole, at a fixed address, and this rank's part,
+// which the optimizer writes. It makes the whole readable from the parts of all ranks. The rules:
+//   whole() and part() never change. A part may lie inside the whole.
 //   Between wait(unit) and release(unit), or written(), the whole has the values of all parts as
 //   they were when start(unit) was called.
 //   Every rank makes the same calls in the same order, so any of them but release() may be
 //   collective. A unit that was started may be released without wait(), and started again.
-//   written() is called before parts are written, by every rank: when it returns this rank writes,
-//   so no rank may read the old values of this rank's part any more. The first start() after it
-//   must not let a rank read before all have written.
-//   start() is only called where has_room(); a storage that has room for everything says true.
-// Threads: that of forward and backward.
+//   Every rank calls written() before it writes its part. When it returns, this rank writes, so no
+//   rank may read the old values of this rank's part any more. The first start() after it must not
+//   let a rank read before all ranks have written.
+//   start() is only called if has_room(); a storage that has room for everything returns true.
+// Threads: the one that runs forward and backward.
 #pragma once
 
 #include <cstddef>
@@ -35,13 +34,13 @@ class unit_values {
 
   /// Whether start(unit) would find memory; true for a unit that was started.
   [[nodiscard]] virtual bool has_room(std::size_t unit) const = 0;
-  /// Collective, asynchronous: begins to make a unit readable. Nothing where that has begun.
+  /// Collective, asynchronous: begins to make a unit readable. Does nothing if that has begun.
   virtual void start(std::size_t unit) = 0;
-  /// Blocks until it is readable; starts it where nobody has.
+  /// Blocks until the unit is readable; starts it if necessary.
   virtual void wait(std::size_t unit) = 0;
-  /// Nobody reads it until it is started again. Local.
+  /// Local. The unit is not read until it is started again.
   virtual void release(std::size_t unit) noexcept = 0;
-  /// Parts are about to be written: what has been gathered is out of date from now on.
+  /// Parts are about to be written: gathered values are out of date from now on.
   virtual void written() = 0;
 
  protected:

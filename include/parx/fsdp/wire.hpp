@@ -1,7 +1,7 @@
-// wire: 32-bit floats that travel between ranks as bfloat16.
+// wire: sends 32-bit floats between ranks as bfloat16.
 //
-// The 16-bit values take the first half of the memory of the 32-bit ones, or another place, so that
-// conversion needs no memory of its own. Rounding is to nearest, ties to even.
+// Conversion can be done in place: the 16-bit values take the first half of the memory of the
+// 32-bit ones. Rounding is to nearest, ties to even.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@
 
 namespace parx::inline PARX_ABI {
 
-/// As what the values and gradients of units travel. Not set: as they are. dtype::bfloat16: 32-bit
-/// floats are rounded to it, other types stay. The same on all ranks, which is checked.
+/// The types in which the values and gradients of units are sent. Not set: their own type.
+/// dtype::bfloat16: 32-bit floats are rounded to it, other types are sent as they are. Must be the
+/// same on all ranks, which is checked.
 struct wire_types {
-  /// Values when they are gathered. A rank computes with rounded values, those of its own part
-  /// included, and its optimizer with exact ones: so all ranks see the same. Stages 1 and 2 then
-  /// need a second copy of the part. Where ranks read the same pages nothing is gathered, so
-  /// nothing is rounded.
+  /// For gathers of values. All ranks compute with the rounded values, those of their own part
+  /// included; optimizers work on the exact ones. Stages 1 and 2 then need a second copy of the
+  /// part. If the ranks share pages, nothing is gathered and so nothing is rounded.
   std::optional<dtype> gather{};
-  /// Gradients when they are reduced. Each rank's contribution is rounded once; the sum is made in
+  /// For reductions of gradients. Each rank's contribution is rounded once; the sum is formed in
   /// float, in rank order. With .shard_within the sums of the shard groups are then added up as
   /// bfloat16, and each of these additions rounds.
   std::optional<dtype> reduce{};
@@ -46,7 +46,7 @@ void convert_piece(const std::byte* from, std::byte* to, std::size_t count) noex
 }
 /// `count` floats at `from` to bfloat16 at `to`, which may be the same place.
 void narrow(const std::byte* from, std::byte* to, std::size_t count) noexcept;
-/// The inverse; from the end, for the same reason.
+/// The inverse. It converts from the end, so that it can work in place.
 void widen(const std::byte* from, std::byte* to, std::size_t count) noexcept;
 /// The floats at `sum` become the sum of `blocks` of `count` bfloat16, one after the other at
 /// `from`, in that order. The two places do not overlap.

@@ -6,17 +6,8 @@
 #include <vector>
 
 #include <parx/autograd/region.hpp>
-#include <parx/comm/collectives/broadcast.hpp>
-#include <parx/comm/rank_comparison.hpp>
-#include <parx/core/hash.hpp>
-#include <parx/ddp/ddp.hpp>
-#include <parx/ddp/row_exchange.hpp>
 #include <parx/fsdp/fsdp.hpp>
-#include <parx/fsdp/options.hpp>
-#include <parx/fsdp/required_memory.hpp>
-#include <parx/fsdp/sharded_module.hpp>
 #include <parx/fsdp/sharded_units.hpp>
-#include <parx/nn/module.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -56,9 +56,7 @@ PARX_INLINE gathered_values::gathered_values(const unit_plan& plan, process_grou
 }
 
 PARX_INLINE gathered_values::~gathered_values() {
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    units_[unit].gathers.clear();  // they write the memory that goes
-  }
+  for (held& each : units_) drop(each);  // gathers write to memory that is destroyed first
 }
 
 PARX_INLINE void gathered_values::start(std::size_t unit) {
@@ -102,7 +100,7 @@ PARX_INLINE void gathered_values::release(std::size_t unit) noexcept {
   drop(here);
   try {
     here.memory->detach();
-  } catch (const std::exception&) {  // it stays where it is, and attach() finds it
+  } catch (const std::exception&) {  // the block stays attached, and attach() will find it so
   }
 }
 
@@ -114,15 +112,15 @@ PARX_INLINE void gathered_values::written() {
 }
 
 PARX_INLINE void gathered_values::make_pools(std::size_t blocks) {
-  struct sharing {
+  struct units_of_size {
     std::size_t largest = 0;
     std::vector<std::size_t> units = {};
   };
-  std::map<std::size_t, sharing> sizes;  // by power of two
+  std::map<std::size_t, units_of_size> sizes;  // by power of two
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
     const std::size_t bytes = plan_.whole_bytes(unit);
     if (is_kept_[unit] || bytes == 0) continue;
-    sharing& size = sizes[static_cast<std::size_t>(std::bit_width(bytes - 1))];
+    units_of_size& size = sizes[static_cast<std::size_t>(std::bit_width(bytes - 1))];
     size.largest = std::max(size.largest, bytes);
     size.units.push_back(unit);
   }

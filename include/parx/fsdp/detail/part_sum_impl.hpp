@@ -40,7 +40,7 @@ PARX_INLINE void part_sum::start(const unit_flat& flat, std::byte* memory, std::
     works_.push_back(
         async_reduce_scatter(shards, whole, own_block(), {.order = how_->order}, site_));
   } else {
-    // The count was sent before on this group, so it is there when the sum starts to run.
+    // The count was sent earlier on this group, so it has arrived when this sum starts to run.
     is_mean_ = pass.is_last && pass.divides && !how_->has_replicas();
     works_.push_back(async_reduce_scatter(
         shards, whole, result, {.divide_by = divisor(is_mean_), .order = how_->order}, site_));

@@ -15,8 +15,7 @@
 
 namespace parx::inline PARX_ABI {
 
-PARX_INLINE shard_scope::shard_scope(const char* host)
-    : by_host_(true) {  // NOLINT(google-explicit-constructor)
+PARX_INLINE shard_scope::shard_scope(const char* host) : by_host_(true) {
   require(std::string_view(host) == "host",
           "fsdp: .shard_within is \"host\" or a group, such as mesh[\"dp_shard\"], not \"{}\"",
           host);
@@ -45,7 +44,7 @@ PARX_INLINE shard_groups make_shard_groups(process_group& group, const shard_sco
                                 static_cast<int>(members.size())};
   std::vector<int> all(world * mine.size());
   all_gather(group, mine, all, {}, site);
-  std::vector<int> twins;
+  std::vector<int> replicas;
   std::vector<std::size_t> part_of;
   for (std::size_t rank = 0; rank < world; ++rank) {
     require(all[rank * 3 + 2] == mine[2],
@@ -53,10 +52,10 @@ PARX_INLINE shard_groups make_shard_groups(process_group& group, const shard_sco
             "each part of the model must be on equally many",
             site.file_name(), site.line, group.name(), mine[2], all[rank * 3 + 2]);
     part_of.push_back(static_cast<std::size_t>(all[rank * 3 + 1]));
-    if (all[rank * 3 + 1] == mine[1]) twins.push_back(static_cast<int>(rank));
+    if (all[rank * 3 + 1] == mine[1]) replicas.push_back(static_cast<int>(rank));
   }
   return {group.subgroup(members, {.name = group.name() + "/shards"}, site),
-          group.subgroup(twins, {.name = group.name() + "/replicas"}, site), std::move(part_of)};
+          group.subgroup(replicas, {.name = group.name() + "/replicas"}, site), std::move(part_of)};
 }
 
 }  // namespace parx::detail

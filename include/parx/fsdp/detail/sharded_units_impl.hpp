@@ -93,7 +93,7 @@ PARX_INLINE void sharded_units::meet(call_site site) {
       if (!(shards_met && all_met)) std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   } catch (...) {
-    // The other barrier would wait for good.
+    // The other barrier would never end.
     for (process_group* const each : {&gathering_, &group_}) {
       if (!each->closed()) each->abort(abort_reason(group_.rank()));
     }
@@ -125,7 +125,7 @@ PARX_INLINE void sharded_units::unit_hook::before_forward() {
 PARX_INLINE void sharded_units::unit_hook::after_forward() noexcept {
   current_region() = outer_.back();
   outer_.pop_back();
-  // Of what is recomputed, backward follows; and the root computes first in it.
+  // A recomputation is followed by its backward, and every backward pass begins in the root.
   const bool is_wanted_next = recording() && (unit_ == 0 || owner_.keeps_);
   owner_.close(unit_, is_recomputing() || is_wanted_next);
 }
@@ -167,7 +167,7 @@ PARX_INLINE std::unique_ptr<unit_values> sharded_units::storage_of(const fsdp_op
 
 PARX_INLINE summing sharded_units::summing_of(std::vector<std::size_t> part_of,
                                               const fsdp_options& options, call_site site) {
-  if (replicas_.size() > 1) {  // a group of its own, as for gathers
+  if (replicas_.size() > 1) {  // separate from the group of the gathers
     std::vector<int> ranks(static_cast<std::size_t>(gathering_.size()));
     std::iota(ranks.begin(), ranks.end(), 0);
     shard_sums_.emplace(gathering_.subgroup(ranks, {.name = gathering_.name() + "/sums"}, site));
@@ -220,7 +220,7 @@ PARX_INLINE void sharded_units::begin_backward(const backward_start& start) {
       gradients_->start_adding();
     } else {
       gradients_->control().flags() = flag_.exchange(false) ? 1 : 0;
-      gradients_->start(*state_, uses_->take_way(), start.of == gradient_of::mean);
+      gradients_->start(*state_, uses_->take_order_hash(), start.of == gradient_of::mean);
     }
     gradients_->launch(next.first, next.last);
   } catch (...) {
@@ -231,7 +231,7 @@ PARX_INLINE void sharded_units::begin_backward(const backward_start& start) {
 
 PARX_INLINE void sharded_units::unobserved(std::string_view name,
                                            std::span<const std::size_t> shape) {
-  if (std::exchange(knows_stranger_, true) || group_.rank() != 0) return;
+  if (std::exchange(has_warned_, true) || group_.rank() != 0) return;
   log(log_level::warn,
       "{}: backward reaches parameter \"{}\" [{}], which the model does not name: it is not "
       "sharded, and its gradient stays this rank's own. If it belongs to a layer of the model, "

@@ -35,7 +35,7 @@ PARX_INLINE unit_gradients::unit_gradients(const unit_plan& plan, const paramete
   for (std::size_t flat = plan.flats().size(); flat-- > 0;) {
     if (plan.flats()[flat].is_trained) flats_.push_back({.flat = flat});
   }
-  deal_slots();
+  assign_slots();
   std::fill(numbers_.begin(), numbers_.end(), launches());
   for (std::size_t i = 0; i < tables_.size(); ++i) {
     numbers_[tables_[i].parameter] = flats_.size() + i;
@@ -66,16 +66,16 @@ PARX_INLINE unit_gradients::unit_gradients(const unit_plan& plan, const paramete
 }
 
 PARX_INLINE unit_gradients::~unit_gradients() {
-  telling_ = {};  // sums may still be written
+  control_sum_ = {};  // waits, as drop() does: operations still write to memory that goes
   for (slot& each : slots_) each.sum.drop();
 }
 
-PARX_INLINE void unit_gradients::start(const reduction_state& state, std::uint32_t way,
+PARX_INLINE void unit_gradients::start(const reduction_state& state, std::uint32_t order_hash,
                                        bool is_mean) {
-  control_.way() = own_way_ = way;
+  control_.way() = own_order_hash_ = order_hash;
   control_.count() = state.count();
   for (std::size_t i = 0; i < all_.size(); ++i) control_.users(i) = state.is_used(i) ? 1 : 0;
-  telling_ = async_all_reduce(how_.all, control_.values(), {.order = how_.order}, site_);
+  control_sum_ = async_all_reduce(how_.all, control_.values(), {.order = how_.order}, site_);
   is_last_ = true;
   is_mean_ = is_mean;
   begin();
@@ -85,8 +85,7 @@ PARX_INLINE void unit_gradients::enter(std::size_t unit) {
   if (!is_running_) return;
   for (std::size_t i = 0; i < flats_.size(); ++i) {
     const slot& its = slot_of(i);
-    if (planned(i).unit != unit || flats_[i].has_left || its.holder == i) continue;
-    if (its.holder == nobody) take_slot(i);
+    if (planned(i).unit == unit && !flats_[i].is_launched && its.holder == nobody) take_slot(i);
   }
 }
 
@@ -102,9 +101,9 @@ PARX_INLINE void unit_gradients::launch(std::size_t first, std::size_t last) {
 }
 
 PARX_INLINE void unit_gradients::finish() {
-  telling_.wait();
+  control_sum_.wait();
   if (is_last_) {
-    require_one_way();
+    require_one_order();
     for (const trained_table& each : tables_) each.rows->start();
   }
   for (slot& each : slots_) settle(each);
@@ -115,7 +114,7 @@ PARX_INLINE void unit_gradients::finish() {
   }
   for (std::size_t i = 0; i < all_.size(); ++i) {
     if (numbers_[i] >= flats_.size()) continue;
-    // Which ones no rank has used is known in the last pass.
+    // Only the last pass knows which parameters no rank has used.
     if (!is_last_ || control_.users(i) > 0)
       all_[i]->assume_part_grad();
     else if (has_sums_)
@@ -136,7 +135,7 @@ PARX_INLINE void unit_gradients::abandon() noexcept {
   }
 }
 
-PARX_INLINE void unit_gradients::deal_slots() {
+PARX_INLINE void unit_gradients::assign_slots() {
   const std::vector<planned_unit>& units = plan_.units();
   std::vector<std::size_t> in_turns;
   std::size_t turn = 0;
@@ -155,8 +154,8 @@ PARX_INLINE void unit_gradients::deal_slots() {
   }
 }
 
-PARX_INLINE void unit_gradients::require_one_way() const {
-  if (control_.way() == own_way_ * how_.all.size()) return;
+PARX_INLINE void unit_gradients::require_one_order() const {
+  if (control_.way() == own_order_hash_ * how_.all.size()) return;
   throw_error(errc::mismatch,
               "fsdp on group \"{}\": the ranks have called other modules, or in another order, "
               "since the last step, so values of one unit were gathered into another. Every rank "
@@ -166,20 +165,20 @@ PARX_INLINE void unit_gradients::require_one_way() const {
 }
 
 PARX_INLINE void unit_gradients::begin() {
-  for (leaving& each : flats_) each.has_left = false;
+  for (trained_flat& each : flats_) each.is_launched = false;
   passed_on_ = launched_ = 0;
   is_running_ = true;
 }
 
 PARX_INLINE void unit_gradients::pass_on(std::size_t last) {
-  telling_.wait();
+  control_sum_.wait();
   for (; passed_on_ <= last; ++passed_on_) slot_of(passed_on_).sum.pass_on();
 }
 
 PARX_INLINE void unit_gradients::pass_on_ready() {
   if (!how_.has_replicas()) return;
   how_.first().poll();
-  while (passed_on_ < launched_ && telling_.test() && slot_of(passed_on_).sum.is_ready()) {
+  while (passed_on_ < launched_ && control_sum_.test() && slot_of(passed_on_).sum.is_ready()) {
     pass_on(passed_on_);
   }
 }
@@ -216,14 +215,14 @@ PARX_INLINE void unit_gradients::launch(std::size_t i) {
   slot& its = slot_of(i);
   for (const flat_item& item : flat.items) {
     const sharded_parameter& each = *all_[item.parameter];
-    // Others may have a gradient where this rank has none.
+    // Other ranks may have a gradient for it.
     if (!each.has_whole_grad()) {
       std::memset(its.memory + item.offset * size_of(flat.type), 0, each.whole_bytes());
     }
     each.forget_whole_grad();
     if (kind_ == gradient_memory_of::slots) each.unbind_whole_grad();
   }
-  flats_[i].has_left = true;
+  flats_[i].is_launched = true;
   if (kind_ == gradient_memory_of::slots) its.holder = nobody;
   its.summed = i;
   its.sum.start(flat, its.memory, flats_[i].part,

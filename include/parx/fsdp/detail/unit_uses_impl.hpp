@@ -51,7 +51,7 @@ PARX_INLINE void unit_uses::leave_backward(std::size_t unit, std::size_t next) n
 }
 
 PARX_INLINE void unit_uses::need(std::size_t unit, use_order& order) {
-  way_ = (way_ ^ static_cast<std::uint32_t>(unit + 1)) * 0x01000193U + 1;
+  order_hash_ = (order_hash_ ^ static_cast<std::uint32_t>(unit + 1)) * 0x01000193U + 1;
   make_readable(unit, unit);
   order.note(unit);
   for (std::size_t ahead = 0; ahead < prefetch_; ++ahead) {
