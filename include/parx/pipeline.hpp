@@ -1,8 +1,7 @@
-// parx/pipeline.hpp: pipeline parallelism: schedules as tables, proven before they run, and
-// the runner that trains a model by them. By name, since they need more than others want to
-// compile: <parx/pipeline/training_state.hpp> (the trainer, checkpoints),
-// <parx/pipeline/generate.hpp> and <parx/pipeline/parallelize.hpp> (stages, samples and layers over
-// one mesh: 3D).
+// Pipeline parallelism: schedules as tables, proven before they run, and the runner that trains a
+// model by them. Included separately, to keep compile times low:
+// <parx/pipeline/training_state.hpp> (the trainer, checkpoints), <parx/pipeline/generate.hpp> and
+// <parx/pipeline/parallelize.hpp> (stages, samples and layers over one mesh: 3D).
 #pragma once
 
 #include <parx/pipeline/action.hpp>

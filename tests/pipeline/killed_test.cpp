@@ -79,7 +79,7 @@ void lose_one(int replicas, int victim, const char* schedule, int signal = SIGKI
     first = std::min(first, each.seconds);
     last = std::max(last, each.seconds);
     const int stage = rank / replicas;
-    const std::regex place("(before|in|behind) " + std::to_string(stage) + "[FBIW][0-3] \\(stage " +
+    const std::regex place("(before|in|after) " + std::to_string(stage) + "[FBIW][0-3] \\(stage " +
                            std::to_string(stage) + ", micro-batch [0-3]\\)");
     BOOST_TEST(std::regex_search(each.text, place), "rank " << rank << ": " << each.text);
     BOOST_TEST(processes::contains(each.text, "rank " + std::to_string(victim)),

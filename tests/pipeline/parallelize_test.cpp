@@ -245,5 +245,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_meant_is_told_before_the_first_action) {
       return wrong.what();
     }
   });
-  for (const std::string& each : few) expect(each, "a batch of 8 rows makes no 16 micro-batches");
+  for (const std::string& each : few) {
+    expect(each, "a batch of 8 rows cannot be split into 16 micro-batches");
+  }
 }

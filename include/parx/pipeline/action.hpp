@@ -2,9 +2,9 @@
 //
 // A model is cut into stages, a batch into micro-batches. A schedule is a pure function
 // pipeline_shape -> pipeline_table: which rank computes what, in which order. Sends and receives
-// follow from the table and are no actions: what a forward or backward makes goes to the rank of
-// the neighbouring stage, which has posted its receive before. validate.hpp proves a table,
-// simulate.hpp runs it under a virtual clock, draw.hpp draws it.
+// are not actions, since they follow from the table: the result of a forward or backward goes to
+// the rank of the neighbouring stage, which has already posted its receive. validate.hpp proves a
+// table, simulate.hpp runs it under a virtual clock, draw.hpp draws it.
 // The letters and the text form are those of PyTorch's torch.distributed.pipelining.
 #pragma once
 
@@ -25,11 +25,11 @@ namespace parx::inline PARX_ABI {
 
 enum class stage_work : std::uint8_t {
   forward,
-  backward,          ///< inputs and weights together
-  backward_inputs,   ///< the gradient that the stage before waits for
-  backward_weights,  ///< the gradients of the parameters, any time after
-  unshard,           ///< of a sharded stage: gathers its parameters
-  reshard,           ///< frees what was gathered
+  backward,          ///< gradients of inputs and weights together
+  backward_inputs,   ///< the gradient that the previous stage waits for
+  backward_weights,  ///< the gradients of the parameters, any time after backward_inputs
+  unshard,           ///< gathers the parameters of a sharded stage
+  reshard,           ///< frees the gathered parameters
   reduce_gradients,  ///< starts to sum the gradients of the stage over its data-parallel ranks
 };
 
@@ -52,7 +52,7 @@ enum class stage_work : std::uint8_t {
 struct stage_action {
   stage_work kind = stage_work::forward;
   int stage = 0;
-  int microbatch = -1;  ///< -1 where it is about the whole stage
+  int microbatch = -1;  ///< -1 if it is about the whole stage
 
   friend bool operator==(const stage_action&, const stage_action&) = default;
 };
@@ -63,7 +63,7 @@ struct stage_action {
                             : formatted("{}{}", a.stage, to_string(a.kind));
 }
 
-/// The inverse; nothing for what is no action.
+/// The inverse; nullopt for text that is not an action.
 [[nodiscard]] inline std::optional<stage_action> parse_stage_action(std::string_view text) {
   constexpr int largest_number = 999'999;  // of a stage or a micro-batch
   const auto number = [&](int& value) {
@@ -85,11 +85,11 @@ struct stage_action {
   return std::nullopt;
 }
 
-/// What a schedule is made for.
+/// The input of a schedule.
 struct pipeline_shape {
   int ranks = 1;
   int microbatches = 1;
-  int chunks = 1;  ///< stages of each rank, of the schedules that take several
+  int chunks = 1;  ///< stages of each rank, for the schedules that support several
   double hop = 0;  ///< time of a message from stage to stage, in units of one forward and backward
 };
 
@@ -99,7 +99,7 @@ struct pipeline_table {
   int microbatches = 0;
   std::vector<std::vector<stage_action>> ranks;  ///< by rank, in order
 
-  /// The rank of each stage: -1 where no rank has it, the first one where several have.
+  /// The rank of each stage: -1 if no rank has it, the first one if several have.
   [[nodiscard]] std::vector<int> owners() const {
     std::vector<int> owner(static_cast<std::size_t>(stages), -1);
     for (std::size_t rank = ranks.size(); rank-- > 0;) {
@@ -111,7 +111,7 @@ struct pipeline_table {
   }
 };
 
-/// Any such function is a schedule; those of parx are in parx::schedules.
+/// Any function of this type is a schedule; parx's own are in parx::schedules.
 using pipeline_schedule = pipeline_table (*)(const pipeline_shape&);
 
 namespace detail {

@@ -42,7 +42,7 @@ inline constexpr bool is_batch_of_tensors = [] {
   }
 }();
 
-/// visit(members...) of an aggregate.
+/// visit(members...) with the members of an aggregate.
 template <typename Batch, typename Visit>
 decltype(auto) with_batch_members(const Batch& of, Visit visit) {
   constexpr std::size_t count = batch_width<Batch>();
@@ -71,7 +71,7 @@ decltype(auto) with_batch_members(const Batch& of, Visit visit) {
 
 }  // namespace detail
 
-/// Whether a batch has more than weights: a rank that needs no samples may leave them out.
+/// Whether any member but `weights` is set: a rank that needs no samples may pass an empty batch.
 template <typename Batch>
 [[nodiscard]] bool has_samples(const Batch& batch) {
   if constexpr (detail::is_batch_of_tensors<Batch>) {
@@ -85,9 +85,9 @@ template <typename Batch>
   }
 }
 
-/// The batch in `count` parts, as equal as can be, the longer ones first. Parts refer to the
-/// batch's memory. Of an empty batch they are empty. Throws usage_error where there are fewer rows
-/// than parts.
+/// Splits the batch into `count` parts that differ by at most one row, the longer ones first. Parts
+/// refer to the batch's memory. The parts of an empty batch are empty. Throws usage_error if there
+/// are fewer rows than parts.
 template <typename Batch>
 [[nodiscard]] std::vector<Batch> split_batch(const Batch& whole, int count) {
   std::optional<std::size_t> first_rows;
@@ -100,7 +100,8 @@ template <typename Batch>
   if (!first_rows && count > 0) return std::vector<Batch>(static_cast<std::size_t>(count), whole);
   const std::size_t rows = first_rows.value_or(0);
   require(count > 0 && rows >= static_cast<std::size_t>(count),
-          "a batch of {} rows makes no {} micro-batches: each has at least one row", rows, count);
+          "a batch of {} rows cannot be split into {} micro-batches: each needs at least one row",
+          rows, count);
   std::vector<Batch> parts;
   for (int i = 0; i < count; ++i) {
     const std::size_t begin = chunk_begin(rows, count, i), end = chunk_begin(rows, count, i + 1);
@@ -114,7 +115,7 @@ template <typename Batch>
   return parts;
 }
 
-/// What a model's blocks see of a batch: all of it, its x, or its input_ids.
+/// The member of a batch that a model's blocks take: all of it, its x, or its input_ids.
 template <typename Input, typename Batch>
 [[nodiscard]] const Input& input_of(const Batch& batch) {
   if constexpr (std::same_as<Input, Batch>) {

@@ -1,6 +1,6 @@
-// Pipeline tables as text, in the format of PyTorch's torch.distributed.pipelining: a line a rank,
-// a cell an action, "2F0". Empty cells are idle time there, and SEND_F, RECV_F, SEND_B, RECV_B
-// follow from the other actions: both are read and left out.
+// Pipeline tables as text, in the format of PyTorch's torch.distributed.pipelining: one line for
+// each rank, one cell for each action, "2F0". Empty cells (idle time) and SEND_F, RECV_F, SEND_B,
+// RECV_B (which follow from the other actions) are read and dropped.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ namespace detail {
   return false;
 }
 
-/// Cuts the front of `text` off, up to `mark`, which goes as well.
+/// Removes the front of `text` up to and including `mark`, and returns it without `mark`.
 [[nodiscard]] inline std::string_view cut_front(std::string_view& text, char mark) {
   const std::size_t end = std::min(text.find(mark), text.size());
   const std::string_view front = text.substr(0, end);
@@ -47,8 +47,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// A valid table. Throws usage_error that names the line and the cell that is no action, or the
-/// rule that the table breaks: see validate.hpp. `name` is what errors and drawings call it.
+/// Reads and validates a table. Throws usage_error that names the line and cell that is not an
+/// action, or the rule that the table breaks (validate.hpp). Errors and drawings call it `name`.
 [[nodiscard]] inline pipeline_table from_csv(std::string_view text,
                                              std::string name = "csv") {
   pipeline_table table{.name = std::move(name), .stages = 0, .microbatches = 0, .ranks = {}};

@@ -1,7 +1,8 @@
-// draw: a pipeline's timeline, predicted (simulate.hpp) or measured, for a terminal and as SVG.
+// draw: a pipeline's timeline, predicted (simulate.hpp) or measured, for a terminal or as SVG.
 //
-// A row a rank, time from left to right, a box an action with its micro-batch. F is blue, B green,
-// I teal, W orange; the stages of one rank differ in shade. What stays empty is the bubble.
+// One row for each rank, time from left to right, one box for each action, with its micro-batch. F
+// is blue, B green, I teal, W orange; the stages of one rank differ in shade. The empty space is
+// the bubble.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +31,8 @@ struct drawing_options {
 namespace detail {
 
 struct action_colour {
-  std::array<std::string_view, 2> svg;  ///< of a rank's first stage, and of the others
-  std::array<int, 2> ansi;              ///< of the 256 colours
+  std::array<std::string_view, 2> svg;  ///< for a rank's first stage, and for its others
+  std::array<int, 2> ansi;              ///< the same, of the terminal's 256 colours
 };
 [[nodiscard]] constexpr action_colour colour_of(stage_work kind) noexcept {
   switch (kind) {
@@ -42,11 +43,12 @@ struct action_colour {
   }
 }
 
-/// Whether the stage is not the first one of its rank.
+/// An index into action_colour: 0 for a rank's first stage, 1 for its others.
 [[nodiscard]] inline std::size_t shade_of(const pipeline_timeline& of, int stage) noexcept {
   return stage >= static_cast<int>(of.ranks.size()) ? 1 : 0;
 }
 
+/// The time of the shortest action.
 [[nodiscard]] inline double shortest(const pipeline_timeline& of) {
   double least = of.makespan();
   for (const auto& rank : of.ranks) {
@@ -61,7 +63,7 @@ struct action_colour {
 
 }  // namespace detail
 
-/// Lines of text, the last of which gives makespan and bubble.
+/// Lines of text. The last one gives makespan and bubble.
 [[nodiscard]] inline std::string to_text(const pipeline_timeline& drawn,
                                          const drawing_options& options = {}) {
   const bool coloured = options.colour == drawing_colour::ansi;
@@ -108,8 +110,8 @@ struct action_colour {
   return text;
 }
 
-/// One picture of several timelines, one below the other, at one scale: prediction and measurement,
-/// or two schedules. Their names are the captions.
+/// One picture of several timelines, one below the other, at the same scale: prediction and
+/// measurement, or two schedules. Their names are the captions.
 [[nodiscard]] inline std::string to_svg(std::span<const pipeline_timeline> drawn) {
   double longest = 0, least = 1e300;
   std::size_t rows = 0;

@@ -1,10 +1,10 @@
-// from_trace: the timeline of a run from the files that PARX_TRACE wrote, one of each rank of a
+// from_trace: the timeline of a run from the files that PARX_TRACE wrote, one for each rank of a
 // pipeline, to draw beside simulate(table_of(timeline), costs_of(timeline)).
 //
-// In category "pipeline" an action is a span whose name is its text, "2F0", within one of name
-// "step". Steps are counted from the last one, because a full ring drops the first events. The last
-// step with a backward is taken, or the last one where none has any.
-// Hosts whose steady clocks differ are brought together by their Unix time. Pure.
+// In category "pipeline", an action is a span whose name is its text, "2F0", within a span named
+// "step". Steps are counted from the end, because a full ring buffer drops the first events. The
+// last step with a backward is used, or the last one if none has any.
+// Hosts have different steady clocks; their times are aligned by Unix time. Pure.
 #pragma once
 
 #include <algorithm>
@@ -29,9 +29,9 @@ namespace detail {
 
 using traced_step = std::vector<action_span>;
 
-/// The steps of one rank in microseconds since the host started.
+/// The steps of one rank. Times are microseconds since the host started.
 struct traced_rank {
-  double clock_offset = 0;  ///< Unix time minus those
+  double clock_offset = 0;  ///< Unix time minus those times, in microseconds
   std::vector<traced_step> steps;
 };
 
@@ -72,8 +72,8 @@ struct traced_rank {
 
 }  // namespace detail
 
-/// The actions of a timeline in the order of each rank, without their times. Its name is that of
-/// the schedule in the catalog that makes it, or the timeline's.
+/// The table of a timeline: its actions without their times. It has the name of the schedule in the
+/// catalog that makes the same table, else the timeline's.
 [[nodiscard]] inline pipeline_table table_of(const pipeline_timeline& run) {
   pipeline_table table{.name = run.name, .stages = run.stages, .microbatches = 0, .ranks = {}};
   for (const auto& rank : run.ranks) {
@@ -91,13 +91,13 @@ struct traced_rank {
       if (made.ranks != table.ranks) continue;
       table.name = made.name;
       break;
-    } catch (const usage_error&) {  // not of this shape
+    } catch (const usage_error&) {  // this schedule does not support the shape
     }
   }
   return table;
 }
 
-/// The mean times of a timeline's actions, in its unit and without hops, of which it says nothing.
+/// The mean times of a timeline's actions, in its unit. A timeline does not show hops: that is 0.
 [[nodiscard]] inline pipeline_costs costs_of(const pipeline_timeline& run) {
   std::array<double, 4> sums{}, counts{};
   for (const auto& rank : run.ranks) {
@@ -111,9 +111,9 @@ struct traced_rank {
   return {.f = sums[0], .b = sums[1], .i = sums[2], .w = sums[3], .hop = 0};
 }
 
-/// `files` are the texts of the traces, in any order; times are seconds from the first action. Rows
-/// are in the order of the stages. Throws json::error for what is no JSON and usage_error for a
-/// file without actions, and where files are of several pipelines or not all of one.
+/// `files` are the texts of the traces, in any order. Times are seconds from the first action; rows
+/// are in the order of the stages. Throws json::error for invalid JSON, usage_error for a file
+/// without actions and unless the files are exactly those of one pipeline.
 [[nodiscard]] inline pipeline_timeline from_trace(std::span<const std::string> files) {
   require(!files.empty(), "from_trace needs the trace of each rank of a pipeline");
   std::vector<detail::traced_rank> ranks;
@@ -125,7 +125,7 @@ struct traced_rank {
             ranks.size(), files.size());
     steps = std::min(steps, ranks.back().steps.size());
   }
-  std::size_t taken = 1;  // from behind
+  std::size_t taken = 1;  // counted from the end
   for (std::size_t back = 1; back <= steps; ++back) {
     const auto& of_first = ranks.front().steps;
     if (!detail::has_backward(of_first[of_first.size() - back])) continue;
@@ -140,7 +140,7 @@ struct traced_rank {
     require(!run.ranks.back().empty(),
             "trace {} of {} has lost that step's actions: give PARX_TRACE_EVENTS more room",
             run.ranks.size(), files.size());
-    // Ranks of a host have one steady clock; their offsets differ by what NTP corrects meanwhile.
+    // Ranks of a host share a steady clock; their offsets differ only by NTP's corrections.
     const double apart = each.clock_offset - host_offset;
     const double shift = std::abs(apart) < 1e6 ? 0 : apart;
     for (action_span& span : run.ranks.back()) {

@@ -1,10 +1,11 @@
-// Generation through the stages of a language model: every rank gets the text.
+// Generates text with a language model whose stages are on several ranks. Every rank gets the text.
 //
 //   auto text = parx::generate(pipe, prompt, {.max_new_tokens = 40});
 //
-// The rank of the last stage chooses each token, as models::generate does, and tells the others.
-// Stages keep no keys and values: each token takes a forward pass of all that is before it, which
-// suits samples during training. To serve, save the model and load it into one process.
+// The rank of the last stage chooses each token, as models::generate does, and sends it to the
+// others. There is no key-value cache: each token takes a forward pass over the whole text, which
+// is good enough for samples during training. To serve, save the model and load it into one
+// process.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +19,9 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Collective over the pipeline; equal arguments on all ranks. The tokens after `prompt`, without
-/// it, and the model is in evaluation mode meanwhile. Where the text is longer than max_positions()
-/// of the model, the last so many tokens count. Throws as models::generate does.
+/// Collective over the pipeline, with equal arguments on all ranks. Returns the tokens after
+/// `prompt`, without it. The model is in evaluation mode meanwhile, and sees the last
+/// max_positions() tokens of a longer text. Throws as models::generate does.
 template <typename Model, typename Id, typename T>
 [[nodiscard]] std::vector<std::int64_t> generate(pipeline<Model, tensor<Id>, T>& pipe,
                                                  std::span<const std::int64_t> prompt,

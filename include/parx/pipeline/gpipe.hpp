@@ -1,7 +1,7 @@
 // GPipe: all forwards, then all backwards. Simple, and keeps every micro-batch's activations.
 //
-// Idle are (p-1) / (m+p-1) of the time, in flight m micro-batches. Backwards run in the order of
-// the forwards, as in the schedules that start them earlier: all sum gradients in one order.
+// Each rank is idle (p-1) / (m+p-1) of the time and has m micro-batches in flight. Backwards run in
+// the order of the forwards, so gradients are summed in the same order as in the other schedules.
 // Huang et al.: GPipe (arXiv 1811.06965).
 #pragma once
 

@@ -1,7 +1,8 @@
 // Interleaved 1F1B: v stages on each rank, so that the pipeline fills and drains in smaller steps.
 //
-// Idle are (p-1) / (v m + p-1) of the time where p divides m, for v times the messages. Rank r has
-// up to (v-1) g + 2 (p-1-r) + 1 of its chunks in flight, with rounds of g micro-batches.
+// If p divides m, each rank is idle (p-1) / (v m + p-1) of the time, at the price of v times the
+// messages. Rank r has up to (v-1) g + 2 (p-1-r) + 1 of its chunks in flight, with rounds of g
+// micro-batches.
 // Narayanan et al.: Efficient Large-Scale Language Model Training (arXiv 2104.04473).
 #pragma once
 

@@ -1,8 +1,9 @@
 // Looped BFS: GPipe with several stages a rank, in the order of the stages.
 //
 // Rank r has the stages r, r + p, r + 2p, ...; each computes all micro-batches before the next one
-// starts, and backward runs in the exactly opposite order, as in PyTorch. A sharded stage is
-// gathered once each way. Lamy-Poirier: Breadth-First Pipeline Parallelism (arXiv 2211.05953).
+// starts, and backward runs in exactly the reverse order, as in PyTorch. So a sharded stage is
+// gathered once for forward and once for backward.
+// Lamy-Poirier: Breadth-First Pipeline Parallelism (arXiv 2211.05953).
 #pragma once
 
 #include <parx/pipeline/action.hpp>

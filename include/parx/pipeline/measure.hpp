@@ -1,4 +1,4 @@
-// measure: what a step of a pipeline has shown, for the cut and the schedule of the next one.
+// measure: the times of a step of a pipeline, to choose the cut and the schedule of the next one.
 //
 //   parx::pipeline trial{model, world, {.microbatches = 8}};
 //   trial.step(batch, loss);                              // the second step: the first allocates
@@ -8,8 +8,9 @@
 //                                      .microbatches = 8, .hop = seen.hop,
 //                                      .weights = seen.block_seconds}};
 //
-// Parameters are a poor guess of the time of a block: a large embedding is a look-up, and the
-// logits of a large vocabulary take longer than a layer. The depth of eager 1F1B follows from hop.
+// The parameter count is a poor guess of a block's time: a large embedding is only a look-up, and
+// the logits of a large vocabulary take longer than a layer. The depth of eager 1F1B follows from
+// hop.
 #pragma once
 
 #include <algorithm>
@@ -27,15 +28,16 @@
 namespace parx::inline PARX_ABI {
 
 struct pipeline_measurement {
-  std::vector<double> block_seconds;  ///< of a forward of one micro-batch, by block
-  double stage_seconds = 0;           ///< of a forward and backward of one, on the slowest rank
-  double hop_seconds = 0;             ///< of a message from stage to stage, on the slowest link
-  double hop = 0;                     ///< hop_seconds / stage_seconds: pipeline_options::hop
+  std::vector<double> block_seconds;  ///< by block: the forward of one micro-batch
+  double stage_seconds = 0;  ///< forward and backward of one micro-batch on the slowest rank
+  double hop_seconds = 0;    ///< a message from stage to stage on the slowest link
+  double hop = 0;            ///< hop_seconds / stage_seconds: pipeline_options::hop
 };
 
 namespace detail {
 
-/// Seconds that `bytes` take from one rank to the other, the best of some. Collective over the two.
+/// Collective over the two ranks. The seconds that a message of `bytes` takes, best of six rounds;
+/// 0 on the higher rank.
 [[nodiscard]] inline double time_one_way(process_group& group, int lower, int higher,
                                          std::size_t bytes, call_site site) {
   std::vector<std::uint8_t> payload(std::max<std::size_t>(bytes, 1));
@@ -47,7 +49,7 @@ namespace detail {
     recv(group, payload, peer, {}, site);
     if (group.rank() != lower) send(group, payload, peer, {}, site);
     const std::chrono::duration<double> both = std::chrono::steady_clock::now() - from;
-    // The higher one also waits for the lower to begin; the lower one counts.
+    // The higher rank's time includes its wait for the lower one to begin, so it does not count.
     if (group.rank() == lower) best = std::min(best, both.count() / 2);
   }
   return group.rank() == lower ? best : 0;
@@ -55,8 +57,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// Collective over the pipeline, after a step; the same on all its ranks. Sends messages as long as
-/// that step's between neighbouring stages. Of a table with empty ranks, theirs count nothing.
+/// Collective over the pipeline, after a step; returns the same on all its ranks. Sends messages
+/// between neighbouring stages, as long as those of the step.
 template <typename Model, typename Input, typename T>
 [[nodiscard]] pipeline_measurement measure(pipeline<Model, Input, T>& pipe,
                                            call_site site = call_site::current()) {

@@ -1,9 +1,9 @@
-// stage_messages: what travels between stages in one step.
+// stage_messages: the messages between stages in one step.
 //
-// Every receive of the step is posted before its first action, so a message that arrives is taken
-// in whatever the rank does; its memory is allocated when it arrives, in the shape that its frame
-// names. Sends are asynchronous and let go of their memory when they are done. Each tensor has a
-// tag of its own: no direction waits for the other, no message for the one before it.
+// Every receive of the step is posted before its first action, so messages are received whatever
+// the rank is doing; their memory is allocated on arrival, in the shape that the frame names. Sends
+// are asynchronous and free their memory when they are done. Each tensor has its own tag, so
+// neither direction blocks the other, and no message blocks a later one.
 // Threads: one, but memory is allocated on the group's thread.
 #pragma once
 
@@ -29,19 +29,19 @@ enum class stage_direction : std::uint8_t {
 
 template <typename T>
 struct stage_values {
-  std::vector<tensor<T>> values;  ///< of the last block, then of those that are taken further on
-  double count = 0;               ///< of the loss, beside gradients
+  std::vector<tensor<T>> values;  ///< of the last block, then of skip connections
+  double count = 0;               ///< the loss's count, with gradients
 };
 
 template <typename T>
 class stage_messages {
  public:
-  /// `most` tensors are in one message at most. The group is borrowed.
+  /// A message has at most `most` tensors. The group is borrowed.
   stage_messages(process_group& group, int stages, int microbatches, std::size_t most)
       : group_(&group), stages_(stages), tags_(static_cast<int>(most) + 1),
         arrivals_(static_cast<std::size_t>(2 * stages * microbatches)) {}
 
-  /// Posts the receive of the `tensors` that `stage` will get from rank `from`.
+  /// Posts the receives of the `tensors` tensors that `stage` will get from rank `from`.
   void expect(stage_direction way, int stage, int microbatch, int from, std::size_t tensors) {
     arrival& to = *(arrivals_[index(way, stage, microbatch)] = std::make_unique<arrival>());
     int tag = tag_of(way, stage, microbatch);
@@ -60,19 +60,19 @@ class stage_messages {
           async_recv(*group_, std::span(&to.held.count, 1), from, {.tag = tag}));
     }
   }
-  /// Between two stages of this rank.
+  /// Delivers to a stage of this same rank.
   void hand_over(stage_direction way, int stage, int microbatch, stage_values<T> what) {
     arrival& to = *(arrivals_[index(way, stage, microbatch)] = std::make_unique<arrival>());
     to.held = std::move(what);
   }
-  /// Blocks until it is there.
+  /// Blocks until the message has arrived.
   [[nodiscard]] stage_values<T> take(stage_direction way, int stage, int microbatch) {
     const std::unique_ptr<arrival> found =
         std::move(arrivals_[index(way, stage, microbatch)]);
     for (work& each : found->parts) each.wait();
     return std::move(found->held);
   }
-  /// For `stage` of rank `to`.
+  /// Sends to `stage` on rank `to`.
   void send(stage_direction way, int stage, int microbatch, int to, stage_values<T> what) {
     while (!leaving_.empty() && leaving_.front().sent.test()) leave();
     departure& next = leaving_.emplace_back();
@@ -89,7 +89,7 @@ class stage_messages {
     }
     next.sent = together.start();
   }
-  /// Blocks until all has left.
+  /// Blocks until all sends are done.
   void finish() {
     while (!leaving_.empty()) leave();
   }
@@ -97,7 +97,7 @@ class stage_messages {
  private:
   struct arrival {
     stage_values<T> held;
-    std::vector<work> parts;  // after what they write: they are waited for first
+    std::vector<work> parts;  // last: their destructors wait, before `held` goes
   };
   struct departure {
     stage_values<T> held;

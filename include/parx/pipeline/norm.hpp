@@ -1,11 +1,11 @@
-// The norm of a gradient whose parts lie on the stages: exact, and the same on all ranks.
+// The norm of a pipeline's gradient, over all stages: exact, and the same on all ranks.
 //
 //   const double norm = grad_norm(pipe, optimizer.targets());
 //   optim::scale_grad(optimizer.targets(), norm, 1.0);
 //
-// Squares are added up exactly (square_sum), so the norm does not depend on the cut. Of parameters
-// that several stages share, one rank counts them, and so of those that lie whole on ranks over
-// which layers or, of sharded stages, all other parameters are cut.
+// Squares are added up exactly (square_sum), so the norm does not depend on the cut. A parameter
+// that several ranks have (because stages share it, or because it is not cut like others over the
+// tensor-parallel or data-parallel ranks) is counted by one of them.
 #pragma once
 
 #include <vector>
@@ -17,8 +17,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Collective over the model's ranks (of sharded stages, the job's), after the step's gradients are
-/// there.
+/// Collective over the model's ranks (the job's, if stages are sharded), after a step.
 template <typename Model, typename Input, typename T>
 [[nodiscard]] double grad_norm(pipeline<Model, Input, T>& pipe,
                                const std::vector<optim::target<T>>& targets,

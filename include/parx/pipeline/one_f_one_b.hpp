@@ -1,7 +1,7 @@
-// 1F1B: as soon as the first backward can run, one forward and one backward in turns.
+// 1F1B: from the first backward on, forwards and backwards alternate.
 //
-// Idle as long as GPipe, (p-1) / (m+p-1), but rank r has min(p-r, m) micro-batches in flight.
-// On links with latency every hop is waited for twice a micro-batch: see eager_one_f_one_b.hpp.
+// As idle as GPipe, (p-1) / (m+p-1), but rank r has only min(p-r, m) micro-batches in flight.
+// On slow links a rank waits for each hop twice a micro-batch: see eager_one_f_one_b.hpp.
 // Narayanan et al.: PipeDream-Flush (arXiv 2006.09503).
 #pragma once
 
@@ -13,7 +13,7 @@ namespace parx::inline PARX_ABI::schedules {
 
 namespace detail {
 
-/// Rank r's forwards ahead of the first backward are (p-1-r) * per_hop, at most m.
+/// Rank r's warm-up has (p-1-r) * per_hop forwards, at most m.
 [[nodiscard]] inline pipeline_table alternating(std::string_view name, const pipeline_shape& shape,
                                                 int per_hop) {
   pipeline_table table = parx::detail::empty_table(name, shape, 1);

@@ -1,4 +1,4 @@
-// parallelize over a mesh: a model in stages, its layers cut, and copies of both: 3D parallelism.
+// parallelize over a mesh: pipeline, tensor and data parallelism together (3D parallelism).
 //
 //   parx::mesh<"pp", "dp", "tp"> mesh{world, {2, 2, 2}};
 //   parx::models::llama<> model{config};                // shapes alone
@@ -10,10 +10,10 @@
 //   });                                                 // (sum, count) on all ranks
 //   opt.step();
 //
-// Samples are dealt out over mesh["dp"]; ranks that differ in "pp" and "tp" alone get the same. An
-// axis that has one rank, or that the mesh does not have, costs nothing. Losses, norms and
-// parameters are those of one process that adds up the same micro-batches, but for the order of
-// sums.
+// Samples are distributed over mesh["dp"]; ranks that differ only in "pp" and "tp" get the same. An
+// axis with one rank, or one that the mesh does not have, costs nothing. Losses, norms and
+// parameters are those of one process that accumulates the same micro-batches, except for the order
+// of sums.
 #pragma once
 
 #include <algorithm>
@@ -34,10 +34,9 @@
 namespace parx::inline PARX_ABI {
 
 struct parallel_options {
-  /// How layers are cut over mesh["tp"]: tp::ready_plan(model). Not looked at where that is one
-  /// rank.
+  /// How layers are cut over mesh["tp"]: tp::ready_plan(model). Ignored if that axis has one rank.
   tp::plan tp{};
-  /// What the ranks of mesh["dp"] have parts of: zero(1), zero(3). Empty: of nothing (ddp).
+  /// What is sharded over mesh["dp"]: zero(1), zero(3). Empty: nothing (ddp).
   std::optional<fsdp_options> dp{};
   /// The stages over mesh["pp"]. Its groups are the mesh's.
   pipeline_options pp{};
@@ -52,7 +51,7 @@ namespace detail {
   return 1;
 }
 
-/// The axes of these that the mesh has; none of them is this rank alone.
+/// The group over those of these axes that have several ranks; this rank alone if none has.
 [[nodiscard]] inline process_group& axes_group(mesh<>& of,
                                                std::initializer_list<std::string_view> names) {
   std::vector<std::string_view> known;
@@ -62,7 +61,8 @@ namespace detail {
   return of.flatten(known);
 }
 
-/// The layers of a model that are cut before its stages are made.
+/// Cuts the layers of a model. A base of parallel_model, so that it runs before the stages are
+/// made.
 template <typename Model>
 struct layers_over_mesh {
   layers_over_mesh(Model& model, mesh<>& of, const parallel_options& options, call_site site) {
@@ -81,7 +81,7 @@ struct layers_over_mesh {
             "parallelize at {}:{}: the axis \"tp\" has {} ranks, and .tp says of no layer how it "
             "is cut: give tp::ready_plan(model) or lines of your own",
             site.file_name(), site.line, ranks);
-    // What is the same along "tp" is compared there; here, that it is so on all ranks.
+    // tp's parallelize compares plans along "tp" only.
     std::string lines;
     for (const tp::plan_line& each : options.tp) {
       lines += formatted("{}: {}\n", each.pattern, tp::to_string(each.rule));
@@ -110,7 +110,7 @@ struct layers_over_mesh {
 
 }  // namespace detail
 
-/// What parallelize() makes: a pipeline of the stages here, for a trainer or by hand.
+/// The result of parallelize(): a pipeline, to use by hand or with a trainer.
 template <typename Model, typename Input, typename T>
 class parallel_model : private detail::layers_over_mesh<Model>, public pipeline<Model, Input, T> {
   using layers = detail::layers_over_mesh<Model>;
@@ -123,8 +123,8 @@ class parallel_model : private detail::layers_over_mesh<Model>, public pipeline<
         pipeline<Model, Input, T>(model, std::move(blocks), detail::axes_group(over, {"pp"}),
                                   detail::over_mesh(over, std::move(options)), site) {}
 
-  /// nn::cross_entropy of what the last stage returns, of whose classes a rank may have a part. For
-  /// the function that step() and evaluate() take.
+  /// nn::cross_entropy of the last stage's logits, of whose classes a rank may have only a part.
+  /// For use in the function passed to step() and evaluate().
   template <std::integral Label>
   [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits,
                                                const tensor<Label>& labels,
@@ -133,24 +133,23 @@ class parallel_model : private detail::layers_over_mesh<Model>, public pipeline<
     if (!layers::cut) return parx::cross_entropy(logits, labels, options, site);
     return layers::cut->cross_entropy(logits, labels, options, site);
   }
-  /// All classes of such logits. Collective over mesh["tp"].
+  /// Collective over mesh["tp"]. All classes of such logits.
   [[nodiscard]] variable<T> whole_logits(const variable<T>& logits) const {
     return layers::cut ? layers::cut->whole_logits(logits) : logits;
   }
 };
 
-/// Collective over the mesh. The model has no values yet, and no rank ever has all of it; what it
-/// computes with is `seed` of options.pp, or a checkpoint. Model and mesh are borrowed and must
-/// outlive what is returned; the model must not move. Throws as tp's parallelize and as pipeline's
-/// constructor do, usage_error for a mesh with other axes, parx::error (errc::mismatch) where ranks
-/// have different schedules or cuts: all before the first step.
+/// Collective over the mesh. The model must have no values yet, and no rank ever has all of it; its
+/// values come from `seed` of options.pp, or from a checkpoint. Model and mesh are borrowed and
+/// must outlive the result; the model must not move. Throws as tp's parallelize and pipeline's
+/// constructor do, and usage_error for a mesh with other axes: all before the first step.
 template <typename Model, typename Input, typename T>
 [[nodiscard]] parallel_model<Model, Input, T> parallelize(
     Model& model, nn::model_blocks<Input, T> blocks, mesh<>& over, parallel_options options = {},
     call_site site = call_site::current()) {
   return {model, std::move(blocks), over, std::move(options), site};
 }
-/// Of a model whose blocks() need no argument.
+/// For a model whose blocks() need no argument.
 template <typename Model>
 [[nodiscard]] auto parallelize(Model& model, mesh<>& over, parallel_options options = {},
                                call_site site = call_site::current()) {

@@ -1,4 +1,4 @@
-// pipeline: trains a model whose stages lie on the ranks of a group.
+// pipeline: trains a model whose stages are on the ranks of a group.
 //
 //   parx::models::llama<> model{config};                 // shapes alone
 //   parx::pipeline pipe{model, mesh["pp"], {.schedule = parx::schedules::zb1p, .microbatches = 8}};
@@ -10,16 +10,17 @@
 //     opt.step();
 //   }
 //
-// Each rank keeps values of its stages' parameters alone. All ranks get the same batch, or an empty
-// one unless reads_batches(): the first stage looks at its inputs, the last at its labels, those
-// between at masks if they need any. A loader makes such batches: .fetches = pipe.reads_batches().
-// The gradient is that of the mean over the batch, whatever the sizes of the micro-batches. Stages
-// sum gradients in the order of the micro-batches, so every schedule but looped BFS ends in the
-// bits of one rank that adds up the same micro-batches. Each stage is in a ddp over the
-// data-parallel ranks, whose sums begin with the stage's last backward, or with its REDUCE_GRAD in
-// the table, and run in the pipeline's bubble: see stage_reductions.hpp. A parameter that stages of
-// several ranks use (tied embeddings) is summed over those; that adds the same numbers in another
-// order than one rank does.
+// Each rank only keeps the values of its stages' parameters. All ranks pass the same batch to
+// step(); ranks for which reads_batches() is false may pass an empty one. The first stage reads the
+// inputs, the last the labels, and stages between read masks if they need any. A loader makes such
+// batches: .fetches = pipe.reads_batches(). The gradient is that of the mean over the batch,
+// whatever the sizes of the micro-batches.
+// Stages add up gradients in the order of the micro-batches, so every schedule but looped BFS gives
+// bit-identical results to one rank that accumulates the same micro-batches.
+// Each stage is in a ddp over the data-parallel ranks. Its reductions begin with the stage's last
+// backward, or with its REDUCE_GRAD in the table, and run in the pipeline's bubble: see
+// stage_reductions.hpp. A parameter used by stages of several ranks (tied embeddings) is summed
+// over those ranks, so its terms are added in another order than on one rank.
 // An error names the stage, the action and the micro-batch, and closes the group on all ranks.
 // Threads: one, which uses both groups.
 #pragma once
@@ -60,67 +61,67 @@
 
 namespace parx::inline PARX_ABI {
 
-/// ZeRO of DeepSpeed's stage 1 (optimizer state), 2 (and gradients) or 3 (and values), for
-/// pipeline_options::sharding and parallel_options::dp.
+/// ZeRO stage 1 (shards optimizer state), 2 (and gradients) or 3 (and values), numbered as in
+/// DeepSpeed, for pipeline_options::sharding and parallel_options::dp.
 [[nodiscard]] inline fsdp_options zero(int stage) { return {.stage = stage}; }
 
 struct pipeline_options {
   pipeline_schedule schedule = schedules::one_f_one_b;
   int microbatches = 8;
-  int chunks = 1;  ///< stages of each rank, of the schedules that take several
+  int chunks = 1;  ///< stages of each rank, for the schedules that support several
   double hop = 0;  ///< see pipeline_shape; for eager 1F1B
-  /// A table of your own (from_csv) instead of a schedule, for its number of micro-batches.
+  /// Your own table (from_csv) instead of a schedule; it fixes the number of micro-batches.
   std::optional<pipeline_table> table{};
-  /// The first block of each stage, from 0. Empty: by `weights`.
+  /// The first block of each stage, from 0. Empty: balanced by `weights`.
   std::vector<std::size_t> cut{};
-  /// What each block costs, in any unit, such as measured seconds. Empty: its parameters.
+  /// The cost of each block, in any unit, such as measured seconds. Empty: its parameter count.
   std::vector<double> weights{};
   /// The ranks that have the same stages and different samples: mesh["dp"].
   process_group* data_parallel = nullptr;
   /// The ranks that have the other parts of these stages' layers: mesh["tp"].
   process_group* tensor_parallel = nullptr;
-  /// The ranks that have the model together, where layers are cut: mesh.flatten({"pp", "tp"}).
+  /// The ranks that together have one copy of the model, if layers are cut:
+  /// mesh.flatten({"pp", "tp"}).
   process_group* model_parallel = nullptr;
-  /// All ranks that train the model: mesh.all(). Needed where data_parallel has several and stages
-  /// share parameters, and by a trainer.
+  /// All ranks that train the model: mesh.all(). Needed by a trainer, and if data_parallel has
+  /// several ranks and stages share parameters.
   process_group* job = nullptr;
-  /// Of the first values of parameters that have none.
+  /// Initializes the parameters that have no values.
   std::uint64_t seed = 0;
-  /// Of each stage's gradients over those; its reduction groups sum tied parameters.
+  /// For the ddp of each stage over data_parallel. Its reduction groups sum tied parameters.
   ddp_options reductions{};
-  /// Each stage's optimizer state, gradients or values are cut over data_parallel: zero(1). Empty:
-  /// each of those ranks has all of the stage, in a ddp; so it has, of a cut stage, all of the
-  /// parameters that have a reduction group (tied ones).
+  /// How each stage is sharded over data_parallel: zero(1). Empty: not at all, it is in a ddp.
+  /// Parameters of a sharded stage that have a reduction group (tied ones) stay whole.
   std::optional<fsdp_options> sharding{};
 };
 
 template <typename Model, typename Input, typename T>
 class pipeline {
  public:
-  /// Collective over both groups. Proves the schedule, gives the parameters of this rank's stages
-  /// their values, where they have none, and takes away those of the others. Model and groups are
-  /// borrowed and must outlive this object; the model must not move. Throws usage_error for more
-  /// stages than blocks and for a table that is not valid, parx::error (errc::mismatch) where ranks
-  /// have different tables or cuts.
+  /// Collective over both groups. Validates the schedule, initializes the parameters of this rank's
+  /// stages that have no values, and frees the values of all others. Model and groups are borrowed
+  /// and must outlive this object; the model must not move. Throws usage_error for more stages than
+  /// blocks and for an invalid table, parx::error (errc::mismatch) if ranks have different tables
+  /// or cuts.
   pipeline(Model& model, nn::model_blocks<Input, T> blocks, process_group& group,
            pipeline_options options = {}, call_site site = call_site::current())
       : model_(model), blocks_(std::move(blocks)), group_(group), options_(std::move(options)),
         alone_(group.subgroup(std::array{group.rank()}, {.name = "one pipeline stage"}, site)) {
-    const plan& first = plan_for(options_.microbatches);
-    const auto stages = static_cast<std::size_t>(first.table.stages);
-    owner_ = first.table.owners();
+    const pipeline_table& first = table();
+    const auto stages = static_cast<std::size_t>(first.stages);
+    owner_ = first.owners();
     require(blocks_.size() >= stages,
             "pipeline at {}:{}: {} stages need as many blocks, and the model has {}",
             site.file_name(), site.line, stages, blocks_.size());
     cut_ = options_.cut;
     if (cut_.empty()) cut_ = cut_by_weight(weights(), stages);
     check_cut(cut_, stages, blocks_.size());
-    check_agreement(first.table, site);
+    check_agreement(first, site);
     make_stages(site);
     open_links();
     runner_.emplace(group_, blocks_, owner_, cut_, *reductions_);
   }
-  /// Of a model whose blocks() need no argument.
+  /// For a model whose blocks() need no argument.
   explicit pipeline(Model& model, process_group& group, pipeline_options options = {},
                     call_site site = call_site::current())
       : pipeline(model, model.blocks(), group, std::move(options), site) {}
@@ -130,21 +131,21 @@ class pipeline {
   /// Collective: one batch, forward and backward, in options.microbatches parts. loss_function(
   /// logits, micro-batch) returns a weighted_loss; it is called on the rank of the last stage.
   /// Returns the loss of this pipeline's batch, equal on all its ranks. Blocks until the gradients
-  /// are what the optimizer should see.
+  /// are ready for the optimizer.
   template <typename Batch, typename Loss>
   nn::tally step(const Batch& batch, Loss&& loss_function) {
     const std::vector<Batch> parts = split_batch(batch, options_.microbatches);
     return step(std::span<const Batch>(parts), loss_function);
   }
-  /// The same of a batch that is cut already, into any number of parts where options.table is
+  /// The same for a batch that is already split, into any number of parts if options.table is
   /// empty.
   template <typename Batch, typename Loss>
   nn::tally step(std::span<const Batch> microbatches, Loss&& loss_function) {
-    last_table_ = &plan_for(static_cast<int>(microbatches.size())).table;
+    last_table_ = &tables_for(static_cast<int>(microbatches.size())).table;
     return runner_->run(*last_table_, microbatches, loss_function);
   }
 
-  /// Collective: forwards alone, and nothing is recorded for backward. `figure`(logits,
+  /// Collective: runs only forwards, and records nothing for backward. `figure`(logits,
   /// micro-batch) returns a weighted_loss or a tally (nn::accuracy).
   template <typename Batch, typename Figure>
   nn::tally evaluate(const Batch& batch, Figure&& figure) {
@@ -154,12 +155,12 @@ class pipeline {
   template <typename Batch, typename Figure>
   nn::tally evaluate(std::span<const Batch> microbatches, Figure&& figure) {
     const no_grad guard;
-    last_table_ = &plan_for(static_cast<int>(microbatches.size())).forwards;
+    last_table_ = &tables_for(static_cast<int>(microbatches.size())).forwards;
     return runner_->run(*last_table_, microbatches, figure);
   }
 
-  /// Whether this rank needs samples: of the first and the last stage, and of stages whose blocks
-  /// read the input (masks).
+  /// Whether this rank needs samples: it has the first or the last stage, or one whose blocks read
+  /// the input (masks).
   [[nodiscard]] bool reads_batches() const noexcept {
     for (std::size_t s = 0; s < owner_.size(); ++s) {
       if (owner_[s] != group_.rank()) continue;
@@ -171,7 +172,7 @@ class pipeline {
     return false;
   }
 
-  /// Of this rank's stages, for an optimizer.
+  /// The parameters of this rank's stages, for an optimizer.
   [[nodiscard]] std::vector<parameter<T>> parameters() {
     std::vector<parameter<T>> all;
     module().for_each_parameter([&](const std::string&, auto& each) { all.push_back(each); });
@@ -179,30 +180,30 @@ class pipeline {
   }
   /// This rank's stages as one module: parameters, or its parts of them, and buffers by their paths
   /// in the model.
-  [[nodiscard]] stage_module<Model>& module() noexcept { return *face_; }
-  /// All of it, of which this rank has the values of module() alone.
+  [[nodiscard]] stage_module<Model>& module() noexcept { return *module_; }
+  /// The model. This rank only has the values of module().
   [[nodiscard]] Model& whole_model() noexcept { return model_; }
   void zero_grad() { reductions_->zero_grad(); }
-  /// To be called on all ranks before parameters are written by something other than an optimizer
-  /// or load(): what has been gathered of sharded stages is out of date then.
+  /// Call this on all ranks before parameters are written by anything other than an optimizer or
+  /// load(): it invalidates the gathered values of sharded stages.
   void before_write() { reductions_->before_write(); }
-  /// Whether the data-parallel ranks have parts of the stages.
+  /// Whether the stages are sharded over the data-parallel ranks.
   [[nodiscard]] bool is_sharded() const noexcept { return options_.sharding.has_value(); }
 
-  /// Gradient accumulation over several steps: all but the last one within this scope.
+  /// Gradient accumulation over several steps: run all but the last one within this scope.
   [[nodiscard]] no_sync_scope no_sync() noexcept {
     return no_sync_scope(reductions_->synchronising());
   }
 
   [[nodiscard]] process_group& group() noexcept { return group_; }
-  // What the trainer asks (train/wrapped_model.hpp).
+  // For the trainer (train/wrapped_model.hpp).
   [[nodiscard]] process_group& data_group() noexcept {
     return options_.data_parallel != nullptr ? *options_.data_parallel : alone_;
   }
   [[nodiscard]] process_group& job_group() noexcept {
     return options_.job != nullptr ? *options_.job : group_;
   }
-  /// Those that have the other parts of the same stages' layers.
+  /// The ranks that have the other parts of the same stages' layers.
   [[nodiscard]] process_group& tensor_group() noexcept {
     return options_.tensor_parallel != nullptr ? *options_.tensor_parallel : alone_;
   }
@@ -210,9 +211,9 @@ class pipeline {
     if (is_sharded()) return &job_group();
     return options_.model_parallel != nullptr ? options_.model_parallel : &group_;
   }
-  /// Where several ranks of group() have the parameter: how many, and which of them this one is.
-  /// The first counts it where each parameter counts once. `name` is its path, or that of some
-  /// state of it, "path.exp_avg".
+  /// How many ranks of group() have the parameter, and which of them this one is. The first counts
+  /// it in sums over the whole model. `name` is its path, or that of its optimizer state,
+  /// "path.exp_avg".
   [[nodiscard]] shard_place user_of(const std::string& name) const {
     for (const auto& [path, users] : tied_users_) {
       if (!is_within(name, {path})) continue;
@@ -221,19 +222,19 @@ class pipeline {
     }
     return {};
   }
-  /// Whether the ranks of tensor_group() have different parts of the parameter, by its path or that
-  /// of some state of it.
+  /// Whether the ranks of tensor_group() have different parts of the parameter. `name` is as in
+  /// user_of().
   [[nodiscard]] bool is_cut(const std::string& name) const {
     return cut_layers_.contains(name) || cut_layers_.contains(name.substr(0, name.rfind('.')));
   }
-  /// The data-parallel ranks that have the same of a parameter as this one: how many, and which of
+  /// How many data-parallel ranks have the same part of the parameter as this one, and which of
   /// them this one is. `name` is as in user_of().
   [[nodiscard]] shard_place replica_of(const std::string& name) {
     if (is_sharded() && !is_within(name, kept_whole_)) return {};
     return {static_cast<std::size_t>(data_group().rank()),
             static_cast<std::size_t>(data_group().size())};
   }
-  /// A flag of any rank of the job comes with the gradients of the next step to all of them.
+  /// A flag raised on any rank of the job reaches all ranks with the gradients of the next step.
   void raise_flag() noexcept {
     if (!reductions_->empty()) reductions_->raise_flag();
     own_flag_ = true;
@@ -255,17 +256,17 @@ class pipeline {
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const {
     return reductions_->bucket_bytes().at(index);
   }
-  [[nodiscard]] const pipeline_table& table() { return plan_for(options_.microbatches).table; }
+  [[nodiscard]] const pipeline_table& table() { return tables_for(options_.microbatches).table; }
   /// The first block of each stage.
   [[nodiscard]] const std::vector<std::size_t>& cut() const noexcept { return cut_; }
-  /// Most forwards at a time whose backward, with its second half, was still to come, in the last
-  /// step of this rank.
+  /// The largest number of micro-batches, in the last step of this rank, that had run forward but
+  /// not all of their backward.
   [[nodiscard]] int peak_in_flight() const noexcept { return runner_->peak_in_flight(); }
-  /// What the last step was measured by: see measure().
+  /// The measurements of the last step, for measure().
   [[nodiscard]] const auto& runner() const noexcept { return *runner_; }
 
-  /// Collective: the last step as it ran, in seconds from where this rank entered it, to draw
-  /// beside simulate(pipe.table()).
+  /// Collective: the last step as it ran, in seconds from each rank's entry into it. Draw it beside
+  /// simulate(pipe.table()).
   [[nodiscard]] pipeline_timeline timeline(call_site site = call_site::current()) {
     const pipeline_table& table = *last_table_;
     std::size_t most = 0;
@@ -289,14 +290,15 @@ class pipeline {
   }
 
  private:
-  struct plan {
-    pipeline_table table, forwards;
+  struct tables {
+    pipeline_table table;
+    pipeline_table forwards;  ///< the same without backwards, for evaluate()
   };
-  const plan& plan_for(int microbatches) {
-    const auto found = plans_.find(microbatches);
-    if (found != plans_.end()) return found->second;
+  const tables& tables_for(int microbatches) {
+    const auto found = tables_.find(microbatches);
+    if (found != tables_.end()) return found->second;
     require(microbatches > 0, "a step has at least one micro-batch");
-    plan made;
+    tables made;
     if (options_.table) {
       require(options_.table->microbatches == microbatches,
               "schedule {} is a table for {} micro-batches, not for {}", options_.table->name,
@@ -310,7 +312,7 @@ class pipeline {
             "schedule {} is for {} ranks, and group \"{}\" has {}", made.table.name,
             made.table.ranks.size(), group_.name(), group_.size());
     static_cast<void>(validate(made.table));
-    // Forwards depend on forwards alone: without the others, the order is still a valid one.
+    // Forwards only depend on forwards, so the table stays valid without the other actions.
     made.forwards = made.table;
     for (auto& actions : made.forwards.ranks) {
       std::erase_if(actions, [](const auto& a) { return a.kind != stage_work::forward; });
@@ -320,7 +322,7 @@ class pipeline {
                 made.table.name, to_string(a));
       }
     }
-    return plans_.emplace(microbatches, std::move(made)).first->second;
+    return tables_.emplace(microbatches, std::move(made)).first->second;
   }
 
   [[nodiscard]] std::vector<std::string> parts_of(std::size_t stage) const {
@@ -390,7 +392,7 @@ class pipeline {
     });
     const auto is_tied = [&](const std::string& path) { return tied_users_.contains(path); };
     reductions_.emplace(model_, stages, data_group(), reductions, options_.sharding, is_tied, site);
-    face_.emplace(*own_, *reductions_);
+    module_.emplace(*own_, *reductions_);
   }
 
   void check_sharding(call_site site) {
@@ -400,7 +402,7 @@ class pipeline {
             "{}: of sharded stages, name the group of all ranks in pipeline_options::job, "
             "mesh.all()",
             who);
-    for (const auto& actions : plan_for(options_.microbatches).table.ranks) {
+    for (const auto& actions : table().ranks) {
       for (const stage_action& a : actions) {
         require(options_.sharding->stage == 1 || (a.kind != stage_work::backward_inputs &&
                                                   a.kind != stage_work::backward_weights),
@@ -411,8 +413,8 @@ class pipeline {
     }
   }
 
-  /// Groups for the parameters of this rank that other ranks use too: these ranks with their
-  /// data-parallel ones.
+  /// Makes the reduction groups of the parameters that this rank shares with others: each has the
+  /// ranks that use the parameter and their data-parallel ranks.
   [[nodiscard]] std::vector<reduction_group> sum_tied(call_site site) {
     std::map<std::string, std::vector<int>> users_by_name;
     model_.for_each_parameter([&](const std::string& path, auto& each) {
@@ -434,7 +436,7 @@ class pipeline {
             "pipeline at {}:{}: \"{}\" is tied over stages with {} data-parallel ranks each: name "
             "the group of all ranks in pipeline_options::job, mesh.all()",
             site.file_name(), site.line, tied_users_.begin()->first, data_group().size());
-    // Of each rank of the pipeline, its data-parallel ranks, by their numbers in the job.
+    // all: for each rank of the pipeline, the job ranks of its data-parallel group.
     process_group &data = data_group(), &job = job_group();
     const auto replicas = static_cast<std::size_t>(data.size());
     const std::array<int, 1> mine{job.rank()};
@@ -455,7 +457,8 @@ class pipeline {
     return groups;
   }
 
-  /// The first message of a link takes milliseconds, which each stage in turn would wait for.
+  /// Opens the connections now: a link's first message takes milliseconds, for which each stage in
+  /// turn would wait.
   void open_links() {
     std::vector<int> peers;
     for (std::size_t s = 0; s + 1 < owner_.size(); ++s) {
@@ -472,17 +475,17 @@ class pipeline {
   process_group& group_;
   const pipeline_options options_;
   process_group alone_;
-  std::map<int, plan> plans_;
+  std::map<int, tables> tables_;  // by number of micro-batches
   std::vector<int> owner_;
   std::vector<std::size_t> cut_;
   std::optional<stage_part<Model>> own_;
   std::set<std::string> cut_layers_;  // paths of parameters
-  std::vector<std::string> kept_whole_;  // those of the parameters here that no ZeRO cuts
+  std::vector<std::string> kept_whole_;  // paths of the parameters here that are not sharded
   std::map<std::string, std::vector<int>> tied_users_;  // of group_, ascending, by path
   std::map<std::string, process_group> tied_;
-  bool own_flag_ = false;  // of a rank without parameters
+  bool own_flag_ = false;  // for a rank without parameters
   std::optional<stage_reductions<Model>> reductions_;
-  std::optional<stage_module<Model>> face_;
+  std::optional<stage_module<Model>> module_;
   std::optional<stage_runner<Input, T, stage_reductions<Model>>> runner_;
   const pipeline_table* last_table_ = nullptr;
 };

@@ -1,10 +1,10 @@
-// stage_routes: which blocks' results travel into each stage.
+// stage_routes: which blocks' results are sent into each stage.
 //
-// The result of the block right before a stage always does. What a block takes of one further ahead
-// (a skip connection) travels with it through all stages between the two, each of which adds its
-// own gradient on the way back: so sums have the order that they have on one rank. A stage that
-// only passes a result on sends its bytes once more; an encoder's result is used by every stage of
-// the decoder anyway.
+// The result of the block right before a stage always is. The result of an earlier block that a
+// later one takes (a skip connection) is sent along through all stages between the two. On the way
+// back each of them adds its own gradient, so sums have the same order as on one rank. The price is
+// that a stage which only forwards a result sends its bytes once more; but an encoder's result is
+// used by every stage of the decoder anyway.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace parx::inline PARX_ABI {
 
 class stage_routes {
  public:
-  /// `cut` is the first block of each stage. Throws usage_error where a block takes the result of
-  /// one that does not come before it.
+  /// `cut` is the first block of each stage. Throws usage_error if a block takes the result of one
+  /// that does not come before it.
   template <typename Input, typename T>
   stage_routes(const nn::model_blocks<Input, T>& blocks, const std::vector<std::size_t>& cut)
       : taken_(blocks.size()), last_use_(blocks.size(), 0), into_(cut.size()) {
@@ -50,15 +50,17 @@ class stage_routes {
   [[nodiscard]] const std::vector<std::size_t>& into(std::size_t stage) const {
     return into_[stage];
   }
-  /// Most of them.
+  /// The largest number of results that enter a stage.
   [[nodiscard]] std::size_t widest() const noexcept {
     std::size_t most = 1;
     for (const auto& each : into_) most = std::max(most, each.size());
     return most;
   }
+  /// The blocks whose results this block takes by name.
   [[nodiscard]] const std::vector<std::size_t>& taken_by(std::size_t block) const {
     return taken_[block];
   }
+  /// Whether a later block takes the result of this one by name.
   [[nodiscard]] bool is_taken(std::size_t block) const { return last_use_[block] > block; }
   [[nodiscard]] bool has_skips() const noexcept {
     return std::any_of(taken_.begin(), taken_.end(),

@@ -1,10 +1,10 @@
 // stage_runner: runs any valid table over the stages of this rank.
 //
-// A forward takes what the stage before made, a backward what the stage behind made, of which the
-// receive was posted before the first action. What a stage made goes on at once, and its values are
-// let go of as soon as the message and the graph need them no more. What a later stage takes
-// besides (skip connections) travels in the same messages, from stage to stage. Gradients are
-// summed over data-parallel ranks in the background and waited for after the last action.
+// A forward takes the result of the previous stage, a backward the gradient of the next one; their
+// receives are posted before the first action. A stage's result is sent at once, and its values are
+// freed as soon as neither the message nor the graph needs them. Skip connections to later stages
+// are sent in the same messages, from stage to stage. Gradients are summed over data-parallel ranks
+// in the background; the runner waits for the sums after the last action.
 // Threads: one, which uses the group.
 #pragma once
 
@@ -47,8 +47,8 @@ class stage_runner {
       : group_(group), blocks_(std::move(blocks)), owner_(std::move(owner)), cut_(std::move(cut)),
         reductions_(reductions), routes_(blocks_, cut_) {}
 
-  /// Collective. Returns the sum of what loss(result of the last stage, micro-batch) returned, on
-  /// all ranks. Records for backward unless within no_grad, where the table has forwards alone.
+  /// Collective. Returns the sum, on all ranks, of what loss(result of the last stage, micro-batch)
+  /// returned. Within no_grad nothing is recorded, and the table must only have forwards.
   template <typename Batch, typename Loss>
   nn::tally run(const pipeline_table& table, std::span<const Batch> microbatches, Loss& loss) {
     const auto& actions = table.ranks[static_cast<std::size_t>(group_.rank())];
@@ -88,18 +88,19 @@ class stage_runner {
       broadcast(group_, total, {.root = owner_.back()});
       reductions_.finish();
     } catch (...) {
-      fail(actions.back(), "behind");
+      fail(actions.back(), "after");
     }
     return {total[0], total[1]};
   }
 
-  /// Of the last run, in seconds from its start.
+  /// The actions of the last run, in seconds from its start.
   [[nodiscard]] const std::vector<action_span>& spans() const noexcept { return spans_; }
-  /// Of the forwards of the last run, by block; 0 for those of other ranks.
+  /// By block: the total time of its forwards in the last run; 0 for blocks of other ranks.
   [[nodiscard]] const std::vector<double>& block_seconds() const noexcept { return block_seconds_; }
   /// The longest result of a stage in the last run.
   [[nodiscard]] std::size_t message_bytes() const noexcept { return message_bytes_; }
-  /// Most forwards at a time, in the last run, of which some backward was still to come.
+  /// The largest number of micro-batches, in the last run, that had run forward but not all of
+  /// their backward.
   [[nodiscard]] int peak_in_flight() const noexcept { return peak_in_flight_; }
 
  private:
@@ -108,11 +109,11 @@ class stage_runner {
   /// A micro-batch in a stage, from its forward to the last part of its backward.
   struct passage {
     std::vector<border<T>> inputs;
-    variable<T> output;  // of a stage that is not the last: the graph, without values
-    std::shared_ptr<std::vector<tensor<T>>> skipped;  // gradients of what else it sent on
+    variable<T> output;  // unless it is the last stage: the graph, without values
+    std::shared_ptr<std::vector<tensor<T>>> skipped;  // gradients of the skip connections it sent
     std::optional<weighted_loss<T>> loss;
     std::optional<backward_rest> rest;
-    double count = 0;  // of the loss
+    double count = 0;  // the loss's count
   };
 
   [[nodiscard]] std::size_t end_of(std::size_t stage) const noexcept {
@@ -179,7 +180,7 @@ class stage_runner {
     if (makes_input_gradient(a) && a.stage > 0) {
       stage_values<T> gradients{{}, here.count};
       for (const border<T>& each : here.inputs) {
-        // Of what nothing was computed from, such as a result that the next block ignores.
+        // An input without a gradient was not used: for example, the next block ignores it.
         gradients.values.push_back(each.has_gradient() ? each.gradient().sum
                                                        : tensor<T>::zeros(each.shape()));
       }
@@ -224,7 +225,8 @@ class stage_runner {
     }
   }
 
-  /// The result of the stage's last block; of those that are taken further on, in `results`.
+  /// Returns the result of the stage's last block. Writes those that skip connections take to
+  /// `results`.
   template <typename Batch>
   [[nodiscard]] variable<T> run_blocks(const stage_action& a, passage& here,
                                        const stage_values<T>& given, const Batch& batch,
@@ -258,8 +260,9 @@ class stage_runner {
             reader);
   }
 
-  /// What backward starts from, without the values: whoever needs those, the message or an
-  /// operation, holds them. Several results end in one node, which hands each its gradient.
+  /// Keeps the graph for backward without the values of the results: the message or an operation
+  /// holds those while it needs them. Several results are joined in one node, which distributes
+  /// their gradients.
   void keep_graph(const std::vector<variable<T>>& leaving, passage& here) {
     if (!detail::recording()) return;
     variable<T> last = leaving.front();
@@ -298,13 +301,13 @@ class stage_runner {
     } else {
       here.output.backward_from(given.values.front(), how);
     }
-    // What the graph and its values needed is not needed any more.
+    // Frees the graph and the values that it held.
     here.loss.reset();
     here.output = {};
   }
 
-  /// Tells all ranks, and throws what names the place beside the cause: in the action, before the
-  /// first one or after the last.
+  /// Aborts the group on all ranks, and throws an error with the current exception as its cause and
+  /// the place: "in" the action, "before" the first one or "after" the last.
   [[noreturn]] void fail(const stage_action& a, const char* place = "in") {
     const std::exception_ptr cause = std::current_exception();
     errc code = errc::aborted;

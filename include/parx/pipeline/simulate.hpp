@@ -1,8 +1,8 @@
 // simulate: a pipeline table under a virtual clock.
 //
 // Each rank runs its actions in order. F(s, i) needs F(s-1, i), B and I of (s, i) need F(s, i) and
-// B or I of (s+1, i), W(s, i) needs I(s, i). What another rank makes arrives `hop` after it was
-// made; links are otherwise as fast as need be. A link of one direction holds up to `link_messages`
+// B or I of (s+1, i), W(s, i) needs I(s, i). A message arrives `hop` after its result was computed;
+// links have unlimited bandwidth. A link holds, in each direction, up to `link_messages` messages
 // that the receiver has not begun to use; the sender of one more waits.
 #pragma once
 
@@ -17,13 +17,13 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Of one action of a stage, in any unit.
+/// The times of one action of a stage, in any unit.
 struct pipeline_costs {
   double f = 1;    ///< forward
   double b = 2;    ///< whole backward
-  double i = 1;    ///< its half for inputs
-  double w = 1;    ///< its half for weights
-  double hop = 0;  ///< until a message is there
+  double i = 1;    ///< the half of backward for inputs
+  double w = 1;    ///< the half of backward for weights
+  double hop = 0;  ///< a message from stage to stage
 
   [[nodiscard]] constexpr double of(stage_work kind) const noexcept {
     switch (kind) {
@@ -31,11 +31,11 @@ struct pipeline_costs {
       case stage_work::backward: return b;
       case stage_work::backward_inputs: return i;
       case stage_work::backward_weights: return w;
-      default: return 0;  // reductions and gathers run behind the actions
+      default: return 0;  // reductions and gathers run in the background
     }
   }
 
-  /// Where these are of all stages of a rank: of one of `table`.
+  /// Divides costs of all stages of a rank by the number of its stages in `table`.
   [[nodiscard]] pipeline_costs per_stage(const pipeline_table& table) const noexcept {
     const double part = static_cast<double>(table.ranks.size()) / table.stages;
     return {f * part, b * part, i * part, w * part, hop};
@@ -60,7 +60,7 @@ struct pipeline_timeline {
     }
     return last;
   }
-  /// The share of the makespan in which a rank computes nothing, on average.
+  /// The fraction of the makespan in which a rank is idle, on average.
   [[nodiscard]] double bubble() const {
     double busy = 0;
     for (const auto& each : ranks) {
@@ -127,8 +127,8 @@ class virtual_pipeline {
   };
   struct rank_state {
     std::size_t next = 0;
-    double free = 0;
-    bool sends = false;  // the action is computed, its message waits for room on the link
+    double free = 0;     // when the rank can start its next action
+    bool sends = false;  // the action is computed, but its message waits for room on the link
   };
 
   [[nodiscard]] std::size_t cell(int stage, int microbatch) const noexcept {
@@ -140,7 +140,7 @@ class virtual_pipeline {
   [[nodiscard]] bool is_input_gradient(stage_work kind) const noexcept {
     return kind == stage_work::backward || kind == stage_work::backward_inputs;
   }
-  /// The stage that the action gets a message of, or gives one; -1 for none.
+  /// The stages that the action receives from (source) and sends to (target); -1 for none.
   [[nodiscard]] int source(const stage_action& a) const noexcept {
     if (a.kind == stage_work::forward) return a.stage - 1;
     return is_input_gradient(a.kind) && a.stage + 1 < table_.stages ? a.stage + 1 : -1;
@@ -149,14 +149,15 @@ class virtual_pipeline {
     if (is_input_gradient(a.kind)) return a.stage - 1;
     return a.kind == stage_work::forward && a.stage + 1 < table_.stages ? a.stage + 1 : -1;
   }
-  /// Of the pair of ranks and the direction that a message of `from` for `to` takes.
+  /// The link of a message from stage `from` to stage `to`: one for each pair of ranks and
+  /// direction.
   [[nodiscard]] link& link_of(int from, int to) {
     const auto a = static_cast<std::size_t>(owner_[static_cast<std::size_t>(from)]);
     const auto b = static_cast<std::size_t>(owner_[static_cast<std::size_t>(to)]);
     return links_[((to > from ? ranks_.size() : 0) + a) * ranks_.size() + b];
   }
 
-  /// When all that the action needs is there; `never` while it is not.
+  /// When all that the action needs has arrived; `never` if that is not known yet.
   [[nodiscard]] double ready(const stage_action& a) const {
     if (!is_compute(a.kind)) return 0;
     double at = 0;
@@ -208,14 +209,15 @@ class virtual_pipeline {
   const pipeline_costs costs_;
   const int capacity_;
   const std::vector<int> owner_;
-  std::vector<double> forwards_, inputs_;  // by cell: when it was made
+  std::vector<double> forwards_, inputs_;  // by cell: when F, and B or I, ended
   std::vector<rank_state> ranks_;
   std::vector<link> links_;
 };
 
 }  // namespace detail
 
-/// `table` is a valid one but for deadlocks: throws usage_error that says which rank waits where.
+/// `table` must be valid (validate.hpp), except that it may deadlock: then this throws usage_error
+/// that says which rank waits where.
 [[nodiscard]] inline pipeline_timeline simulate(const pipeline_table& table,
                                                 const pipeline_costs& costs = {},
                                                 int link_messages = unbounded_messages) {

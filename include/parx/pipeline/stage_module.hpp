@@ -1,6 +1,5 @@
-// stage_module: a rank's stages as whoever trains them sees them: the parameters that an optimizer
-// updates, whole or this rank's parts, and the buffers and modes of the model. A face, as cheap as
-// two references.
+// stage_module: a rank's stages as one module: the parameters that its optimizer updates, whole or
+// this rank's parts of them, and the buffers and modes of the model. Two references.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@ class stage_module {
  public:
   using value_type = typename stage_part<Model>::value_type;
 
-  /// Both are borrowed.
+  /// Stages and reductions are borrowed.
   stage_module(stage_part<Model>& own, stage_reductions<Model>& reductions)
       : own_(own), reductions_(reductions) {}
 

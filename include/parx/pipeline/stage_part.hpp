@@ -1,6 +1,7 @@
-// stage_part: those parameters and buffers of a model that one stage uses, as a module to wrap.
+// stage_part: the parameters and buffers of a model that one stage uses, as a module that can be
+// wrapped.
 //
-// They keep their paths in the whole model, so checkpoints and first values do not depend on the
+// They keep their paths in the whole model, so checkpoints and initial values do not depend on the
 // cut. A parameter that several stages use (tied embeddings) belongs to each of them.
 #pragma once
 
@@ -66,9 +67,9 @@ class stage_part : public nn::detail::module_state {
   }
   /// Of the whole model.
   [[nodiscard]] std::size_t parameter_count() { return whole_->parameter_count(); }
-  /// Nothing: the pipeline gives values.
+  /// Does nothing: the pipeline has initialized the parameters.
   void materialize() noexcept {}
-  // Modes and random numbers are the whole model's: they take no memory.
+  // Modes and random streams are those of the whole model; they take no memory.
   void set_replica(std::uint64_t replica) { whole_->set_replica(replica); }
   void reseed(std::uint64_t seed) { whole_->reseed(seed); }
   void train() { whole_->train(); }

@@ -1,10 +1,10 @@
-// stage_reductions: the sums of the gradients of this rank's stages over the data-parallel ranks.
+// stage_reductions: sums the gradients of this rank's stages over the data-parallel ranks.
 //
-// Each stage is in a ddp of its own (or an fsdp: stage_wrapper.hpp), whose sums begin with the
-// stage's last backward, or with the REDUCE_GRAD that the table has for it; they are waited for at
-// the end of the step. The stages of a rank that share a parameter, or have some that other ranks'
-// stages use too, are in one ddp: groups of such ranks then get their sums in one order, whatever
-// the order of the stages on each.
+// Each stage is in a ddp (or fsdp: stage_wrapper.hpp) of its own. Its sums begin with the stage's
+// last backward, or with its REDUCE_GRAD in the table, and are waited for at the end of the step.
+// Stages of a rank that share a parameter with each other, or have parameters that other ranks'
+// stages use too, are in one ddp: so the ranks that share parameters run their sums in the same
+// order, whatever the order of the stages on each.
 // Threads: one.
 #pragma once
 
@@ -29,14 +29,15 @@ namespace parx::inline PARX_ABI {
 template <typename Model>
 class stage_reductions {
  public:
-  /// Of one stage of this rank.
+  /// One stage of this rank, and the paths of its modules and parameters in the model.
   struct own_stage {
     int number;
     std::vector<std::string> parts;
   };
 
-  /// Collective over `data` and the reduction groups of the options. `is_tied`(path): other ranks
-  /// use the parameter too. `sharding`: stages are cut over `data`. Model and groups are borrowed.
+  /// Collective over `data` and the reduction groups of the options. is_tied(path) says whether
+  /// other ranks use the parameter too. With `sharding`, stages are sharded over `data`. Model and
+  /// groups are borrowed.
   template <typename Tied>
   stage_reductions(Model& model, const std::vector<own_stage>& stages, process_group& data,
                    const ddp_options& options, const std::optional<fsdp_options>& sharding,
@@ -56,10 +57,10 @@ class stage_reductions {
       });
       units_.push_back(std::move(made));
     }
-    // In the order of their first stages, which is the same on all data-parallel ranks.
+    // By their first stages: an order that is the same on all data-parallel ranks.
     std::sort(units_.begin(), units_.end(),
               [](const auto& a, const auto& b) { return a->stages < b->stages; });
-    if (!sharding) groups_.push_back(&data);  // an fsdp knows its own
+    if (!sharding) groups_.push_back(&data);  // an fsdp reports the times of its own groups
     for (const reduction_group& each : options.reduction_groups) groups_.push_back(&each.group);
     for (const auto& each : units_) {
       ddp_options own = options;
@@ -91,14 +92,15 @@ class stage_reductions {
           count([](stage_work kind) { return kind == stage_work::reduce_gradients; });
     }
   }
-  /// Runs `forward` of the stage, in which the values of its parameters are there.
+  /// Runs `forward` of the stage while the values of its parameters are gathered.
   template <typename Forward>
   void around_forward(int stage, Forward forward) {
     unit* const of = find(stage);
     if (of == nullptr) return forward();
     of->sums->around_forward(forward);
   }
-  /// Runs `backward`, which makes gradients of the stage's parameters.
+  /// Runs `backward`, which computes gradients of the stage's parameters; starts the sums if it is
+  /// the last one.
   template <typename Backward>
   void around_backward(int stage, Backward backward) {
     unit* const of = find(stage);
@@ -106,7 +108,7 @@ class stage_reductions {
     if (--of->backwards_left == 0 && of->reductions_left == 0 && synchronising_) return backward();
     of->sums->without_sums(backward);
   }
-  /// At the REDUCE_GRAD of the stage.
+  /// The REDUCE_GRAD of the stage.
   void reduce(int stage) {
     unit* const of = find(stage);
     if (of == nullptr) return;
@@ -114,13 +116,13 @@ class stage_reductions {
       of->sums->reduce();
     }
   }
-  /// Blocks until the sums that have begun are there.
+  /// Blocks until the sums that have begun are done.
   void finish() {
     for (const auto& each : units_) each->sums->finish();
     communication_ += async_seconds() - async_before_;
   }
-  /// Whether the count of the loss is told with the backwards of this stage: a ddp of several adds
-  /// counts up.
+  /// Whether backwards of this stage pass the loss's count to the ddp. Of several stages in one ddp
+  /// only one does, since the ddp adds counts up.
   [[nodiscard]] bool counts(int stage) const {
     const unit* const of = find(stage);
     return of != nullptr && of->counted == stage;
@@ -138,7 +140,7 @@ class stage_reductions {
   void before_write() {
     for (const auto& each : units_) each->sums->before_write();
   }
-  /// What an optimizer of this rank's stages updates.
+  /// The parameters that this rank's optimizer updates.
   template <typename Visitor>
   void for_each_parameter(Visitor&& visitor) {
     for (const auto& each : units_) each->sums->for_each_parameter(visitor);
@@ -154,7 +156,7 @@ class stage_reductions {
     }
     return all;
   }
-  /// Of all buckets of this rank.
+  /// The sizes of all buckets of this rank.
   [[nodiscard]] std::vector<std::size_t> bucket_bytes() const {
     std::vector<std::size_t> all;
     for (const auto& each : units_) {
@@ -172,14 +174,14 @@ class stage_reductions {
     std::vector<int> stages{};
     std::vector<std::string> parts{};
     std::vector<std::string> shared{};  // parameters that no other unit may have; "" for tied ones
-    int counted = -1;
+    int counted = -1;                   // the stage that passes the loss's count
     std::ptrdiff_t backwards_left = 0, reductions_left = 0;
     std::unique_ptr<stage_wrapper<Model>> sums;
 
     [[nodiscard]] bool has(int stage) const {
       return std::find(stages.begin(), stages.end(), stage) != stages.end();
     }
-    /// Where the two share a parameter.
+    /// Merges `other` into this unit if they share a parameter. Returns whether they do.
     bool takes_over(unit& other) {
       const auto last = other.shared.end();
       if (std::find_first_of(other.shared.begin(), last, shared.begin(), shared.end()) == last) {
@@ -198,7 +200,7 @@ class stage_reductions {
     return found == units_.end() ? nullptr : found->get();
   }
 
-  /// Once for each group, whichever ddps have sums on it.
+  /// Counts each group once, however many ddps use it.
   [[nodiscard]] double async_seconds() const {
     double sum = 0;
     for (const process_group* const each : groups_) sum += each->async_seconds();

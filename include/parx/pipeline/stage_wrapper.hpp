@@ -1,9 +1,10 @@
-// stage_wrapper: one or several stages of a rank over the data-parallel ranks: in a ddp, where each
-// of them has the same, or in an fsdp, where each has a part (ZeRO).
+// stage_wrapper: one or several stages of a rank, wrapped over the data-parallel ranks: in a ddp,
+// or in an fsdp (ZeRO).
 //
 // An fsdp gathers the values of a stage when its first forward after a step begins. Parameters that
-// have a reduction group, such as those that are tied over stages, stay whole beside it, in a ddp.
-// Sums begin with the last backward, or reduce(), and are waited for in finish(). Threads: one.
+// have a reduction group, such as those that are tied over stages, stay whole, in a ddp beside the
+// fsdp. Sums begin with the last backward, or reduce(), and are waited for in finish().
+// Threads: one.
 #pragma once
 
 #include <memory>
@@ -54,7 +55,7 @@ class stage_wrapper {
     }
   }
 
-  /// Calls use(wrapper) with the ddp and the fsdp, as far as there are.
+  /// Calls use(wrapper) with the fsdp and the ddp that exist.
   template <typename Use>
   void for_each_wrapper(Use use) const {
     if (sharded_) use(*sharded_);
@@ -67,13 +68,13 @@ class stage_wrapper {
     return sharded_ ? sharded_->flag_raised() : summed_->flag_raised();
   }
 
-  /// Runs `forward`, in which the stage's values are there. Collective where they are gathered.
+  /// Runs `forward` while the stage's values are gathered. Collective if there is an fsdp.
   template <typename Forward>
   void around_forward(Forward forward) {
     if (sharded_) sharded_->call(forward);
     else forward();
   }
-  /// Runs `backward`, whose gradients are added to those before and not summed over ranks.
+  /// Runs `backward` and adds its gradients to the earlier ones, without summing over ranks.
   template <typename Backward>
   void without_sums(Backward backward) {
     const auto within = [](auto* wrapper, auto inner) {
@@ -83,20 +84,20 @@ class stage_wrapper {
     };
     within(sharded_.get(), [&] { within(summed_.get(), backward); });
   }
-  /// Begins to sum gradients that were all made in without_sums().
+  /// Begins to sum gradients that were all computed in without_sums().
   void reduce() {
     for_each_wrapper([](auto& wrapper) { wrapper.reduce(); });
   }
-  /// Blocks until gradients are what the optimizer should see.
+  /// Blocks until the gradients are ready for the optimizer.
   void finish() {
     for_each_wrapper([](auto& wrapper) { wrapper.finish(); });
   }
-  /// Before values are written by something other than an optimizer.
+  /// Call this before values are written by anything other than an optimizer.
   void before_write() {
     if (sharded_) sharded_->before_write();
   }
 
-  /// The parameters for an optimizer: this rank's parts, and whole ones.
+  /// The parameters for an optimizer: this rank's parts, then whole ones.
   template <typename Visitor>
   void for_each_parameter(Visitor&& visitor) {
     if (sharded_) sharded_->module().for_each_parameter(visitor);
@@ -105,7 +106,7 @@ class stage_wrapper {
   void zero_grad() {
     for_each_wrapper([](auto& wrapper) { wrapper.zero_grad(); });
   }
-  /// Seconds in which collectives of an fsdp ran; a ddp's are those of its groups.
+  /// Seconds in which the fsdp's collectives ran. For a ddp, see the async_seconds() of its groups.
   [[nodiscard]] double own_communication() const noexcept {
     return sharded_ ? sharded_->times().communication : 0;
   }

@@ -1,6 +1,6 @@
-// What a trainer asks of a pipeline besides step() (train/wrapped_model.hpp), and models on the
-// disk: every rank writes and reads its stages. What was saved by any number of stages loads by any
-// other, under a ddp, or in Python.
+// The functions of a pipeline that a trainer needs besides step() (train/wrapped_model.hpp), and
+// saving and loading. Every rank writes and reads its stages. A checkpoint loads with any other
+// number of stages, under a ddp, or in Python.
 //
 //   train::trainer trainer{pipe, optimizer, loader, [](auto& p, auto& batch) {
 //     return p.step(batch, criterion);
@@ -22,16 +22,16 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Which of the job's ranks writes what: the data-parallel ranks of a stage have the same, so have
-/// stages that share a parameter, and so of whole ones have the ranks over which layers are cut.
-/// Valid while the pipeline lives.
+/// Which of the job's ranks writes what. Copies of a parameter are on the data-parallel ranks of a
+/// stage, on stages that share it, and, if it is not cut, on the tensor-parallel ranks. Valid while
+/// the pipeline lives.
 template <typename Model, typename Input, typename T>
 [[nodiscard]] sharding sharded_over(pipeline<Model, Input, T>& pipe) {
   const auto place_in = [](const process_group& group) {
     return shard_place{static_cast<std::size_t>(group.rank()),
                        static_cast<std::size_t>(group.size())};
   };
-  /// Of `outer` groups of ranks with the same, of which each has `inner` ranks.
+  // The place among outer.count groups of inner.count ranks each that all have the same.
   const auto within = [](shard_place outer, shard_place inner) {
     return shard_place{outer.index * inner.count + inner.index, outer.count * inner.count};
   };
@@ -61,7 +61,7 @@ state_report load(pipeline<Model, Input, T>& pipe, const std::filesystem::path& 
   return load_sharded(pipe.job_group(), path, pipe.module(), match, site);
 }
 
-/// Collective. Adds the parts "model" and "optimizer", this rank's stages of them. Model and
+/// Collective. Adds this rank's stages to the checkpoint parts "model" and "optimizer". Model and
 /// optimizer are borrowed.
 template <typename Model, typename Input, typename T, typename Optimizer>
 void add_training_state(pipeline<Model, Input, T>& pipe, Optimizer& optimizer,
@@ -70,21 +70,22 @@ void add_training_state(pipeline<Model, Input, T>& pipe, Optimizer& optimizer,
   parts.add_shard("model", how, pipe.module()).add_shard("optimizer", how, optimizer);
 }
 
-/// Local. Adds the part `name` of something that is the parameters' (an optim::ema). Borrowed.
+/// Local. Adds the checkpoint part `name`: state that belongs to the parameters, such as an
+/// optim::ema. Borrowed.
 template <typename Model, typename Input, typename T, typename State>
 void add_part(pipeline<Model, Input, T>& pipe, const std::string& name, State& state,
               checkpoint_parts& parts) {
   parts.add_shard(name, sharded_over(pipe), state);
 }
 
-/// Local, on every rank. Throws as load_state does where the parameters are others.
+/// Local; call it on every rank. Throws as load_state does if the parameters do not match.
 template <typename Model, typename Input, typename T>
 void load_model(pipeline<Model, Input, T>& pipe, const saved_checkpoint& saved) {
   pipe.before_write();
   saved.load("model", pipe.module(), state_match::part);
 }
 
-/// Local, on every rank. The inverse of add_training_state.
+/// Local; call it on every rank. The inverse of add_training_state.
 template <typename Model, typename Input, typename T, typename Optimizer>
 void load_training_state(pipeline<Model, Input, T>& pipe, Optimizer& optimizer,
                          const saved_checkpoint& saved) {

@@ -1,12 +1,12 @@
 // validate: proves that a pipeline table trains a model, before the first action runs.
 //
-// The rules, by the names under which errors mention them:
-//   place     every stage is on one rank, every rank has a stage, and every action is about a
-//             stage that there is
-//   once      each micro-batch is in each stage once forward, and once backward or once in halves
+// The rules, by the names that errors use:
+//   place     every stage is on exactly one rank, every rank has a stage, and every action's stage
+//             and micro-batch exist
+//   once      each micro-batch runs in each stage one F, and one B or one I and W
 //   order     on the rank of a stage: F before B or I, I before W
-//   whole     REDUCE_GRAD once, after the last B or W of its stage; UNSHARD and RESHARD in turns
-//   deadlock  the ranks come to the end, with as many messages on a link as proof.link_messages
+//   whole     one REDUCE_GRAD, after the last B or W of its stage; UNSHARD and RESHARD alternate
+//   deadlock  all ranks finish, with at most proof.link_messages messages on a link
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,12 @@
 
 namespace parx::inline PARX_ABI {
 
-/// What is known of a table that has passed.
+/// Properties of a valid table.
 struct pipeline_proof {
-  std::vector<int> in_flight;  ///< by rank: most forwards at a time without their B or I
-  std::vector<int> kept;       ///< likewise without their B or W: what memory is needed for
-  /// The fewest messages that each link has to hold until the receiver uses them, of one pair of
-  /// ranks in one direction.
+  std::vector<int> in_flight;  ///< by rank: most micro-batches after their F but before B or I
+  std::vector<int> kept;       ///< by rank: most after their F but before B or W; they take memory
+  /// The number of messages that a link between two ranks must be able to hold in each direction,
+  /// until the receiver uses them.
   int link_messages = 1;
 };
 
@@ -43,7 +43,7 @@ class table_check {
               table.name, rank);
       actions += table.ranks[rank].size();
     }
-    // Before memory is taken by what a damaged file says.
+    // Checked before allocating: a damaged file may claim any size.
     const std::size_t cells =
         static_cast<std::size_t>(table.stages) * static_cast<std::size_t>(table.microbatches);
     require(cells <= actions,
@@ -104,15 +104,15 @@ class table_check {
     if (!is_compute(a.kind)) return take_whole(a, stage);
     rule(a.microbatch >= 0 && a.microbatch < table_.microbatches, "place",
          "there are {} micro-batches", table_.microbatches);
-    rule(!has(a.kind, a), "once", "it is there a second time");
+    rule(!has(a.kind, a), "once", "the table has it twice");
     rule(a.kind == stage_work::forward || has(stage_work::forward, a), "order",
          "its forward has to run before");
     switch (a.kind) {
       case stage_work::backward:
-        rule(!has(stage_work::backward_inputs, a), "once", "its backward is there in halves");
+        rule(!has(stage_work::backward_inputs, a), "once", "the table has its backward in halves");
         break;
       case stage_work::backward_inputs:
-        rule(!has(stage_work::backward, a), "once", "its whole backward is there");
+        rule(!has(stage_work::backward, a), "once", "the table has its whole backward");
         break;
       case stage_work::backward_weights:
         rule(has(stage_work::backward_inputs, a), "order", "its I has to run before");
@@ -136,7 +136,7 @@ class table_check {
         stage.gathered = false;
         break;
       default:
-        rule(!stage.reduced, "once", "it is there a second time");
+        rule(!stage.reduced, "once", "the table has it twice");
         stage.reduced = true;
     }
   }
@@ -150,7 +150,7 @@ class table_check {
                                   : backward                         ? nullptr
                                   : has(stage_work::backward_inputs, forward) ? "W"
                                                                               : "B";
-      require(missing == nullptr, "schedule {}: {}{}{} is nowhere (rule: once)", table_.name, stage,
+      require(missing == nullptr, "schedule {}: {}{}{} is missing (rule: once)", table_.name, stage,
               missing == nullptr ? "" : missing, i);
     }
   }

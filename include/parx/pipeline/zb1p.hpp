@@ -1,9 +1,9 @@
-// ZB1P: 1F1B with backward in two halves. The half that the stage before waits for runs first; the
-// gradients of weights fill what would be idle.
+// ZB1P: 1F1B with backward in two halves. The half that the previous stage waits for (I) runs
+// first; the gradients of weights (W) fill otherwise idle time.
 //
-// With forwards, I and W of equal length (p-1) / (3m+p-1) of the time are idle. Until I rank r has
-// min(p-r, m) micro-batches in flight, until W every rank has up to p. With several chunks it is
-// the interleaved order with shorter warm-ups.
+// If F, I and W take equally long, each rank is idle (p-1) / (3m+p-1) of the time. Rank r has
+// min(p-r, m) micro-batches between F and I, and every rank up to p between F and W. With several
+// chunks the order is the interleaved one with shorter warm-ups.
 // Qi, Wan, Huang, Lin: Zero Bubble Pipeline Parallelism (arXiv 2401.10241).
 #pragma once
 
@@ -26,7 +26,7 @@ namespace parx::inline PARX_ABI::schedules {
     for (int step = 0; step < rounds.total(); ++step) {
       if (warm_up + step < rounds.total()) actions.push_back(rounds.forward(rank, warm_up + step));
       actions.push_back(rounds.backward(stage_work::backward_inputs, rank, step));
-      // Rank r keeps r of them for the end, where the pipeline drains.
+      // Rank r keeps r of its W for the end, when the pipeline drains.
       if (step >= rank) next_weights();
     }
     while (weights < rounds.total()) next_weights();

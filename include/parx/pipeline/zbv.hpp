@@ -1,12 +1,12 @@
 // ZBV: zero bubble with the stages placed as a V: rank r has the stages r and 2p-1-r, so the last
 // stage is on the first rank and its backward starts at once.
 //
-// With forwards, I and W of equal length no rank is idle between its first and its last action;
-// rank r starts r units late, which is (p-1) / (6m+p-1) of the time. In flight are 2p half-sized
-// chunks on every rank, as much as 1F1B's first rank has.
-// Fewer than 2p-1 micro-batches are the table of 2p-1 without those that are not there.
-// Qi, Wan, Amar, Lin: Pipeline Parallelism with Controllable Memory (arXiv 2405.15362), and
-// ScheduleZBVZeroBubble in PyTorch's torch/distributed/pipelining/schedules.py.
+// If F, I and W take equally long, no rank is idle between its first and its last action; rank r
+// starts r units late, which is (p-1) / (6m+p-1) of the time. Every rank has 2p half-sized chunks
+// in flight, as much as 1F1B's first rank. The table for fewer than 2p-1 micro-batches is that for
+// 2p-1 without the extra micro-batches. Qi, Wan, Amar, Lin: Pipeline Parallelism with Controllable
+// Memory (arXiv 2405.15362), and ScheduleZBVZeroBubble in PyTorch's
+// torch/distributed/pipelining/schedules.py.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
-// chunk_rounds: which stage and micro-batch the n-th forward or backward of a rank is about, where
-// each rank has the stages r, r + p, r + 2p, ... and takes its chunks in turns.
+// chunk_rounds: the stage and micro-batch of a rank's n-th forward or backward, if rank r has the
+// stages r, r + p, r + 2p, ... (its chunks) and cycles through them.
 //
-// A turn is a round of g = m / max(1, m / p) micro-batches through one chunk (integer division), so
-// that a round is about as long as there are ranks; with one chunk there are no turns. Forwards
-// take the chunks upwards, backwards downwards. PyTorch: ScheduleInterleaved1F1B in
+// It runs a round of g = m / max(1, m / p) micro-batches (integer division) through one chunk, then
+// through the next; a round has about as many micro-batches as there are ranks. Forwards take the
+// chunks in ascending, backwards in descending order. PyTorch: ScheduleInterleaved1F1B in
 // torch/distributed/pipelining/schedules.py.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class chunk_rounds {
  public:
-  /// Throws usage_error where the rounds do not divide the micro-batches.
+  /// Throws usage_error unless the micro-batches can be divided into equal rounds.
   chunk_rounds(std::string_view name, const pipeline_shape& shape)
       : ranks_(shape.ranks), chunks_(shape.chunks) {
     const int rounds = chunks_ == 1 ? 1 : std::max(1, shape.microbatches / shape.ranks);
@@ -28,9 +28,9 @@ class chunk_rounds {
     total_ = shape.microbatches * shape.chunks;
   }
 
-  /// Forwards, or backwards, of a rank.
+  /// The number of a rank's forwards; it has as many backwards.
   [[nodiscard]] int total() const noexcept { return total_; }
-  /// Forwards ahead of the first pair, `per_rank` more for each rank that follows.
+  /// The number of forwards in the warm-up: `per_rank` more for each rank that follows.
   [[nodiscard]] int warm_up(int rank, int per_rank) const noexcept {
     return std::min(total_, (chunks_ - 1) * round_ + per_rank * (ranks_ - 1 - rank));
   }
