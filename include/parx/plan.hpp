@@ -1,4 +1,4 @@
-// plan: what a model needs on a cluster, and how it is trained there fastest.
+// plan: what a model needs on a cluster, and which way to train it is the fastest.
 #pragma once
 
 #include <parx/core/version.hpp>

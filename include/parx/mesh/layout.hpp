@@ -1,8 +1,8 @@
-// mesh_layout: which rank stands where in a grid of named axes. Pure.
+// mesh_layout: the coordinates of each rank in a grid of named axes. Pure.
 //
-// The last axis is the innermost: its lines are neighbours in the numbering of the ranks. Ranks are
-// numbered host by host, so that the axis which communicates most (tensor parallelism) stays inside
-// a host wherever the hosts' sizes permit, even under srun's cyclic distribution.
+// The grid is filled host by host, also under srun's cyclic distribution of ranks. The last axis is
+// the innermost: ranks along it are neighbours. So the axis that communicates most (tensor
+// parallelism), put last, stays inside a host if the hosts' sizes permit.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// The size of an axis that takes what the others leave of the ranks. One axis may have it.
+/// The size of an axis that takes all ranks that the other axes leave. Only one axis may have it.
 inline constexpr int remaining_ranks = -1;
 
 struct mesh_axis {
@@ -30,8 +30,8 @@ struct mesh_axis {
 class mesh_layout {
  public:
   /// `hosts` is the host of each rank, in any numbering: its size is the number of ranks.
-  /// Throws usage_error where the sizes do not multiply to that, for sizes below 1, and for names
-  /// that are empty or given twice.
+  /// Throws usage_error if the product of the sizes is not that number, for sizes below 1, and for
+  /// names that are empty or given twice.
   mesh_layout(std::vector<mesh_axis> axes, std::span<const int> hosts)
       : axes_(std::move(axes)), hosts_(hosts.begin(), hosts.end()), rank_at_(hosts.size()),
         place_of_(hosts.size()) {
@@ -49,7 +49,7 @@ class mesh_layout {
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(rank_at_.size()); }
   [[nodiscard]] const std::vector<mesh_axis>& axes() const noexcept { return axes_; }
-  /// Throws usage_error, which lists the axes, for a name that is none of them.
+  /// The index of an axis. Throws usage_error, which lists the axes, for an unknown name.
   [[nodiscard]] std::size_t axis(std::string_view name) const {
     const auto found = std::find_if(axes_.begin(), axes_.end(),
                                     [&](const mesh_axis& each) { return each.name == name; });
@@ -57,16 +57,16 @@ class mesh_layout {
     return static_cast<std::size_t>(found - axes_.begin());
   }
 
-  /// Where `rank` stands in the numbering host by host.
+  /// The number of `rank` if ranks are counted host by host: its row-major index in the grid.
   [[nodiscard]] int place(int rank) const noexcept {
     return place_of_[static_cast<std::size_t>(rank)];
   }
-  /// Where `rank` stands along `axis`.
+  /// The coordinate of `rank` along `axis`.
   [[nodiscard]] int coordinate(int rank, std::size_t axis) const {
     return place(rank) / stride(axis) % axes_[axis].size;
   }
-  /// The ranks that differ from `rank` in these axes at most, itself included. They are ordered by
-  /// the coordinates along them, the last of the mesh's axes varying fastest.
+  /// The ranks whose coordinates differ from those of `rank` only in these axes, itself included,
+  /// in the order of the grid: the last of the mesh's axes varies fastest.
   [[nodiscard]] std::vector<int> line(int rank, std::span<const std::size_t> along) const {
     std::vector<int> found;
     for (const int other : rank_at_) {
@@ -90,7 +90,7 @@ class mesh_layout {
     return false;
   }
 
-  /// "dp at pp=1, tp=0": a line's name, for errors and traces. The place leaves out axes of size 1.
+  /// "dp at pp=1, tp=0": a line's name, for errors and traces. Other axes of size 1 are left out.
   [[nodiscard]] std::string line_name(int rank, std::span<const std::size_t> along) const {
     std::string name, where;
     for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
@@ -113,7 +113,7 @@ class mesh_layout {
     }
     return all;
   }
-  /// A table: a line a rank, its host and its coordinates.
+  /// A table with one line for each rank: its host and its coordinates.
   [[nodiscard]] std::string table() const {
     std::string lines = formatted("{} over {} ranks\nrank  host", text(), size());
     const auto width = [&](std::size_t axis) {
@@ -135,7 +135,7 @@ class mesh_layout {
   [[nodiscard]] int host_of(int rank) const noexcept {
     return hosts_[static_cast<std::size_t>(rank)];
   }
-  /// Of each rank, the first rank of its host.
+  /// By rank: the first rank of its host.
   [[nodiscard]] std::vector<int> first_ranks() const {
     std::vector<int> first(hosts_.size());
     for (std::size_t rank = 0; rank < hosts_.size(); ++rank) {
@@ -144,7 +144,7 @@ class mesh_layout {
     }
     return first;
   }
-  /// How far apart neighbours along `axis` are in the numbering of the places.
+  /// The distance between the places of neighbours along `axis`.
   [[nodiscard]] int stride(std::size_t axis) const noexcept {
     int product = 1;
     for (std::size_t inner = axis + 1; inner < axes_.size(); ++inner) product *= axes_[inner].size;

@@ -4,11 +4,11 @@
 //   parx::all_reduce(mesh["dp"], gradients);    // mesh["dq"] does not compile
 //   parx::print0(world, "{}", mesh.table());
 //
-//   parx::mesh mesh{world, {{"dp", 4}, {"tp", 2}}};   // axes that a flag chooses
+//   parx::mesh mesh{world, {{"dp", 4}, {"tp", 2}}};   // axes chosen at run time, by a flag
 //
-// The last axis is the innermost: see layout.hpp. Groups are made when they are first asked for,
-// without a call to the other ranks, and open no connection until they are used. An axis of size 1
-// is a group of this rank alone, whose operations cost nothing. Threads: as a process_group.
+// The last axis is the innermost: see layout.hpp. Groups are made on first use, without
+// communication, and open no connection until an operation needs it. An axis of size 1 is a group
+// of this rank alone, whose operations cost nothing. Threads: as a process_group.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// A name of an axis as a template argument.
+/// The name of an axis as a template argument.
 template <std::size_t Size>
 struct axis_label {
   std::array<char, Size> text{};
@@ -41,27 +41,27 @@ struct axis_label {
   }
 };
 
-/// The mesh whose axes are known at run time.
+/// A mesh. mesh<> is the one whose axes are given at run time.
 template <axis_label... Names>
 class mesh;
 
 template <>
 class mesh<> {
  public:
-  /// Local, and to be called by all ranks of `group` with the same axes. The group is borrowed and
-  /// must outlive this object. Throws usage_error for sizes that the group's ranks do not fill.
+  /// Local; all ranks of `group` call it with the same axes. The group is borrowed and must outlive
+  /// this object. Throws usage_error for sizes that do not match the number of ranks.
   mesh(process_group& group, std::vector<mesh_axis> axes, call_site site = call_site::current())
       : layout_(std::move(axes), group.hosts()), rank_(group.rank()),
         all_(group.subgroup(layout_.line(rank_, every_axis()), {.name = layout_.text()}, site)) {}
 
-  /// The group of this rank's line along an axis: of the ranks that differ from it in that alone.
-  /// Throws usage_error, which lists the axes, for a name that is none of them.
+  /// The group of this rank along an axis: the ranks whose coordinates differ only in that axis.
+  /// Throws usage_error, which lists the axes, for an unknown name.
   [[nodiscard]] process_group& operator[](std::string_view name) {
     const std::size_t axis = layout_.axis(name);
     return along(std::span(&axis, 1));
   }
   /// One group over several axes, such as data parallel times tensor parallel: flatten({"dp",
-  /// "tp"}). In whatever order they are named, its ranks are ordered as in the mesh.
+  /// "tp"}). Its ranks are ordered as in the mesh, whatever the order of the names.
   [[nodiscard]] process_group& flatten(std::initializer_list<std::string_view> names) {
     return flatten(std::span<const std::string_view>(names.begin(), names.size()));
   }
@@ -76,12 +76,12 @@ class mesh<> {
   [[nodiscard]] int size(std::string_view name) const {
     return layout_.axes()[layout_.axis(name)].size;
   }
-  /// Where this rank stands along an axis.
+  /// The coordinate of this rank along an axis.
   [[nodiscard]] int rank(std::string_view name) const {
     return layout_.coordinate(rank_, layout_.axis(name));
   }
   [[nodiscard]] const mesh_layout& layout() const noexcept { return layout_; }
-  /// A line a rank: its host and where it stands.
+  /// One line for each rank: its host and its coordinates.
   [[nodiscard]] std::string table() const { return layout_.table(); }
 
  private:
@@ -91,7 +91,7 @@ class mesh<> {
     return axes;
   }
   [[nodiscard]] process_group& along(std::span<const std::size_t> axes) {
-    // Without axes of size 1, the same ranks are always the same group.
+    // The key leaves out axes of size 1, so the same ranks always share one group.
     std::vector<std::size_t> key;
     for (std::size_t axis = 0; axis < layout_.axes().size(); ++axis) {
       const bool varies = std::find(axes.begin(), axes.end(), axis) != axes.end();
@@ -99,8 +99,8 @@ class mesh<> {
     }
     auto found = groups_.find(key);
     if (found == groups_.end()) {
-      // Of all_, whose ranks are places: its number is part of the new group's, so two meshes over
-      // the same ranks do not take each other's groups in whatever order they are first used.
+      // A subgroup of all_, whose ranks are places. Its identity includes that of all_, so two
+      // meshes over the same ranks never mix up their groups, in whatever order they are made.
       std::vector<int> places;
       for (const int rank : layout_.line(rank_, key)) places.push_back(layout_.place(rank));
       const std::span<const std::size_t> named = key.empty() ? axes : key;
@@ -118,13 +118,13 @@ class mesh<> {
 
 mesh(process_group&, std::vector<mesh_axis>) -> mesh<>;
 
-/// The mesh whose axes the program names: a wrong name is a compile-time error.
+/// A mesh whose axes are named at compile time: a wrong name does not compile.
 template <axis_label... Names>
 class mesh : public mesh<> {
  public:
   static constexpr std::size_t axis_count = sizeof...(Names);
 
-  /// One of the axes.
+  /// The name of one of the axes, checked at compile time.
   class axis_name {
    public:
     consteval axis_name(const char* name) : text_(name) {  // NOLINT(google-explicit-constructor)

@@ -1,5 +1,5 @@
-// cluster: what a plan knows of the machine: ranks, hosts, memory, how fast a rank computes, and
-// the links between ranks of different hosts and of one.
+// cluster: the machine, as input of a plan: ranks, hosts, memory, the speed of a rank, and the
+// links between hosts and within a host.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace parx::inline PARX_ABI {
 
-/// A host's link is shared by its ranks.
+/// A link. The ranks of a host share its link to other hosts.
 struct plan_link {
   double bytes_per_second = 1.25e9;
-  double latency = 20e-6;  ///< seconds that a message takes besides
+  double latency = 20e-6;  ///< seconds for each message
 };
 
 namespace plan_links {
@@ -23,17 +23,17 @@ inline constexpr plan_link ethernet_1g{1.25e8, 50e-6};
 inline constexpr plan_link ethernet_10g{1.25e9, 20e-6};
 inline constexpr plan_link ethernet_25g{3.125e9, 15e-6};
 inline constexpr plan_link infiniband_100g{1.25e10, 2e-6};
-/// Ranks of one host: bytes of one rank, all others being at work as well.
+/// Between ranks of one host: the rate of one rank while all others send as well.
 inline constexpr plan_link memory{6e9, 2.5e-6};
 
 }  // namespace plan_links
 
-/// "1gbit", "10gbit", "25gbit", "100gbit" and "memory", with their usual latencies; "40gbit",
-/// "200mbit"; with the microseconds of a message "10gbit:100". Throws usage_error for anything
-/// else.
+/// Reads "memory", or a rate such as "10gbit" or "200mbit", optionally with the latency in
+/// microseconds: "10gbit:100". 1, 10, 25 and 100gbit have a usual latency, others 20 us. Throws
+/// usage_error for anything else.
 [[nodiscard]] plan_link parse_link(std::string_view text);
 
-/// The memory of this machine in bytes: /proc/meminfo's MemTotal.
+/// The memory of this machine in bytes: MemTotal of /proc/meminfo.
 [[nodiscard]] inline std::size_t machine_memory() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -41,13 +41,13 @@ inline constexpr plan_link memory{6e9, 2.5e-6};
 
 struct cluster {
   int ranks = 1;
-  int hosts = 1;  ///< with equally many ranks each
+  int hosts = 1;  ///< with the same number of ranks each
   plan_link network = plan_links::ethernet_10g;
   plan_link memory_link = plan_links::memory;  ///< between ranks of one host
-  double flops = 5e10;             ///< of one rank, a second, in matrix products
-  double memory_bandwidth = 6e9;   ///< of one rank, bytes a second: bounds an optimizer's step
+  double flops = 5e10;             ///< of one rank in matrix products, per second
+  double memory_bandwidth = 6e9;   ///< of one rank, bytes per second: limits the optimizer's step
   std::size_t memory_of_host = 0;  ///< bytes; 0: this machine's
-  bool shares_memory = true;       ///< the ranks of a host see each other's shared buffers
+  bool shares_memory = true;       ///< the ranks of a host can map shared memory
 
   [[nodiscard]] int ranks_a_host() const noexcept { return ranks / hosts; }
   [[nodiscard]] std::size_t memory_of_rank() const {

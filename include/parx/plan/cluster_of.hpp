@@ -6,7 +6,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Local. Where hosts differ in the number of their ranks, as if all were as full as the fullest.
+/// Local. If hosts have different numbers of ranks, all count as having as many as the fullest.
 /// Speeds are cluster's defaults.
 [[nodiscard]] cluster cluster_of(const process_group& group);
 

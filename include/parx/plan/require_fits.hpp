@@ -1,4 +1,4 @@
-// require_fits: refuses what memory is not there for, before any of it is allocated.
+// require_fits: refuses a layout that does not fit into memory, before anything is allocated.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,11 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Throws usage_error, which says what needs how much and which layout would fit, unless
-/// `layout` fits. A caller that does not know what an optimizer or a batch will need leaves
-/// optimizer_bytes and `work` at 0. Local; the same answer on ranks with equal arguments.
-void require_fits(const model_shapes& shapes, const cluster& machine,
-                         const plan_layout& layout, const step_work& work = {},
-                         std::size_t optimizer_bytes = 0);
+/// Local. Throws usage_error unless `layout` fits; the error says what needs how much, and which
+/// layouts would fit. A caller that does not know the optimizer or the batch leaves optimizer_bytes
+/// and `work` at 0. With equal arguments the result is the same on all ranks.
+void require_fits(const model_shapes& shapes, const cluster& machine, const plan_layout& layout,
+                  const step_work& work = {}, std::size_t optimizer_bytes = 0);
 
 }  // namespace parx
 

@@ -1,9 +1,11 @@
-// model_shapes: what a plan knows of a model: its parameters by path, and the units in which a
-// wrapper gathers and reduces them. No values: a model of any size is planned on a laptop.
+// model_shapes: the model, as input of a plan: its parameters by path, and the units in which a
+// wrapper gathers and reduces them. It has no values, so a laptop can plan a model of any size.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,8 +20,8 @@
 namespace parx::inline PARX_ABI {
 
 enum class table_rows {
-  none,       ///< no table: every step uses all of it
-  of_a_batch  ///< a step uses the rows that its batch looks up
+  none,       ///< not a table: every step uses all of the parameter
+  of_a_batch  ///< a step only uses the rows that its batch looks up
 };
 
 struct planned_parameter {
@@ -35,7 +37,7 @@ struct planned_parameter {
 };
 
 struct model_shapes {
-  /// Paths, in the order of forward. The first is "", the root: what is in no other unit.
+  /// Paths, in the order of forward. The first is "", the root: all that is in no other unit.
   std::vector<std::string> units = {""};
   std::vector<planned_parameter> parameters = {};
 
@@ -44,17 +46,16 @@ struct model_shapes {
 
 namespace detail {
 
-/// The first components of `path`, as many as `pattern` has, where they match it; "" where not. A
+/// The first components of `path`, as many as `pattern` has, if they match it, else nullopt. A
 /// component "*" matches any.
-[[nodiscard]] std::string_view matched_prefix(std::string_view path,
-                                                     std::string_view pattern);
+[[nodiscard]] std::optional<std::string_view> matched_prefix(std::string_view path,
+                                                             std::string_view pattern);
 
 }  // namespace detail
 
 /// The shapes of `model`, which needs no values. `units` are paths of modules, in which "*" stands
-/// for any one component: "transformer.h.*" makes each layer a unit. An embedding that is only
-/// looked up in, of at least 256 KiB, is a table. Throws usage_error for a pattern that matches
-/// nothing.
+/// for any one component: "transformer.h.*" makes each layer a unit. An embedding of at least 256
+/// KiB that is only looked up in is a table. Throws usage_error for a pattern that matches nothing.
 template <distributed_module M>
 [[nodiscard]] model_shapes shapes_of(M& model, std::span<const std::string> units = {}) {
   constexpr std::size_t least_table = std::size_t{1} << 18U;
@@ -69,12 +70,12 @@ template <distributed_module M>
       next.rows = table_rows::of_a_batch;
     }
     for (std::size_t i = 0; i < units.size(); ++i) {
-      const std::string_view unit = detail::matched_prefix(path, units[i]);
-      if (unit.empty()) continue;
+      const auto unit = detail::matched_prefix(path, units[i]);
+      if (!unit) continue;
       used[i] = true;
-      const auto known = std::find(shapes.units.begin(), shapes.units.end(), unit);
+      const auto known = std::find(shapes.units.begin(), shapes.units.end(), *unit);
       next.unit = static_cast<std::size_t>(known - shapes.units.begin());
-      if (known == shapes.units.end()) shapes.units.emplace_back(unit);
+      if (known == shapes.units.end()) shapes.units.emplace_back(*unit);
       break;
     }
     shapes.parameters.push_back(std::move(next));

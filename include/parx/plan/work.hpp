@@ -1,4 +1,5 @@
-// step_work: what a rank computes in a step, and what it keeps for backward.
+// step_work: the work of a step, as input of a plan: what a rank computes, and what it keeps for
+// backward.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +8,20 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Of one rank and one micro-batch.
+/// For one rank, and for one micro-batch where not stated otherwise.
 struct step_work {
   double forward_flops = 0;
   double backward_flops = 0;
-  std::size_t activation_bytes = 0;  ///< at the end of forward, and what backward needs on top
-  std::size_t table_rows = 0;        ///< that a batch looks up in a table at most
-  std::size_t micro_batches = 1;     ///< forward and backward passes of a step
-  std::size_t layers = 0;            ///< that can be cut, or be in different stages; 0: unknown
-  std::size_t boundary_bytes = 0;    ///< of what goes from layer to layer
+  std::size_t activation_bytes = 0;  ///< at the end of forward, plus backward's temporaries
+  std::size_t table_rows = 0;        ///< most rows that a batch looks up in a table
+  std::size_t micro_batches = 1;     ///< forward and backward passes in a step
+  std::size_t layers = 0;            ///< layers that can be cut or be stages; 0: unknown
+  std::size_t boundary_bytes = 0;    ///< activations passed from one layer to the next
 };
 
 enum class activations {
   kept,
-  computed_again  ///< gradient_checkpointing_enable(): a layer keeps its input
+  computed_again  ///< gradient_checkpointing_enable(): a layer only keeps its input
 };
 
 enum class feed_forward {
@@ -32,21 +33,21 @@ struct transformer_sizes {
   std::size_t layers = 12;
   std::size_t width = 768;
   std::size_t inner = 3072;
-  std::size_t vocabulary = 50257;  ///< of the logits of every position; 0: none
+  std::size_t vocabulary = 50257;  ///< classes of the logits at every position; 0: no logits
   std::size_t batch = 8;           ///< sequences of one rank in one micro-batch
   std::size_t positions = 1024;
-  std::size_t element_bytes = 4;  ///< of an activation
+  std::size_t element_bytes = 4;  ///< of one activation value
   std::size_t micro_batches = 1;
   feed_forward form = feed_forward::plain;
   activations kept = activations::kept;
 };
 
 /// For h = width, f = inner, V = vocabulary, s = positions and n = batch x s tokens:
-///   a layer keeps n (12 h + 2 f) elements, a gated one n (13 h + 3 f), under recomputation n h and
-///     those of one layer at a time; attention keeps no scores, as it is computed in tiles;
-///   the rest, and what a layer's backward takes besides, are n (7 h + f + 2 V);
-///   a token costs 2 (4 h^2 + 2 h f) operations in a layer (gated 2 (4 h^2 + 3 h f)), 2 s h in
-///     causal attention, 2 h V for the logits, and twice that in backward.
+///   a layer keeps n (12 h + 2 f) elements, a gated one n (13 h + 3 f); with recomputation n h, and
+///     one layer at a time keeps all; attention keeps no scores, since it is computed in tiles;
+///   the rest of the model, and the temporaries of backward, take n (7 h + f + 2 V);
+///   a token takes 2 (4 h^2 + 2 h f) operations in a layer (gated 2 (4 h^2 + 3 h f)), 2 s h in
+///     causal attention, 2 h V for the logits, and twice as many in backward.
 /// Measured on gpt and llama: tests/plan/activations_test.cpp.
 [[nodiscard]] inline step_work work_of(const transformer_sizes& t) {
   require(t.layers > 0 && t.width > 0 && t.batch > 0 && t.positions > 0 && t.micro_batches > 0,

@@ -12,20 +12,12 @@
 
 #include <parx/core/check.hpp>
 #include <parx/fsdp/unit_choice.hpp>
+#include <parx/plan/shapes.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 PARX_INLINE bool matches_path(std::string_view pattern, std::string_view path) {
-  while (true) {
-    const auto part = pattern.substr(0, pattern.find('.'));
-    const auto other = path.substr(0, path.find('.'));
-    if (part != "*" && part != other) return false;
-    if (part.size() == pattern.size() || other.size() == path.size()) {
-      return part.size() == pattern.size() && other.size() == path.size();
-    }
-    pattern.remove_prefix(part.size() + 1);
-    path.remove_prefix(other.size() + 1);
-  }
+  return matched_prefix(path, pattern) == path;
 }
 
 PARX_INLINE std::string demangled(const char* name) {

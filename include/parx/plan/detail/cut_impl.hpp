@@ -18,7 +18,8 @@ PARX_INLINE std::vector<std::size_t> cut_by_weight(std::span<const double> weigh
   const std::size_t blocks = weights.size();
   require(stages > 0 && stages <= blocks, "{} stages of {} blocks: give each stage at least one",
           stages, blocks);
-  // heaviest[s][n]: of the best cut of the first n blocks into s + 1 stages; begin: its last stage.
+  // For the best cut of the first n blocks into s + 1 stages: heaviest[s][n] is the weight of its
+  // heaviest stage, begin[s][n] the first block of its last stage.
   std::vector<std::vector<double>> heaviest(stages, std::vector<double>(blocks + 1));
   std::vector<std::vector<std::size_t>> begin(stages, std::vector<std::size_t>(blocks + 1));
   for (std::size_t s = 0; s < stages; ++s) {

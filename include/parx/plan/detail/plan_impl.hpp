@@ -11,6 +11,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/plan/cluster.hpp>
+#include <parx/plan/detail/planner.hpp>
 #include <parx/plan/plan.hpp>
 #include <parx/plan/shapes.hpp>
 #include <parx/plan/stages.hpp>
@@ -56,12 +57,13 @@ PARX_INLINE planner::planner(const model_shapes& shapes, const cluster& machine,
 PARX_INLINE planned_step planner::result() const {
   planned_step step{.layout = layout_, .memory = memory()};
   const double parts = layout_.stage == 0 ? machine_.ranks : static_cast<double>(shards_);
-  const double others = (parts - 1) / parts;  // of what is gathered or reduced
+  const double others = (parts - 1) / parts;  // the fraction that a rank sends
   const double passes = static_cast<double>(work_.micro_batches);
   const bool gathers = layout_.stage == 3 && !layout_.host_pages;
   const double values = static_cast<double>(total_.values.whole);
   const double gradients = static_cast<double>(total_.gradients.whole);
-  // One pass of each kind; what stages 1 and 2 gather is what an optimizer has changed.
+  // The bytes of one gather and one reduction of all units. Stages 1 and 2 only gather values that
+  // the optimizer has changed.
   const double gather = layout_.host_pages ? 0 : others * (gathers ? values : gradients);
   const double reduce = others * gradients;
   const std::string axis = layout_.replicas > 1 ? "shard" : "dp";
@@ -75,7 +77,7 @@ PARX_INLINE planned_step planner::result() const {
   if (layout_.replicas > 1) {
     const auto replicas = static_cast<double>(layout_.replicas);
     const double bytes = 2 * gradients / parts * (replicas - 1) / replicas;
-    // All ranks of a host do that at a time.
+    // All ranks of a host do that at the same time.
     replicas_time =
         time(bytes, 2 * units * (replicas - 1), machine_.hosts > 1, machine_.ranks_a_host());
     add(step, "replicate", bytes, replicas_time);
@@ -151,7 +153,7 @@ PARX_INLINE void planner::add_tables() {
     const auto batch = static_cast<double>(rows), width = static_cast<double>(row);
     if (layout_.stage == 0) {
       if (!each.trainable) continue;
-      // Every rank gets all ranks' rows, unless the whole table is less.
+      // Every rank gets all ranks' rows, unless an all-reduce of the whole table is cheaper.
       const double by_rows = (ranks - 1) * batch * (width + number);
       const bool cheaper = ranks * batch * (width + number) < static_cast<double>(each.bytes());
       table_traffic_ +=
@@ -175,7 +177,7 @@ PARX_INLINE planned_memory planner::memory() const {
   if (layout_.stage < 2) {
     m.gradients += total_.gradients.whole;
   } else {
-    // Micro-batches are added up where the gradients are whole.
+    // Several micro-batches are added up in whole gradients.
     m.gradients += total_.gradients.part + (accumulates ? total_.gradients.whole : 0);
     if (!accumulates) m.working += in_use(&unit_bytes::gradients);
   }
@@ -211,7 +213,7 @@ PARX_INLINE void planner::add(planned_step& step, std::string axis, double bytes
   step.communication += seconds;
 }
 
-/// A layout of stages and cut layers, as the plan of the ranks that have the heaviest stage's part.
+/// Plans a layout with stages or cut layers, for the ranks that have a part of the heaviest stage.
 [[nodiscard]] PARX_INLINE planned_step plan_mesh(const model_shapes& shapes, const cluster& machine,
                                                  const step_work& work, std::size_t optimizer,
                                                  const plan_layout& layout) {
@@ -220,8 +222,8 @@ PARX_INLINE void planner::add(planned_step& step, std::string axis, double bytes
           "plan: {}: {} ranks are not {} stages x {} parts of a layer x others", layout.name,
           machine.ranks, pp, tp);
   require(work.layers > 0 && work.boundary_bytes > 0,
-          "plan: {} cuts layers, of which the work says nothing: give step_work::layers and "
-          "boundary_bytes, as work_of() does",
+          "plan: {} has stages or cut layers: give step_work::layers and boundary_bytes, as "
+          "work_of() does",
           layout.name);
   const model_shapes stage = heaviest_stage(shapes, pp, tp);
   cluster copies = machine;
@@ -250,7 +252,7 @@ PARX_INLINE void planner::add(planned_step& step, std::string axis, double bytes
   const auto seconds = [](const plan_link& over, double bytes, double rounds) {
     return bytes / over.bytes_per_second + rounds * over.latency;
   };
-  double cut = 0;  // a forward, and a backward, of a stage
+  double cut = 0;  // seconds for the cut layers in a forward, and again in a backward, of a stage
   if (tp > 1) {
     const double bytes = 2 * static_cast<double>(layers) * 2 * boundary * (t - 1) / t;
     cut = seconds(link_along(machine, 1, tp), bytes, 2 * static_cast<double>(layers) * 2 * (t - 1));

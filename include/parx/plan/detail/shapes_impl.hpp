@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
 #include <parx/autograd/distributed_module.hpp>
@@ -29,14 +30,15 @@ PARX_INLINE std::size_t model_shapes::count() const noexcept {
 
 namespace parx::inline PARX_ABI::detail {
 
-PARX_INLINE std::string_view matched_prefix(std::string_view path, std::string_view pattern) {
+PARX_INLINE std::optional<std::string_view> matched_prefix(std::string_view path,
+                                                           std::string_view pattern) {
   std::size_t end = 0;
   while (true) {
     const std::size_t dot = std::min(path.find('.', end), path.size());
     const std::string_view wanted = pattern.substr(0, pattern.find('.'));
-    if (wanted != "*" && wanted != path.substr(end, dot - end)) return {};
+    if (wanted != "*" && wanted != path.substr(end, dot - end)) return std::nullopt;
     if (wanted.size() == pattern.size()) return path.substr(0, dot);
-    if (dot == path.size()) return {};
+    if (dot == path.size()) return std::nullopt;
     pattern.remove_prefix(wanted.size() + 1);
     end = dot + 1;
   }

@@ -21,11 +21,11 @@ PARX_INLINE double one_f_one_b_seconds(int stages, int microbatches, double forw
           "1F1B: {} stages and {} micro-batches: at least 1 of each", stages, microbatches);
   const auto p = static_cast<std::size_t>(stages), m = static_cast<std::size_t>(microbatches);
   constexpr double unknown = std::numeric_limits<double>::infinity();
-  // When a stage has made the result, or the gradient, of a micro-batch.
+  // When each stage has computed the result, and the gradient, of each micro-batch.
   std::vector<std::vector<double>> results(p, std::vector<double>(m, unknown)), gradients = results;
   std::vector<double> free(p);
   std::vector<std::size_t> done(p);
-  // The action `k` of a stage: whether it is a forward, and of which micro-batch.
+  // Action `k` of a stage: whether it is a forward, and its micro-batch.
   const auto action = [&](std::size_t stage, std::size_t k) -> std::pair<bool, std::size_t> {
     const std::size_t ahead = std::min(p - 1 - stage, m), pairs = m - ahead;
     if (k < ahead) return {true, k};

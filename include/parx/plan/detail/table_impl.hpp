@@ -27,7 +27,12 @@ PARX_INLINE std::string readable_bytes(double bytes) {
   return seconds < 1 ? formatted("{:.3g} ms", seconds * 1e3) : formatted("{:.3g} s", seconds);
 }
 
-PARX_INLINE std::string reason(const planned_step& step, const cluster& machine) {
+inline constexpr std::array<const char*, 10> plan_columns{
+    "layout",      "memory",         "values", "gradients", "optimizer", "working",
+    "activations", "sent in a step", "step",   "why"};
+
+/// What limits the layout.
+[[nodiscard]] PARX_INLINE std::string reason(const planned_step& step, const cluster& machine) {
   if (!step.fits) {
     return formatted("does not fit: a rank has {}", readable_bytes(machine.memory_of_rank()));
   }
@@ -45,7 +50,8 @@ PARX_INLINE std::string reason(const planned_step& step, const cluster& machine)
   return said.empty() ? "computes all the time" : said;
 }
 
-PARX_INLINE std::vector<std::string> row_of(const planned_step& step, const cluster& machine) {
+[[nodiscard]] PARX_INLINE std::vector<std::string> row_of(const planned_step& step,
+                                                          const cluster& machine) {
   const planned_memory& m = step.memory;
   std::string axes;
   for (const planned_traffic& each : step.traffic) {
