@@ -1,6 +1,6 @@
-// L8: tensor parallelism: matrices of a model cut over the ranks of an axis. By name, since it
-// needs more than others want to compile: <parx/tensor_parallel/plans.hpp> (ready_plan, of all
-// models) and <parx/tensor_parallel/training_state.hpp> (the trainer, checkpoints).
+// L8: tensor parallelism: matrices of a model cut over the ranks of an axis. Included separately,
+// to keep compile times low: <parx/tensor_parallel/plans.hpp> (ready_plan, for all models) and
+// <parx/tensor_parallel/training_state.hpp> (the trainer, checkpoints).
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

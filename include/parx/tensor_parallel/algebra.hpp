@@ -1,4 +1,4 @@
-// algebra: what may be computed with placements, and the placement of the result.
+// algebra: the operations on placements, and the placement of each result.
 //
 //   R op R -> R   I op I -> I   S(d) op S(d) -> S(d)   R op V -> V      op is + - *
 //   P + P -> P    R * P -> P    number * any -> the same
@@ -7,8 +7,8 @@
 //   matmul(R, S(1)) -> S(1)             matmul(S(1), S(0)) -> P         of matrices
 //   sum(S) -> P                         the sum of all elements
 //
-// Nothing here communicates. All else is refused by a sentence that says what to write: what would
-// compile in its place trains, and is wrong.
+// Nothing here communicates. Every other combination is a compile-time error that says what to
+// write instead; if it compiled, it would train and give wrong results.
 #pragma once
 
 #include <type_traits>
@@ -30,7 +30,7 @@ namespace detail {
 template <typename X>
 inline constexpr bool is_own = is<X, placement::sharded> || is<X, placement::varying>;
 
-/// Whether A and B lie alike.
+/// Whether A and B have the same placement, axis included.
 template <typename A, typename B>
 inline constexpr bool are_alike = [] {
   if constexpr (is<A, placement::sharded> && is<B, placement::sharded>) {
@@ -42,7 +42,7 @@ inline constexpr bool are_alike = [] {
 template <typename A, typename B, placement One, placement Other>
 inline constexpr bool are = (is<A, One> && is<B, Other>) || (is<A, Other> && is<B, One>);
 
-/// What A + B and A * B have in common: refuses what may not be mixed.
+/// The checks that A + B and A * B have in common.
 template <typename A, typename B>
 constexpr void require_mixable() {
   static_assert(!are<A, B, placement::invariant, placement::replicated> &&
@@ -60,7 +60,7 @@ constexpr void require_mixable() {
                 "a chunk of a whole beside what has none: declare both varying");
 }
 
-/// The result as what A is, or B where only that is varying or partial.
+/// The result with the placement of A, or of B if that is varying or partial.
 template <typename A, typename B>
 [[nodiscard]] auto mixed(const variable<typename A::value_type>& result) {
   if constexpr (is<B, placement::varying> || is<B, placement::partial>) {
@@ -86,7 +86,7 @@ template <placed_type X, typename Function>
   return X(f(x.local()));
 }
 
-/// Of a norm over the last axis of X with parameters Scale.
+/// The checks of a norm over the last axis of X with parameters Scale.
 template <typename X, typename Scale>
 constexpr void require_norm() {
   static_assert(!is<X, placement::partial>,
@@ -155,7 +155,7 @@ template <placed_type X>
   return detail::element_wise(x, [=](const auto& v) { return parx::gelu(v, form); });
 }
 
-/// The sum of all elements, of chunks a part of it.
+/// The sum of all elements; of a sharded x it is partial.
 template <placed_type X>
 [[nodiscard]] auto sum(const X& x) {
   static_assert(!is<X, placement::varying>,
@@ -197,7 +197,7 @@ constexpr void require_columns() {
 
 }  // namespace detail
 
-/// Some columns of x W^T (+ bias), of a weight and a bias that are cut by their outputs.
+/// This rank's columns of x W^T (+ bias). Weight and bias are cut by outputs.
 template <placed_type X, placed_type Weight>
 [[nodiscard]] auto column_linear(const X& x, const Weight& weight) {
   detail::require_columns<X, Weight>();
@@ -211,7 +211,7 @@ template <placed_type X, placed_type Weight, placed_type Bias>
   return sharded<typename X::value_type, -1>(parx::linear(x.local(), weight.local(), bias.local()));
 }
 
-/// A summand of x W^T, of inputs that are cut by their last axis and a weight cut by its inputs.
+/// This rank's summand of x W^T. x is cut by its last axis, the weight by its inputs.
 template <placed_type X, placed_type Weight>
 [[nodiscard]] auto row_linear(const X& x, const Weight& weight) {
   static_assert(!is<X, placement::partial>,
@@ -233,7 +233,7 @@ template <placed_type X, placed_type Weight, placed_type Bias>
   return partial(parx::linear(x.local(), weight.local()));
 }
 
-/// Of matrices a (m, k) and b (k, n).
+/// The product of matrices a (m, k) and b (k, n).
 template <placed_type A, placed_type B>
 [[nodiscard]] auto matmul(const A& a, const B& b) {
   using T = typename A::value_type;
@@ -265,7 +265,7 @@ template <placed_type A, placed_type B>
   }
 }
 
-/// Of logits that all ranks have. See parx::cross_entropy.
+/// The loss of logits that all ranks have whole. See parx::cross_entropy.
 template <placed_type X, std::integral Label>
 [[nodiscard]] auto cross_entropy(const X& logits, const tensor<Label>& labels,
                                  const cross_entropy_options& options = {}) {

@@ -1,9 +1,9 @@
-// axis: a process group as the ranks over which a model's layers are cut.
+// axis: implements rank_axis, the ranks over which a model's layers are cut, by a process group.
 //
 //   parx::tp::axis axis{mesh["tp"]};
 //
-// Forward's collectives run on the caller. A gradient that is summed while others are computed goes
-// through the group's progress thread. Threads: as a process_group.
+// Collectives block the caller, except start_sum(): a gradient that is summed while others are
+// computed runs on the group's progress thread. Threads: as a process_group.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace parx::inline PARX_ABI::tp {
 
 class axis final : public rank_axis {
  public:
-  /// The group is borrowed. `site` is what the errors of its collectives name.
+  /// The group is borrowed. Errors of the collectives name `site`.
   explicit axis(process_group& group, call_site site = call_site::current()) noexcept
       : group_(group), site_(site) {}
   axis(const axis&) = delete;

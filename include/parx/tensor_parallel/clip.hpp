@@ -1,5 +1,5 @@
-// clip_grad_norm of a tensor_parallel: the exact norm of the whole gradient, of which each rank has
-// parts of parts. The number is the same on all ranks, and that of one process.
+// clip_grad_norm for a tensor_parallel: the exact norm of the whole gradient, of which each rank
+// has a part. The result is the same on all ranks, and the same as in one process.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Collective over gradient_group(). The norm of the whole gradient, summed exactly; what several
-/// ranks have counts once.
+/// Collective over gradient_group(). The norm of the whole gradient, summed exactly; parameters
+/// that several ranks have count once.
 template <typename Inner, typename T>
 [[nodiscard]] double grad_norm(tensor_parallel<Inner>& wrapper,
                                const std::vector<optim::target<T>>& targets,
@@ -27,9 +27,9 @@ template <typename Inner, typename T>
   return squares.norm();
 }
 
-/// Collective. Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1; returns
-/// the norm before. Throws usage_error unless max_norm is positive, parx::error where the norm is
-/// not finite and `found` says so.
+/// Collective. Multiplies all gradients by max_norm / (norm + 1e-6) if that is below 1; returns the
+/// norm before. Throws usage_error unless max_norm is positive, and parx::error if the norm is not
+/// finite and `found` asks for that.
 template <typename Inner>
 double clip_grad_norm(tensor_parallel<Inner>& wrapper, double max_norm,
                       optim::nonfinite found = optim::nonfinite::scale,

@@ -1,12 +1,12 @@
-// explain: what a plan does to a model, before anything is cut and without a group.
+// explain: shows what a plan would do to a model, without cutting it and without a group.
 //
 //   const auto told = parx::tp::explain(model, lines, {.ranks = 4, .texts = 8, .positions = 128});
 //   std::puts(told.table().c_str());
 //
-// For each layer its rule, the part of its parameters on one rank, and the collectives of a step
-// with their bytes; parallelize() refuses what this refuses, in the same words. Pure: the model is
-// not changed. Bytes are payload, sent by a rank, of algorithms that send no more than they must:
-// 2 (n - 1) / n of the data for an all-reduce, half of that for a gather or a scatter.
+// It shows for each layer its rule, one rank's part of its parameters, and the collectives of a
+// step with their bytes. It throws the same errors as parallelize(). Pure: the model is not
+// changed. Bytes are the payload that a rank sends with bandwidth-optimal algorithms: 2 (n - 1) / n
+// of the data for an all-reduce, half of that for an all-gather or reduce-scatter.
 #pragma once
 
 #include <algorithm>
@@ -29,9 +29,9 @@ namespace parx::inline PARX_ABI::tp {
 
 struct explain_options {
   int ranks = 2;
-  int rank = 0;               ///< whose parts are shown
-  std::size_t texts = 1;      ///< in a step, of so many positions each
-  std::size_t positions = 1;
+  int rank = 0;               ///< the rank whose parts are shown
+  std::size_t texts = 1;      ///< in a step
+  std::size_t positions = 1;  ///< of each text
 };
 
 /// A layer that a plan cuts.
@@ -39,7 +39,7 @@ struct explained_layer {
   struct parameter {
     std::string name;
     shard_spec part;
-    std::size_t bytes;  ///< of values, on this rank
+    std::size_t bytes;  ///< of the values on this rank
   };
   std::string path;
   nn::layer_cut rule;
@@ -59,14 +59,14 @@ class explanation {
       : options_(options), number_bytes_(number_bytes) {}
 
   [[nodiscard]] const std::vector<explained_layer>& layers() const noexcept { return layers_; }
-  /// Classes of the logits where they are cut, else 0.
+  /// The number of classes if the logits are cut, else 0.
   [[nodiscard]] std::size_t classes() const noexcept { return classes_; }
-  /// Of all parameters as this rank holds them.
+  /// The bytes of this rank's parts of all parameters.
   [[nodiscard]] std::size_t parameter_bytes() const noexcept { return here_bytes_; }
-  /// What a rank sends in a step, and in how many collectives.
+  /// The bytes that a rank sends in a step, and the number of collectives.
   [[nodiscard]] double bytes_a_step() const;
   [[nodiscard]] std::size_t collectives_a_step() const;
-  /// A paragraph a layer, and the sums.
+  /// A paragraph for each layer, then the totals.
   [[nodiscard]] std::string table() const;
 
   void add(explained_layer layer);
@@ -93,7 +93,7 @@ class explanation {
 
 namespace detail {
 
-/// A layer of the model and the lines of the plan that are for it.
+/// A layer of the model and the lines of the plan that match it.
 struct planned_layer {
   std::string path;
   nn::cuttable_layer* layer = nullptr;
@@ -117,10 +117,9 @@ template <typename Model>
   return layers;
 }
 
-[[nodiscard]] std::string plan_table(const std::vector<planned_layer>& layers,
-                                            const plan& lines);
+[[nodiscard]] std::string plan_table(const std::vector<planned_layer>& layers, const plan& lines);
 
-/// Why these layers of a model can be cut no more, "" where they can.
+/// Why these layers of a model can no longer be cut; "" if they can.
 template <typename Model>
 [[nodiscard]] std::string model_fault(Model& model, const std::vector<planned_layer>& layers) {
   std::string fault;
@@ -143,11 +142,11 @@ template <typename Model>
   return fault;
 }
 
-/// What is wrong with a plan, "" for nothing.
-[[nodiscard]] std::string plan_fault(const std::vector<planned_layer>& layers,
-                                            const plan& lines, const nn::cut_place& where);
+/// What is wrong with a plan; "" if nothing is.
+[[nodiscard]] std::string plan_fault(const std::vector<planned_layer>& layers, const plan& lines,
+                                     const nn::cut_place& where);
 
-/// Of a plan without faults.
+/// The explanation of a plan without faults.
 template <typename Model>
 [[nodiscard]] explanation explained(Model& model, const std::vector<planned_layer>& layers,
                                     const plan& lines, const explain_options& options) {
@@ -199,8 +198,8 @@ template <typename Model>
 
 }  // namespace detail
 
-/// Throws usage_error for a plan whose lines match no layer or one twice, contradict each other, or
-/// cannot be cut so, with a table of all layers.
+/// Throws usage_error, with a table of all layers, if a line of the plan matches no layer, two
+/// lines match the same one, or a layer cannot be cut that way.
 template <typename Model>
 [[nodiscard]] explanation explain(Model& model, const plan& lines,
                                   const explain_options& options = {},

@@ -1,11 +1,11 @@
-// generating: a model that is cut over ranks, as models::generate and models::beam_search see it.
+// generating: adapts a model that is cut over ranks for models::generate and models::beam_search.
 //
 //   parx::tp::generating text{tp, model};
 //   parx::models::generate(text, prompt, options);          // collective: the same on all ranks
 //
-// Each rank has the keys and values of its heads. What is exchanged for a token are the logits of
-// one position. Where the plan cuts activations by positions they are whole here. All ranks have
-// the same prompt, options and seed.
+// Each rank caches the keys and values of its heads. Besides the layers' own collectives, the
+// logits of one position are gathered for each token. Activations stay whole, even if the plan cuts
+// them by positions. All ranks pass the same prompt, options and seed.
 #pragma once
 
 #include <concepts>
@@ -22,7 +22,7 @@ class generating {
  public:
   using value_type = typename Model::value_type;
 
-  /// Both are borrowed.
+  /// `parts` and `model` are borrowed.
   generating(const parallelized& parts, Model& model) noexcept : parts_(parts), model_(model) {}
 
   [[nodiscard]] bool is_training() const { return model_.is_training(); }
@@ -30,7 +30,7 @@ class generating {
   void train() { model_.train(); }
   [[nodiscard]] std::size_t max_positions() const { return model_.max_positions(); }
 
-  /// That of the model.
+  /// The model's cache.
   [[nodiscard]] auto make_cache(std::size_t batch, std::size_t capacity) {
     return model_.make_cache(batch, capacity);
   }
@@ -40,13 +40,13 @@ class generating {
     const whole_positions guard(parts_.axis());
     return model_.make_cache(source, source_mask, capacity);
   }
-  /// The logits of all classes at the last position, (batch, 1, classes). Throws usage_error where
-  /// the ranks have different ids.
+  /// The logits of all classes at the last position, (batch, 1, classes). Throws usage_error if the
+  /// ranks have different ids.
   template <std::integral Id, typename Cache>
   [[nodiscard]] variable<value_type> operator()(const tensor<Id>& ids, Cache* cache) {
     return last(ids, [&] { return model_(ids, cache); });
   }
-  /// The same of an encoder_decoder.
+  /// The same for an encoder_decoder.
   template <std::integral Id, typename Cache>
   [[nodiscard]] variable<value_type> decode(const tensor<Id>& next, Cache* cache) {
     return last(next, [&] { return model_.decode(next, cache); });

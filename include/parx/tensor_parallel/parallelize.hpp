@@ -1,17 +1,17 @@
-// parallelize: cuts the layers of a model over the ranks of a group, by the lines of a plan.
+// parallelize: cuts the layers of a model over the ranks of a group, according to a plan.
 //
 //   parx::models::llama<> model{config};                        // shapes only
 //   auto tp = parx::parallelize(model, mesh["tp"], parx::tp::ready_plan(model));
 //   model.initialize(seed);                                     // or a checkpoint
-//   parx::ddp ddp{model, mesh["dp"]};                           // the ranks beside
+//   parx::ddp ddp{model, mesh["dp"]};
 //   tp.cross_entropy(ddp(batch.x), batch.y).backward();
 //   tp.clip_grad_norm(model.parameters(), 1.0);
 //
-// All ranks of the group get the same samples (a sampler of mesh["dp"], not of the world) and have
-// the same seed. Labels are compared where classes are cut; the rest is not. They find the loss and
-// the gradients that one process would: first values and dropout do not depend on the number of
-// ranks. What is cut is each rank's part; what is whole has the same value and gradient on all.
-// Beside an fsdp the norm is that of a parx::tensor_parallel (clip.hpp).
+// All ranks of the group must get the same samples (a sampler over mesh["dp"], not the world) and
+// the same seed. This is not checked, except for labels if classes are cut. The ranks compute the
+// loss and the gradients that one process would: initial values and dropout do not depend on the
+// number of ranks. Of a cut parameter a rank has its part; an uncut one has the same value and
+// gradient on all ranks. With an fsdp, take the norm by parx::tensor_parallel (clip.hpp).
 #pragma once
 
 #include <concepts>
@@ -37,23 +37,23 @@
 
 namespace parx::inline PARX_ABI {
 
-/// What parallelize() did, for whoever trains the model. The model refers to the axis, too.
+/// The result of parallelize(), needed to train the model. The model also refers to the axis.
 class parallelized {
  public:
-  /// `cut` are the paths of the parameters that the ranks have different parts of, `sizes` how many
-  /// elements of each parameter are here.
+  /// `cut` has the paths of the parameters of which the ranks have different parts, `sizes` the
+  /// number of elements of each parameter on this rank.
   parallelized(std::shared_ptr<tp::axis> axis, tp::explanation explained,
                std::set<std::string> cut, std::map<std::string, std::size_t> sizes)
       : axis_(std::move(axis)), explained_(std::move(explained)), cut_(std::move(cut)),
         sizes_(std::move(sizes)) {}
 
   [[nodiscard]] tp::axis& axis() const noexcept { return *axis_; }
-  /// What tp::explain() says: of each layer its rule, the part of its parameters here, and what it
-  /// sends for one position.
+  /// As from tp::explain(): for each layer its rule, this rank's part of its parameters, and what
+  /// it sends for one position.
   [[nodiscard]] const tp::explanation& explained() const noexcept { return explained_; }
 
-  /// nn::cross_entropy of what the model returns where its vocabulary is cut: the logits of the
-  /// classes here. Two reductions of a few numbers a row; the same result on all ranks.
+  /// nn::cross_entropy of the model's logits, of whose classes this rank may have only a part. Then
+  /// it takes two reductions of a few numbers for each row. The same result on all ranks.
   template <typename T, std::integral Label>
   [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits,
                                                const tensor<Label>& labels,
@@ -62,7 +62,7 @@ class parallelized {
     if (explained_.classes() == 0) return parx::cross_entropy(logits, labels, options, site);
     return vocab_cross_entropy(*axis_, logits, explained_.classes(), labels, options, site);
   }
-  /// All classes of such logits, on all ranks: for sampling. One all-gather.
+  /// All classes of such logits, on all ranks, for sampling. One all-gather.
   template <typename T>
   [[nodiscard]] variable<T> whole_logits(const variable<T>& logits) const {
     if (explained_.classes() == 0) return logits;
@@ -70,27 +70,28 @@ class parallelized {
   }
 
   /// Whether the ranks of the axis have different parts of a parameter. `name` is its path, or that
-  /// of some state of it, "path.exp_avg".
+  /// of its optimizer state, "path.exp_avg".
   [[nodiscard]] bool is_cut(const std::string& name) const {
     return cut_.contains(name) || cut_.contains(name.substr(0, name.rfind('.')));
   }
-  /// Whether what lies here of a parameter counts where each element counts once over the axis.
+  /// Whether this rank counts its part of a parameter in sums in which each element counts once
+  /// over the axis.
   [[nodiscard]] bool is_counted(const std::string& name) const {
     return axis_->rank() == 0 || is_cut(name);
   }
 
-  /// For save_sharded and checkpoints (checkpoint/sharded.hpp): `world` are all ranks, `replicas`
-  /// those that have the same parts (of a ddp all of its own, of an fsdp its replica_group()).
-  /// Nothing is gathered; what several ranks have they write together. Loads at any number of ranks
+  /// For save_sharded and checkpoints (checkpoint/sharded.hpp). `world` are all ranks, `replicas`
+  /// those that have the same parts (of a ddp its group, of an fsdp its replica_group()). Nothing
+  /// is gathered; ranks that have the same parts share the writing. Loads with any number of ranks
   /// and any cut. Valid while this object lives.
   [[nodiscard]] sharding sharded_over(const process_group& world,
                                       const process_group& replicas) const;
-  /// The same where the axis is all ranks.
+  /// The same, if the axis has all ranks.
   [[nodiscard]] sharding sharded() const;
 
-  /// optim::clip_grad_norm by the norm of all parts, of which whole parameters count once. One
-  /// all-reduce of 4 KiB. Of the model's own parameters or a ddp's; throws usage_error for those of
-  /// an fsdp, whose other parts are on ranks beside the axis.
+  /// optim::clip_grad_norm by the norm of the whole gradient, in which uncut parameters count once.
+  /// One all-reduce of 4 KiB. For the model's own parameters or a ddp's; throws usage_error for
+  /// those of an fsdp, whose other parts are on ranks outside the axis.
   template <typename T>
   double clip_grad_norm(const std::vector<parameter<T>>& parameters, double max_norm) const {
     std::vector<parameter<T>> counted;
@@ -121,10 +122,10 @@ class parallelized {
   std::map<std::string, std::size_t> sizes_;
 };
 
-/// Collective over the group, which is borrowed and outlives the model. The model is a module that
-/// has no values yet: what is cut is never whole in memory. Throws usage_error, with a table of all
-/// layers, for a plan whose lines match no layer or one twice, contradict each other, cannot be cut
-/// so or differ between ranks; the model is not to be used then.
+/// Collective over the group, which is borrowed and must outlive the model. The model must have no
+/// values yet, so a cut parameter is never whole in memory. Throws usage_error, with a table of all
+/// layers, if a line of the plan matches no layer, two lines match the same one, a layer cannot be
+/// cut that way, or the ranks' plans differ; the model must not be used afterwards.
 template <typename Model>
 [[nodiscard]] parallelized parallelize(Model& model, process_group& group, const tp::plan& lines,
                                        call_site site = call_site::current()) {

@@ -1,17 +1,18 @@
-// placement: what a variable is over the ranks of one axis, as its type.
+// placement: types that say how a variable relates to those of the other ranks of an axis.
 //
-//   type               a rank has                           the gradient here is
-//   replicated<T>      the same as all                      a summand of it
-//   invariant<T>       the same as all                      all of it, the same on all ranks
-//   partial<T>         a summand: the value is their sum    that of the sum
+//   type               a rank's value is                    a rank's gradient is
+//   replicated<T>      the same on all ranks                a summand of the gradient
+//   invariant<T>       the same on all ranks                the gradient, the same on all ranks
+//   partial<T>         a summand: the value is the sum      that of the sum
 //   sharded<T, dim>    a chunk of axis dim of the whole     that of the chunk
 //   varying<T>         its own; there is no whole           its own
 //
-// These are R, I, P, S(dim) and V of meta-pytorch/spmd_types. What a model does outside of the
-// axis is invariant; replicated is what ranks use for different things. Only the transitions
-// (transitions.hpp) lead from one type to another; algebra.hpp has the operations that keep the
-// meaning, and says of the others what to write instead. A placement is a variable and nothing
-// else: it costs nothing. Making one of a variable declares what lies here, which nobody checks.
+// These are R, I, P, S(dim) and V of meta-pytorch/spmd_types. Values outside of tensor parallelism
+// are invariant; a value that the ranks use for different things is replicated. Only the
+// transitions (transitions.hpp) convert one type to another. algebra.hpp has the operations that
+// are correct for these types; for all others the compiler says what to write instead. A placement
+// only holds a variable, so it costs nothing. Constructing one from a variable is a claim that is
+// not checked.
 #pragma once
 
 #include <type_traits>
@@ -23,21 +24,21 @@ namespace parx::inline PARX_ABI::tp {
 
 enum class placement { replicated, invariant, partial, sharded, varying };
 
-/// What all placements have.
+/// The base of all placements.
 template <typename T, placement Kind>
 class placed {
  public:
   using value_type = T;
   static constexpr placement kind = Kind;
 
-  /// Declares what `local` is.
+  /// Declares that `local` has this placement.
   explicit placed(variable<T> local) : local_(std::move(local)) {}
 
-  /// What lies here.
+  /// This rank's value.
   [[nodiscard]] const variable<T>& local() const noexcept { return local_; }
   [[nodiscard]] const parx::shape& shape() const noexcept { return local_.shape(); }
 
-  /// Of a scalar that is invariant, or a part of a sum. See variable::backward.
+  /// For a scalar that is invariant or partial. See variable::backward.
   void backward(const backward_options& options = {}) const {
     static_assert(Kind != placement::replicated,
                   "a replicated loss counts once per rank: use reduce_from or gather_from with an "
@@ -68,7 +69,7 @@ template <typename T>
 class varying : public placed<T, placement::varying> {
   using placed<T, placement::varying>::placed;
 };
-/// Dim counts from the end where it is negative; 1 and -1 of a matrix are two types.
+/// A negative Dim counts from the end. For a matrix, 1 and -1 are the same axis but two types.
 template <typename T, int Dim>
 class sharded : public placed<T, placement::sharded> {
  public:
@@ -97,7 +98,7 @@ concept placed_type = requires(const X& x) {
   detail::takes_placed(x);
 };
 
-/// Whether X is of this kind; of a sharded one whatever its axis.
+/// Whether X is of this kind; if sharded, by any axis.
 template <typename X, placement Kind>
 inline constexpr bool is = X::kind == Kind;
 /// Whether X is a chunk of axis Dim.

@@ -3,7 +3,7 @@
 //   const parx::tp::plan lines{{"*.q_proj", column}, {"*.o_proj", row}, {"*embed_tokens", vocab}};
 //
 // A pattern is matched against a layer's path; * stands for any characters. Layers that no line
-// matches lie whole on all ranks. Pure.
+// matches are whole on all ranks. Pure.
 #pragma once
 
 #include <cstddef>
@@ -17,36 +17,36 @@
 
 namespace parx::inline PARX_ABI::tp {
 
-/// By outputs; what follows is computed of those here.
+/// Cuts by outputs; the next layers compute with this rank's outputs.
 inline constexpr nn::layer_cut column{.how = nn::cut::columns};
-/// By inputs, after column; the result is summed.
+/// Cuts by inputs, after column; the result is summed over the ranks.
 inline constexpr nn::layer_cut row{.how = nn::cut::rows};
-/// An embedding by its rows.
+/// Cuts an embedding by its rows.
 inline constexpr nn::layer_cut vocab{.how = nn::cut::vocabulary};
-/// The same of one that the output is tied to: logits of the classes here. For these the loss is
-/// parallelized::cross_entropy.
+/// The same for an embedding tied to the output: a rank has the logits of its classes. Their loss
+/// is parallelized::cross_entropy.
 inline constexpr nn::layer_cut tied_vocab{.how = nn::cut::vocabulary,
                                           .result = nn::cut_result::logits};
-/// An output layer by its classes.
+/// Cuts an output layer by its classes.
 inline constexpr nn::layer_cut head{.how = nn::cut::columns, .result = nn::cut_result::logits};
-/// Attention between column and row.
+/// For the attention between column and row.
 inline constexpr nn::layer_cut heads{.how = nn::cut::heads};
-/// A norm or dropout outside of column and row where positions are cut (sequence parallel).
+/// For a norm or dropout outside of column and row, if positions are cut (sequence parallel).
 inline constexpr nn::layer_cut sequence{.how = nn::cut::positions};
-/// The dropout behind which positions are cut.
+/// For the dropout after which positions are cut.
 inline constexpr nn::layer_cut to_sequence{.how = nn::cut::to_positions};
-/// The norm behind which they are whole again.
+/// For the norm after which positions are whole again.
 inline constexpr nn::layer_cut from_sequence{.how = nn::cut::from_positions};
 
-/// `rule` for a layer with this many heads, which are not cut apart; for dropout: with so many
-/// features.
+/// `rule` for a layer with this many heads, none of which is split between ranks; for dropout: with
+/// this many features.
 [[nodiscard]] constexpr nn::layer_cut of_heads(nn::layer_cut rule, std::size_t count) noexcept {
   rule.units = count;
   return rule;
 }
 
-/// `rule` for a layer that is called so many times in a step, or reads so many inputs. Explains
-/// messages alone.
+/// `rule` for a layer that is called this many times in a step, or reads this many inputs. Only
+/// used to explain messages.
 [[nodiscard]] constexpr nn::layer_cut of_inputs(nn::layer_cut rule, std::size_t count) noexcept {
   rule.inputs = count;
   return rule;
@@ -58,7 +58,7 @@ struct plan_line {
 };
 using plan = std::vector<plan_line>;
 
-/// Whether the whole text fits a pattern with *.
+/// Whether the whole text matches a pattern with *.
 [[nodiscard]] constexpr bool matches(std::string_view pattern, std::string_view text) noexcept {
   std::size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
@@ -78,7 +78,7 @@ using plan = std::vector<plan_line>;
   return p == pattern.size();
 }
 
-/// "column, 4 heads", as errors and tables name a rule.
+/// A rule as errors and tables show it: "column, 4 units".
 [[nodiscard]] inline std::string to_string(const nn::layer_cut& rule) {
   const char* const name = [&] {
     switch (rule.how) {

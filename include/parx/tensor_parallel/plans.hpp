@@ -1,8 +1,8 @@
-// plans: how the models of parx are cut, as the papers cut them.
+// plans: plans for the models of parx, as in the papers.
 //
-// Between pairs of column and row activations are whole on all ranks; with between_cuts::positions
-// they are cut by positions (sequence parallel), which sends the same bytes and keeps a part of
-// them. Their number must then be a multiple of the ranks.
+// Between pairs of column and row, activations are whole on all ranks. With between_cuts::positions
+// they are cut by positions (sequence parallel): that sends the same bytes, but a rank only keeps
+// its positions. The number of positions must then be a multiple of the ranks.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ using nn::between_cuts;
 
 namespace detail {
 
-/// Lets all layers of a plan have this around them, and adds `others` where positions are cut.
+/// Sets what the activations between the layers of a plan are, and adds `others` if positions are
+/// cut.
 [[nodiscard]] inline plan between(between_cuts what, plan lines, const plan& others) {
   if (what == between_cuts::whole) return lines;
   for (plan_line& each : lines) {
@@ -70,11 +71,11 @@ template <typename T>
              {"*.up_proj", column},
              {"*.down_proj", row}};
   if (!tied) lines.push_back({"lm_head", head});
-  lines.front().rule.between = between;  // nothing between it and the layers
+  lines.front().rule.between = between;  // the layers directly follow the embedding
   return detail::between(between, lines, {{"*norm", sequence}});
 }
 
-/// Its last layer computes the first position alone, so it gets them all.
+/// The last layer only computes the first position, so its input has all positions.
 template <typename T>
 [[nodiscard]] plan ready_plan(const models::bert_classifier<T>& model,
                               between_cuts between = between_cuts::whole) {
@@ -106,7 +107,7 @@ template <typename T>
   return lines;
 }
 
-/// Throws usage_error for one with copying.
+/// Throws usage_error for a model with copying.
 template <typename T>
 [[nodiscard]] plan ready_plan(const models::encoder_decoder<T>& model,
                               between_cuts between = between_cuts::whole) {
@@ -114,15 +115,15 @@ template <typename T>
   require(c.copying == models::copying::none,
           "there is no tensor parallel plan for an encoder_decoder with copying: its pointer needs "
           "the logits of the whole vocabulary");
-  // Both sides look up in the embedding; the decoder's second attention reads the encoder's result,
-  // too.
+  // Encoder and decoder share the embedding; the decoder's second attention also reads the
+  // encoder's result.
   plan lines{{"shared", of_inputs(tied_vocab, 2)},
              {"*.self_attn", column},
              {"*.multihead_attn", of_inputs(column, 2)},
              {"*.out_proj", of_heads(row, c.attention_heads)},
              {"*.linear1", column},
              {"*.linear2", row}};
-  plan inner;  // dropout of what is cut by columns
+  plan inner;  // the dropout of activations that are cut by columns
   const auto add = [&](const char* stack, std::size_t layers) {
     for (std::size_t i = 0; i < layers; ++i)
       inner.push_back({formatted("{}.layers.{}.dropout", stack, i), of_heads(column, c.ffn_dim)});

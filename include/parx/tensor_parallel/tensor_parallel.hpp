@@ -1,5 +1,5 @@
-// tensor_parallel: a model whose layers are cut, in the ddp or fsdp of the ranks with the same
-// parts, as one wrapper for whoever trains it.
+// tensor_parallel: one wrapper for a model whose layers are cut and which is in a ddp or fsdp over
+// the ranks that have the same parts.
 //
 //   parx::mesh<"dp", "tp"> mesh{world, {2, 2}};
 //   const auto cut = parx::parallelize(model, mesh["tp"], parx::tp::ready_plan(model));
@@ -11,9 +11,9 @@
 //     return model.cross_entropy(model(batch.x), batch.y);
 //   }};
 //
-// Samples are dealt out over mesh["dp"]: ranks of one row of the mesh get the same. Losses, norms
-// and steps are those of one process, but for the order of sums. For checkpoints and the trainer
-// include <parx/tensor_parallel/training_state.hpp>.
+// Samples are distributed over mesh["dp"]; ranks that differ only in "tp" get the same. Losses,
+// norms and steps are those of one process, except for the order of sums. For checkpoints and the
+// trainer include <parx/tensor_parallel/training_state.hpp>.
 #pragma once
 
 #include <algorithm>
@@ -39,8 +39,8 @@ namespace parx::inline PARX_ABI {
 template <typename Inner>
 class tensor_parallel {
  public:
-  /// Local. `job` are all ranks: those of the axis times those of `inner`. All are borrowed. Throws
-  /// usage_error where their numbers do not fit.
+  /// Local. `job` has all ranks: those of the axis times those of `inner`. All are borrowed. Throws
+  /// usage_error if the numbers of ranks do not match.
   tensor_parallel(const parallelized& cut, Inner& inner, process_group& job,
                   call_site site = call_site::current())
       : cut_(cut), inner_(inner), job_(job) {
@@ -51,12 +51,12 @@ class tensor_parallel {
             job.name());
   }
 
-  /// The model's forward pass. Collective over the axis; of an fsdp over the job.
+  /// The model's forward pass. Collective over the axis; over the job if `inner` is an fsdp.
   template <typename... Inputs>
   decltype(auto) operator()(Inputs&&... inputs) {
     return inner_(std::forward<Inputs>(inputs)...);
   }
-  /// See parallelized: of what the model returns.
+  /// See parallelized::cross_entropy.
   template <typename T, std::integral Label>
   [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits,
                                                const tensor<Label>& labels,
@@ -73,20 +73,20 @@ class tensor_parallel {
   [[nodiscard]] Inner& inner() noexcept { return inner_; }
   /// The ranks over which layers are cut.
   [[nodiscard]] process_group& axis() const noexcept { return cut_.axis().group(); }
-  /// Whether what lies here of the parameter of this path counts where each element of the model
-  /// counts once over gradient_group().
+  /// Whether this rank counts its part of the parameter in sums in which each element counts once
+  /// over gradient_group().
   [[nodiscard]] bool is_counted(const std::string& path) {
     return (gradient_group() != &job_ || inner_.replica_group().rank() == 0) &&
            cut_.is_counted(path);
   }
 
-  /// Collective over the job. Calls use(path, tensor<T>) with the values of every parameter, whole,
-  /// one at a time: the same on all ranks, in the order of the model.
+  /// Collective over the job. Calls use(path, tensor<T>) with the whole values of each parameter,
+  /// one at a time, in the order of the model, on all ranks.
   template <typename Use>
   void for_each_whole_value(Use&& use, call_site site = call_site::current()) {
     inner_.module().for_each_parameter([&]<typename T>(const std::string& path,
                                                        parameter<T>& part) {
-      // Bytes that are not here are 0, so that the sum of all ranks' is what they have.
+      // Each element is set on one rank and 0 on the others, so the sum over ranks is the whole.
       const auto whole = tensor<T>::zeros(part.global_shape());
       if (inner_.replica_group().rank() == 0 && cut_.is_counted(path)) {
         const T* const here = part.value().data();
@@ -100,8 +100,8 @@ class tensor_parallel {
       use(path, whole);
     });
   }
-  /// Collective over the job. A hash of all values: the same on all ranks, and that of a ddp with
-  /// the same values.
+  /// Collective over the job. A hash of all values: the same on all ranks, and equal to that of a
+  /// ddp with the same values.
   [[nodiscard]] std::uint64_t values_hash(call_site site = call_site::current()) {
     std::uint64_t hash = detail::fnv1a({});
     for_each_whole_value(
@@ -113,11 +113,11 @@ class tensor_parallel {
     return hash;
   }
 
-  // What the trainer asks (train/wrapped_model.hpp).
+  // For the trainer (train/wrapped_model.hpp).
 
   [[nodiscard]] process_group& data_group() noexcept { return inner_.data_group(); }
   [[nodiscard]] process_group& job_group() noexcept { return job_; }
-  /// The axis, or the job where each part of a layer is cut further.
+  /// The axis; the job if `inner` is an fsdp, which cuts each part of a layer further.
   [[nodiscard]] process_group* gradient_group() noexcept {
     return inner_.gradient_group() == nullptr ? &axis() : &job_;
   }
@@ -126,7 +126,8 @@ class tensor_parallel {
   [[nodiscard]] auto no_sync() noexcept { return inner_.no_sync(); }
   void zero_grad() { inner_.zero_grad(); }
   void raise_flag() noexcept { inner_.raise_flag(); }
-  /// Collective over the axis: a flag has come with the gradients to the ranks with the same parts.
+  /// Collective over the axis: the gradients have brought the flag only to the ranks with the same
+  /// parts.
   [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
     std::array<int, 1> any{inner_.flag_raised() ? 1 : 0};
     all_reduce(axis(), any, {.op = reduce_op::max}, site);

@@ -1,6 +1,6 @@
-// What a trainer asks of a tensor_parallel besides forward and backward (train/wrapped_model.hpp),
-// and models on the disk: every rank writes and reads its parts. What was saved at one mesh loads
-// at any other, under a ddp or fsdp, in a pipeline, or in Python.
+// The functions of a tensor_parallel that a trainer needs besides forward and backward
+// (train/wrapped_model.hpp), and saving and loading. Every rank writes and reads its parts. A
+// checkpoint loads with any other mesh, under a ddp or fsdp, in a pipeline, or in Python.
 //
 //   parx::save(parallel, "out/model");     // a folder, see checkpoint/sharded.hpp
 //   parx::load(parallel, "out/model");     // or a Hugging Face folder, or a safetensors file
@@ -22,8 +22,8 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// Where parameters are written by others than an optimizer: of an fsdp, what has been gathered is
-/// out of date then.
+/// Call this before parameters are written by anything other than an optimizer: it invalidates the
+/// gathered values of an fsdp.
 template <typename Inner>
 void before_write(tensor_parallel<Inner>& wrapper) {
   wrapper.module().for_each_parameter([](const std::string&, auto& part) {
@@ -54,8 +54,8 @@ state_report load(tensor_parallel<Inner>& wrapper, const std::filesystem::path& 
   return load_sharded(wrapper.job_group(), path, wrapper.module(), match, site);
 }
 
-/// Collective. Adds the parts "model" and "optimizer", this rank's parts of them. Model and
-/// optimizer are borrowed. Throws usage_error for a ddp whose hook remembers something.
+/// Collective. Adds this rank's parts of the checkpoint parts "model" and "optimizer". Model and
+/// optimizer are borrowed. Throws usage_error for a ddp whose hook has state.
 template <typename Inner, typename Optimizer>
 void add_training_state(tensor_parallel<Inner>& wrapper, Optimizer& optimizer,
                         checkpoint_parts& parts, call_site site = call_site::current()) {
@@ -67,21 +67,22 @@ void add_training_state(tensor_parallel<Inner>& wrapper, Optimizer& optimizer,
   parts.add_shard("model", how, wrapper.module()).add_shard("optimizer", how, optimizer);
 }
 
-/// Local. Adds the part `name` of something that is the parameters' (an optim::ema). Borrowed.
+/// Local. Adds the checkpoint part `name`: state that belongs to the parameters, such as an
+/// optim::ema. Borrowed.
 template <typename Inner, typename State>
 void add_part(tensor_parallel<Inner>& wrapper, const std::string& name, State& state,
               checkpoint_parts& parts) {
   parts.add_shard(name, sharded_over(wrapper), state);
 }
 
-/// Local, on every rank. Throws as load_state does where the parameters are others.
+/// Local; call it on every rank. Throws as load_state does if the parameters do not match.
 template <typename Inner>
 void load_model(tensor_parallel<Inner>& wrapper, const saved_checkpoint& saved) {
   detail::before_write(wrapper);
   saved.load("model", wrapper.module());
 }
 
-/// Local, on every rank. The inverse of add_training_state.
+/// Local; call it on every rank. The inverse of add_training_state.
 template <typename Inner, typename Optimizer>
 void load_training_state(tensor_parallel<Inner>& wrapper, Optimizer& optimizer,
                          const saved_checkpoint& saved) {

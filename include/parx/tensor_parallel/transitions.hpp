@@ -1,4 +1,4 @@
-// transitions: the functions that change a placement, and the only ones.
+// transitions: the functions that convert placements. There are no others.
 //
 //   function                  from -> to       forward         backward          bytes sent a rank
 //   copy_to                   I -> R           -               all-reduce        2 c
@@ -12,10 +12,10 @@
 //   all_to_all<to>            S(from) -> S(to) all-to-all      all-to-all        2 c / n
 //
 // c is (n - 1) / n of the bytes of the whole, n the size of the axis. Collective: all ranks of the
-// axis call the same transitions in the same order, and run backward. All block on the caller. They
-// throw usage_error for shapes that do not fit, parx::error where communication fails. The axis
-// outlives the graph. Axes are cut by the rule of chunk_begin; `whole` is the extent of the axis in
-// all, for cuts that are uneven, else 0.
+// axis call the same transitions in the same order, and run backward. All block the caller. They
+// throw usage_error for shapes that do not fit, parx::error if communication fails. The axis must
+// outlive the graph. Tensors are cut by the rule of chunk_begin; `whole` is the total extent of the
+// cut axis, needed if the chunks are uneven, else 0.
 // Source: Megatron-LM's tensor_parallel/mappings.py; the types of meta-pytorch/spmd_types.
 #pragma once
 
@@ -28,7 +28,7 @@ namespace parx::inline PARX_ABI::tp {
 
 namespace detail {
 
-/// What the gradient of a placement that all ranks have is on each of them.
+/// What a rank's gradient is, for a placement whose value is the same on all ranks.
 template <typename Placed>
 inline constexpr across::whole_gradient gradient_of =
     is<Placed, placement::replicated> ? across::whole_gradient::partial
@@ -43,7 +43,7 @@ constexpr void require_whole() {
 
 }  // namespace detail
 
-/// Where a part of the model begins that is cut over the ranks.
+/// Begins a part of the model that is cut over the ranks.
 template <placed_type X>
 [[nodiscard]] replicated<typename X::value_type> copy_to(rank_axis& axis, const X& x) {
   static_assert(!is<X, placement::replicated>,
@@ -55,7 +55,7 @@ template <placed_type X>
   return replicated(across::copy(axis, x.local()));
 }
 
-/// Where such a part ends: the sum of what its ranks have made.
+/// Ends such a part: the sum of the ranks' results.
 template <template <typename> class To = invariant, placed_type X>
 [[nodiscard]] To<typename X::value_type> reduce_from(rank_axis& axis, const X& x) {
   detail::require_whole<To>();

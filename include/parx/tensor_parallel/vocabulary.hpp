@@ -1,10 +1,10 @@
-// vocabulary: an embedding cut by its rows and the loss of logits cut by classes, as placements.
+// vocabulary: an embedding cut by its rows, and the loss of logits cut by classes, for placements.
 //
 //   const auto x = reduce_from(axis, vocab_parallel_embedding(axis, table, words, ids));  // P -> I
 //   const auto logits = column_linear(copy_to(axis, x), table);     // tied: S(-1), never gathered
 //   vocab_cross_entropy(axis, logits, words, labels).backward();
 //
-// See autograd/ops/vocabulary.hpp for what they compute and send.
+// autograd/ops/vocabulary.hpp says what they compute and send.
 #pragma once
 
 #include <concepts>
@@ -16,7 +16,7 @@
 
 namespace parx::inline PARX_ABI::tp {
 
-/// S(0) -> P. The table has `rows` rows in all. Sends nothing.
+/// S(0) -> P. The whole table has `rows` rows. Sends nothing.
 template <placed_type Table, std::integral Index>
 [[nodiscard]] auto vocab_parallel_embedding(const rank_axis& axis, const Table& table,
                                             std::size_t rows, const tensor<Index>& indices) {
@@ -25,8 +25,8 @@ template <placed_type Table, std::integral Index>
   return partial(embedding_of_chunk(axis, table.local(), rows, indices));
 }
 
-/// S(-1) -> I: of logits of `classes` in all. Two all-reduces of one and of two (with label
-/// smoothing three) numbers a row.
+/// S(-1) -> I. The whole logits have `classes` classes. Two all-reduces: one number for each row,
+/// then two (with label smoothing three).
 template <placed_type X, std::integral Label>
 [[nodiscard]] auto vocab_cross_entropy(rank_axis& axis, const X& logits, std::size_t classes,
                                        const tensor<Label>& labels,
