@@ -1,7 +1,7 @@
-// One long text by a command line: which file, which tokenizer, how long the samples, and what a
-// model writes at the end.
+// The data of train_gpt: flags for one long text, its tokenizer, the length of samples, and the
+// text that the model generates at the end.
 //
-// Without --data it is a text that the library generates. The last tenth of it validates.
+// Without --data the text is a generated one. The last tenth of it is for validation.
 #pragma once
 
 #include <array>
@@ -29,17 +29,17 @@ inline void add_corpus_flags(cxxopts::Options& options) {
       ("tokenizer", "char, bpe, or a folder with vocab.json and merges.txt", text("char"))
       ("vocab-size", "tokens that bpe learns", text("1000"))
       ("block-size", "tokens of a sample", text("64"));
-  options.add_options("Text written at the end")
-      ("sample", "tokens to write", text("500"))
+  options.add_options("Text generated at the end")
+      ("sample", "tokens to generate", text("500"))
       ("temperature", "0: always the likeliest token", text("0.8"))
-      ("top-k", "take one of so many likeliest tokens; 0: any", text("0"))
-      ("prompt", "what it goes on from; without it, the first held-out token", text(""));
+      ("top-k", "choose among this many likeliest tokens; 0: all", text("0"))
+      ("prompt", "beginning of the text; without it, the first held-out token", text(""));
 }
 
-/// The two parts of a text in tokens, and what their tokenizer can do.
+/// The two parts of a text in tokens, and what the program needs of their tokenizer.
 struct corpus {
   data::language_model train, held_out;
-  double tokens_of_a_character;  // in the part that is held out
+  double tokens_per_character;  // in the held-out part
   std::size_t vocab_size;
   ids prompt;
   parx::models::sampling_options sampling;
@@ -59,10 +59,10 @@ struct corpus {
       whole("sample", 0), number(given, "temperature", 0.0, 1e6), whole("top-k", 0)};
   const std::string text = path.empty() ? data::generate_corpus(1'000'000) : data::read_text(path);
   std::size_t cut = text.size() / 10 * 9;
-  while (cut < text.size() && (text[cut] & 0xC0) == 0x80) ++cut;  // not within a character
+  while (cut < text.size() && (text[cut] & 0xC0) == 0x80) ++cut;  // not within a UTF-8 character
   const auto first = std::string_view(text).substr(0, cut),
              last = std::string_view(text).substr(cut);
-  // Training samples begin at any token; those to validate with do not overlap.
+  // Training samples begin at every token; validation samples do not overlap.
   const auto samples = [&](const ids& tokens, std::size_t stride) {
     return data::language_model(data::token_shards::from(tokens),
                                 {.context_length = block, .stride = stride});

@@ -1,5 +1,6 @@
-// Command lines of the programs here: cxxopts, with messages that name the flag, what was given and
-// what is allowed. Flags with a number or a choice are declared as text and read here.
+// Command lines for the programs here: cxxopts, with error messages that name the flag, the value
+// given and the values allowed. Flags with a number or a choice are declared by text() and read by
+// number() or choice().
 #pragma once
 
 #include <algorithm>
@@ -25,13 +26,13 @@ inline std::string spelled(const std::string& flag) {
   return (flag.size() == 1 ? "-" : "--") + flag;
 }
 
-/// A flag that is read as text, a number or a word, and what it is where it is not given.
+/// Declares a flag that is read as text, a number or a word.
 template <typename T>
-std::shared_ptr<cxxopts::Value> text(const T& otherwise) {
-  return cxxopts::value<std::string>()->default_value(fmt::format("{}", otherwise));
+std::shared_ptr<cxxopts::Value> text(const T& default_value) {
+  return cxxopts::value<std::string>()->default_value(fmt::format("{}", default_value));
 }
 
-/// A flag's value as a number. Throws parx::usage_error unless it is one from `least` to `most`.
+/// A flag's value as a number. Throws parx::usage_error unless it is from `least` to `most`.
 template <typename T>
 T number(const cxxopts::ParseResult& given, const std::string& flag, T least, T most) {
   const std::string text = given[flag].as<std::string>();
@@ -44,7 +45,7 @@ T number(const cxxopts::ParseResult& given, const std::string& flag, T least, T 
   return value;
 }
 
-/// A flag's value as one of several words. Throws parx::usage_error for another.
+/// A flag's value, which must be one of `words`. Throws parx::usage_error if it is not.
 inline std::string choice(const cxxopts::ParseResult& given, const std::string& flag,
                           std::initializer_list<std::string> words) {
   const std::string text = given[flag].as<std::string>();
@@ -54,8 +55,8 @@ inline std::string choice(const cxxopts::ParseResult& given, const std::string& 
   parx::throw_usage("{} \"{}\": give {}", spelled(flag), text, fmt::join(words, " or "));
 }
 
-/// Parses a command line of flags alone; --batch_size, as Hugging Face's scripts write it, is
-/// --batch-size. Throws parx::usage_error for anything else.
+/// Parses a command line that only has flags. --batch_size, as in Hugging Face's scripts, is the
+/// same as --batch-size. Throws parx::usage_error for anything else.
 inline cxxopts::ParseResult parse(cxxopts::Options& options, int argc, const char* const* argv) {
   std::vector<std::string> words(argv, argv + argc);
   std::vector<const char*> spelled_with_dashes;

@@ -1,12 +1,9 @@
-// --parallel: how a training program deals its model out over the ranks, and what it does with a
-// model that no rank has as a whole.
+// --parallel: lets one training program use data, tensor and pipeline parallelism.
 //
-//   --parallel fsdp                 one of ddp, zero1, zero2, fsdp, hybrid
-//   --parallel fsdp=2,tp=2,sp       the same of a model whose layers are cut over pairs of ranks
-//   --parallel pp=2,dp=2,tp=2       stages
-//   --parallel pp=2,zero1=2         stages whose optimizer state is cut over pairs of ranks
-//
-// See parallel_settings.hpp for all that it may say.
+// with_parallel() wraps the model as the flag says. The other functions do the same thing for every
+// wrapper: the loss of a batch, figures of an evaluation, saving, generating text. A program that
+// needs one kind of parallelism does not need this header: it makes that wrapper and calls its
+// functions directly, as the README of this folder shows. See parallel_settings.hpp for the values.
 #pragma once
 
 #include <algorithm>
@@ -43,10 +40,10 @@ namespace examples {
 inline void add_parallel_flag(cxxopts::Options& options) {
   options.add_options("Ranks")(
       "parallel",
-      "what is cut over the ranks: nothing (ddp), the optimizer's state (zero1), gradients as well "
-      "(zero2), values as well (fsdp), the same inside each host (hybrid); =N: over N ranks; pp=N: "
+      "what is sharded over the ranks: nothing (ddp), optimizer state (zero1), also gradients "
+      "(zero2), also values (fsdp), the same inside each host (hybrid); =N: over N ranks; pp=N: "
       "N stages, with schedule=, microbatches=, chunks=; tp=N: layers cut over N ranks, with sp "
-      "positions as well",
+      "sequence parallel",
       text("ddp"));
 }
 
@@ -55,24 +52,23 @@ inline void add_parallel_flag(cxxopts::Options& options) {
 }
 
 template <typename Wrapped>
-inline constexpr bool is_cut = false;
+inline constexpr bool is_fsdp = false;
 template <typename Model>
-inline constexpr bool is_cut<parx::fsdp<Model>> = true;
+inline constexpr bool is_fsdp<parx::fsdp<Model>> = true;
 
 template <typename Wrapped>
-inline constexpr bool has_cut_layers = false;
+inline constexpr bool is_tensor_parallel = false;
 template <typename Inner>
-inline constexpr bool has_cut_layers<parx::tensor_parallel<Inner>> = true;
+inline constexpr bool is_tensor_parallel<parx::tensor_parallel<Inner>> = true;
 
 template <typename Wrapped>
-inline constexpr bool is_staged = false;
+inline constexpr bool is_pipeline = false;
 template <typename Model, typename Input, typename T>
-inline constexpr bool is_staged<parx::parallel_model<Model, Input, T>> = true;
+inline constexpr bool is_pipeline<parx::parallel_model<Model, Input, T>> = true;
 
 namespace detail {
 
-/// The forward pass of a model in pieces that see a Batch or its input_ids; nullptr of one that has
-/// none.
+/// The model's blocks(), which take a Batch or its input_ids; nullptr if it has none.
 template <typename Batch, typename Model>
 auto blocks_of(Model& model) {
   if constexpr (requires { model.template blocks<Batch>(); }) {
@@ -84,15 +80,15 @@ auto blocks_of(Model& model) {
   }
 }
 
-/// Collective. Throws where ranks were given different flags: they would wait for each other.
+/// Collective. Throws if ranks were given different flags: they would wait for each other.
 inline void require_same_flag(const parallel_settings& s, parx::process_group& group) {
-  const auto digest = static_cast<std::int64_t>(std::hash<std::string>{}(s.said) >> 1U);
+  const auto digest = static_cast<std::int64_t>(std::hash<std::string>{}(s.text) >> 1U);
   std::int64_t range[] = {digest, -digest};
   parx::all_reduce(group, range, {.op = parx::reduce_op::max});
   parx::require(range[0] == -range[1],
-                "--parallel \"{}\" is what rank {} was given, and another rank something else: "
-                "give all of them the same",
-                s.said, group.rank());
+                "rank {} was given --parallel \"{}\", and another rank something else: give all of "
+                "them the same",
+                group.rank(), s.text);
 }
 
 template <typename Model>
@@ -103,21 +99,21 @@ template <typename Model>
 
 /// Calls use(wrapped) with a ddp or fsdp over `group`, a part of `job`.
 template <typename Model, typename Use>
-void with_samples(const parallel_settings& s, Model& model, parx::process_group& group,
-                  const parx::process_group& job, std::uint64_t seed,
-                  const parx::unit_choice& units, Use&& use) {
-  constexpr std::size_t moments = 8;
+void with_data_parallel(const parallel_settings& s, Model& model, parx::process_group& group,
+                        const parx::process_group& job, std::uint64_t seed,
+                        const parx::unit_choice& units, Use&& use) {
+  constexpr std::size_t adamw_bytes = 8;  // of optimizer state for each parameter
   const auto machine = parx::cluster_of(job);
   const bool shared = s.stage == 3 && (s.within_hosts || group.shares_memory());
   parx::require_fits(parx::shapes_of(model), machine,
-                     {.name = s.way,
+                     {.name = s.wrapper,
                       .stage = s.stage,
                       .replicas = s.tp * (s.within_hosts ? machine.hosts : 1),
                       .host_pages = shared},
-                     {}, moments);
+                     {}, adamw_bytes);
   if (s.stage == 0) {
     model.initialize(seed);
-    // What lies whole on the ranks of an axis stays equal there if its sums have one order.
+    // Uncut parameters stay equal on all ranks of "tp" if their gradients are summed in one order.
     using enum parx::reduction_order;
     parx::ddp ddp{model, group, {.order = s.tp > 1 ? serial : any}};
     return use(ddp);
@@ -133,10 +129,10 @@ void with_samples(const parallel_settings& s, Model& model, parx::process_group&
 
 }  // namespace detail
 
-/// Collective. Calls use(wrapped) with the model, which has no values yet, as --parallel says.
-/// `units` are what is gathered at a time; Batch is what a step gets. The first values come from
-/// `seed`. Throws parx::usage_error where there are not as many ranks, layers cannot be cut so, or
-/// the model and AdamW's state take more memory than there is.
+/// Collective. Wraps the model, which has no values yet, as --parallel says, and calls
+/// use(wrapped). `units` are the units of an fsdp; Batch is the type of a batch; `seed` initializes
+/// the values. Throws parx::usage_error if the number of ranks does not match, the layers cannot be
+/// cut that way, or the model and AdamW's state do not fit into memory.
 template <typename Batch, typename Model, typename Use>
 void with_parallel(const parallel_settings& s, Model& model, parx::process_group& group,
                    std::uint64_t seed, const parx::unit_choice& units, Use&& use) {
@@ -144,13 +140,13 @@ void with_parallel(const parallel_settings& s, Model& model, parx::process_group
   parx::mesh<"pp", "dp", "tp"> mesh{group, {s.pp, s.dp, s.tp}};
   if (s.pp > 1) {
     parx::require(!s.within_hosts, "--parallel \"{}\": stages go with ddp, zero1, zero2 or fsdp",
-                  s.said);
+                  s.text);
     std::optional<parx::fsdp_options> sharding;
     if (s.stage > 0) sharding = parx::fsdp_options{.stage = s.stage, .units = units};
     auto blocks = detail::blocks_of<Batch>(model);
     if constexpr (std::is_same_v<decltype(blocks), std::nullptr_t>) {
       parx::throw_usage("--parallel \"{}\": this program's model has no blocks() to make stages of",
-                        s.said);
+                        s.text);
     } else {
       auto parallel = parx::parallelize(
           model, std::move(blocks), mesh,
@@ -163,59 +159,59 @@ void with_parallel(const parallel_settings& s, Model& model, parx::process_group
       return use(parallel);
     }
   }
-  if (s.tp == 1) return detail::with_samples(s, model, group, group, seed, units, use);
+  if (s.tp == 1) return detail::with_data_parallel(s, model, group, group, seed, units, use);
   const auto cut = parx::parallelize(model, mesh["tp"], detail::plan_of(s, model));
-  detail::with_samples(s, model, mesh["dp"], group, seed, units, [&](auto& inner) {
+  detail::with_data_parallel(s, model, mesh["dp"], group, seed, units, [&](auto& inner) {
     parx::tensor_parallel parallel{cut, inner, mesh.all()};
     use(parallel);
   });
 }
 
-/// Whether this rank needs samples; loaders of stages in the middle fetch none.
+/// Whether this rank needs samples: the middle stages of a pipeline do not.
 template <typename Wrapped>
 [[nodiscard]] bool reads_batches(const Wrapped& wrapped) {
-  if constexpr (is_staged<Wrapped>) {
+  if constexpr (is_pipeline<Wrapped>) {
     return wrapped.reads_batches();
   } else {
     return true;
   }
 }
 
-/// nn::cross_entropy of what the model returns, of whose classes a rank may have a part.
+/// nn::cross_entropy of the model's logits, of whose classes a rank may have only a part.
 template <typename Wrapped, typename Logits, typename Labels>
 auto cross_entropy(Wrapped& wrapped, const Logits& logits, const Labels& labels,
                    const parx::cross_entropy_options& options = {}) {
-  if constexpr (is_staged<Wrapped> || has_cut_layers<Wrapped>) {
+  if constexpr (is_pipeline<Wrapped> || is_tensor_parallel<Wrapped>) {
     return wrapped.cross_entropy(logits, labels, options);
   } else {
     return parx::nn::cross_entropy(logits, labels, options);
   }
 }
 
-/// The parts of a batch; of a short one, a row each at least.
+/// A pipeline's micro-batches of a batch; a short batch makes fewer, so that none is empty.
 template <typename Wrapped, typename Batch>
 std::vector<Batch> microbatches_of(Wrapped& wrapped, const Batch& batch) {
   return parx::split_batch(
       batch, std::min(wrapped.table().microbatches, static_cast<int>(batch.size())));
 }
 
-/// Collective: the loss of a batch for a trainer. `forward`(wrapped, batch) makes what
-/// `criterion`(result, batch) judges; stages are run forwards and backwards here.
+/// Collective: the loss of a batch, for a trainer: criterion(forward(wrapped, batch), batch). A
+/// pipeline also runs backward here, and does not need `forward`.
 template <typename Wrapped, typename Batch, typename Forward, typename Criterion>
 auto train_loss(Wrapped& wrapped, const Batch& batch, Forward forward, Criterion criterion) {
-  if constexpr (is_staged<Wrapped>) {
+  if constexpr (is_pipeline<Wrapped>) {
     const auto parts = microbatches_of(wrapped, batch);
     return wrapped.step(std::span<const Batch>(parts), criterion);
   } else {
     return criterion(forward(wrapped, batch), batch);
   }
 }
-/// Collective: figures of a batch for an evaluation, each a function of the model's result and the
-/// batch.
+/// Collective: the figures of a batch, for an evaluation. Each is a name and a function of the
+/// model's result and the batch.
 template <typename Wrapped, typename Batch, typename Forward, typename... Criterion>
 parx::train::metrics measure(Wrapped& wrapped, const Batch& batch, Forward forward,
                              const std::pair<const char*, Criterion>&... figures) {
-  if constexpr (is_staged<Wrapped>) {
+  if constexpr (is_pipeline<Wrapped>) {
     const auto parts = microbatches_of(wrapped, batch);
     return {{figures.first, wrapped.evaluate(std::span<const Batch>(parts), figures.second)}...};
   } else {
@@ -227,74 +223,57 @@ parx::train::metrics measure(Wrapped& wrapped, const Batch& batch, Forward forwa
 /// Collective. Gives `copy`, a model of the same configuration, all values on every rank.
 template <typename Wrapped, typename Model>
 void copy_values(Wrapped& wrapped, Model& copy) {
+  const parx::sharding how = [&] {
+    if constexpr (is_pipeline<Wrapped> || is_tensor_parallel<Wrapped>) {
+      return sharded_over(wrapped);
+    } else {
+      return parx::sharded_over(wrapped.group(), wrapped.replica_group());
+    }
+  }();
+  // Of the ranks that have the same part, the first one adds it to zeros.
+  std::map<std::string, parx::parameter<float>> parts;
+  wrapped.module().for_each_parameter([&](const std::string& path, parx::parameter<float>& part) {
+    if (how.copies(path, part.spec()).index == 0) parts.emplace(path, part);
+  });
   copy.materialize();
-  if constexpr (is_staged<Wrapped>) {
-    // Of those that have the same part, the first one adds it to zeros.
-    const auto how = sharded_over(wrapped);
-    std::map<std::string, parx::parameter<float>> parts;
-    wrapped.module().for_each_parameter([&](const std::string& path, auto& part) {
-      if (how.copies(path, part.spec()).index == 0) parts.emplace(path, part);
-    });
-    copy.for_each_parameter([&](const std::string& path, parx::parameter<float>& whole) {
-      const auto values = whole.value().span();
-      std::fill(values.begin(), values.end(), 0.0F);
-      if (const auto part = parts.find(path); part != parts.end()) {
-        const float* const from = part->second.value().data();
-        part->second.spec().for_each_run([&](const parx::shard_run& run) {
-          std::copy_n(from + run.local, run.length, values.data() + run.global);
-        });
-      }
-      parx::all_reduce(wrapped.job_group(), values);
-    });
-  } else if constexpr (has_cut_layers<Wrapped>) {
-    std::vector<parx::parameter<float>> all = copy.parameters();
-    std::size_t next = 0;
-    wrapped.for_each_whole_value([&](const std::string&, const parx::tensor<float>& whole) {
-      std::copy(whole.begin(), whole.end(), all[next++].value().begin());
-    });
-  } else {
-    std::vector<parx::parameter<float>> parts = wrapped.parameters();
-    std::size_t next = 0;
-    copy.for_each_parameter([&](const std::string&, parx::parameter<float>& whole) {
-      const auto part = parts[next++].value().span();
-      if constexpr (is_cut<Wrapped>) {
-        // The parts of the ranks follow each other in the whole.
-        parx::process_group& group = wrapped.shard_group();
-        const std::size_t own = part.size();
-        std::vector<std::size_t> sizes(static_cast<std::size_t>(group.size()));
-        parx::all_gather(group, std::span(&own, 1), sizes);
-        parx::all_gather_v(group, part, whole.value().span(), sizes);
-      } else {
-        std::copy(part.begin(), part.end(), whole.value().begin());
-      }
-    });
-  }
+  copy.for_each_parameter([&](const std::string& path, parx::parameter<float>& whole) {
+    const auto values = whole.value().span();
+    std::fill(values.begin(), values.end(), 0.0F);
+    if (const auto part = parts.find(path); part != parts.end()) {
+      const float* const from = part->second.value().data();
+      part->second.spec().for_each_run([&](const parx::shard_run& run) {
+        std::copy_n(from + run.local, run.length, values.data() + run.global);
+      });
+    }
+    parx::all_reduce(wrapped.job_group(), values);
+  });
 }
 
-/// Collective. f(writer), which writes texts as the model does, and is the model or a copy of it or
-/// cut as it is: on rank 0 alone where a rank has all of it, else on all of them together.
+/// Collective. Calls f(generator), where `generator` is the model, a copy or an adapter of it that
+/// models::generate takes. If a rank has the whole model, f only runs on rank 0; else on all ranks,
+/// which generate the same text together.
 template <typename Wrapped, typename Model, typename F>
 void on_model(Wrapped& wrapped, Model& model, F&& f) {
-  if constexpr (is_staged<Wrapped>) {
+  if constexpr (is_pipeline<Wrapped>) {
     Model whole{model.config()};
     copy_values(wrapped, whole);
     if (wrapped.job_group().rank() == 0) f(whole);
-  } else if constexpr (has_cut_layers<Wrapped>) {
-    parx::tp::generating writer{wrapped.cut(), model};
-    on_model(wrapped.inner(), writer, f);
-  } else if constexpr (is_cut<Wrapped>) {
+  } else if constexpr (is_tensor_parallel<Wrapped>) {
+    parx::tp::generating generator{wrapped.cut(), model};
+    on_model(wrapped.inner(), generator, f);
+  } else if constexpr (is_fsdp<Wrapped>) {
     wrapped.call([&] { f(model); });
   } else if (wrapped.group().rank() == 0) {
     f(model);
   }
 }
 
-/// Collective. The model as a folder in Hugging Face's layout.
+/// Collective. Saves the model as a folder in Hugging Face's layout.
 template <typename Wrapped>
 void save_model(Wrapped& wrapped, const parx::json::value& config, const std::string& folder,
                 const parx::text_files& files) {
   parx::process_group& job = wrapped.job_group();
-  if constexpr (is_cut<Wrapped> || has_cut_layers<Wrapped> || is_staged<Wrapped>) {
+  if constexpr (is_fsdp<Wrapped> || is_tensor_parallel<Wrapped> || is_pipeline<Wrapped>) {
     if (job.rank() == 0) parx::save_pretrained_config(config, folder, files);
     parx::barrier(job);
     save_gathered(wrapped, folder + "/model.safetensors");

@@ -1,14 +1,14 @@
-// What --parallel says: how the ranks of a job share the work on one model. Pure.
+// Parses --parallel: how a model is distributed over the ranks of a job. Pure.
 //
-//   fsdp                          one word: what the data-parallel ranks cut among themselves
-//   zero1=4                       ... and how many they are
-//   pp=2,zero1=2                  stages whose optimizer state is cut over pairs of ranks
-//   pp=4,schedule=zb1p            stages of a pipeline, in this order of their work
-//   fsdp=2,tp=2,sp                layers cut over pairs of ranks, and between them the positions
+//   fsdp                          what is sharded over the data-parallel ranks
+//   zero1=4                       the same, over 4 ranks
+//   pp=2,zero1=2                  stages whose optimizer state is sharded over pairs of ranks
+//   pp=4,schedule=zb1p            stages of a pipeline, with this schedule
+//   fsdp=2,tp=2,sp                layers cut over pairs of ranks, with sequence parallelism
 //   pp=2,dp=2,tp=2,microbatches=4 a mesh: 2 stages of 2 x 2 ranks
 //
-// A list of words and settings in any order. An axis that is not named has one rank, but the
-// data-parallel one, which has those that are left.
+// The words can be in any order. An axis that is not named has one rank, except that the
+// data-parallel axis has all remaining ranks.
 #pragma once
 
 #include <algorithm>
@@ -30,15 +30,15 @@
 namespace examples {
 
 struct parallel_settings {
-  std::string said = "ddp";   ///< as it was given, for messages
-  std::string way = "ddp";    ///< of the data-parallel ranks
-  int stage = 0;              ///< of ZeRO; 0: ddp
-  bool within_hosts = false;  ///< the ranks of each host cut the model among themselves
+  std::string text = "ddp";     ///< the flag's value, for messages
+  std::string wrapper = "ddp";  ///< ddp, zero1, zero2, fsdp or hybrid
+  int stage = 0;                ///< the ZeRO stage; 0: ddp
+  bool within_hosts = false;    ///< hybrid: shards over the ranks of each host
   int pp = 1, dp = parx::remaining_ranks, tp = 1;
-  bool by_positions = false;  ///< sequence parallel: activations between cut layers are cut, too
+  bool by_positions = false;  ///< sequence parallel: also cuts the activations between cut layers
   parx::pipeline_schedule schedule = parx::schedules::one_f_one_b;
   int microbatches = 8;
-  int chunks = 1;  ///< stages of each rank, of the schedules that take several
+  int chunks = 1;  ///< stages of each rank, for the schedules that support several
 };
 
 namespace detail {
@@ -58,11 +58,11 @@ inline std::vector<std::pair<std::string, std::string>> words_of(std::string_vie
 
 }  // namespace detail
 
-/// Throws parx::usage_error that says what is wrong and what there is.
-[[nodiscard]] inline parallel_settings parse_parallel(const std::string& said) {
-  constexpr std::array<std::string_view, 5> ways{"ddp", "zero1", "zero2", "fsdp", "hybrid"};
-  parallel_settings s{.said = said};
-  const auto words = detail::words_of(said);
+/// Throws parx::usage_error that says what is wrong and what is allowed.
+[[nodiscard]] inline parallel_settings parse_parallel(const std::string& given) {
+  constexpr std::array<std::string_view, 5> wrappers{"ddp", "zero1", "zero2", "fsdp", "hybrid"};
+  parallel_settings s{.text = given};
+  const auto words = detail::words_of(given);
   const auto is_given = [&](std::string_view name) {
     return std::any_of(words.begin(), words.end(), [&](const auto& w) { return w.first == name; });
   };
@@ -70,25 +70,25 @@ inline std::vector<std::pair<std::string, std::string>> words_of(std::string_vie
     int value = 0;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
     parx::require(code == std::errc{} && end == text.data() + text.size() && value > 0,
-                  "--parallel \"{}\": {}={}: give a whole number from 1", said, name, text);
+                  "--parallel \"{}\": {}={}: give a whole number from 1", given, name, text);
     return value;
   };
-  std::string_view way;
+  std::string_view wrapper;
   for (const auto& [name, value] : words) {
     const auto times = std::count_if(words.begin(), words.end(),
                                      [&, &name = name](const auto& w) { return w.first == name; });
-    parx::require(times == 1, "--parallel \"{}\": {} is there {} times", said, name, times);
-    const auto known = std::find(ways.begin(), ways.end(), name);
-    if (known != ways.end()) {
-      parx::require(way.empty(), "--parallel \"{}\": {} and {} exclude each other", said, way,
-                    name);
-      way = *known;
-      s.way = name;
-      s.stage = std::min(static_cast<int>(known - ways.begin()), 3);
-      s.within_hosts = way == "hybrid";
+    parx::require(times == 1, "--parallel \"{}\": {} is given {} times", given, name, times);
+    const auto known = std::find(wrappers.begin(), wrappers.end(), name);
+    if (known != wrappers.end()) {
+      parx::require(wrapper.empty(), "--parallel \"{}\": {} and {} exclude each other", given,
+                    wrapper, name);
+      wrapper = *known;
+      s.wrapper = name;
+      s.stage = std::min(static_cast<int>(known - wrappers.begin()), 3);
+      s.within_hosts = wrapper == "hybrid";
       parx::require(value.empty() || !is_given("dp"),
-                    "--parallel \"{}\": {}={} and dp= are the same number of ranks: give one", said,
-                    name, value);
+                    "--parallel \"{}\": {}={} and dp= are the same number of ranks: give one",
+                    given, name, value);
       if (!value.empty()) s.dp = count(name, value);
     } else if (name == "pp" || name == "dp" || name == "tp") {
       (name == "pp" ? s.pp : name == "dp" ? s.dp : s.tp) = count(name, value);
@@ -96,7 +96,7 @@ inline std::vector<std::pair<std::string, std::string>> words_of(std::string_vie
       (name == "chunks" ? s.chunks : s.microbatches) = count(name, value);
     } else if (name == "sp") {
       parx::require(value.empty() && is_given("tp"),
-                    "--parallel \"{}\": sp has no number and goes with tp=", said);
+                    "--parallel \"{}\": sp has no number and goes with tp=", given);
       s.by_positions = true;
     } else if (name == "schedule") {
       s.schedule = parx::schedule_named(value);
@@ -104,12 +104,12 @@ inline std::vector<std::pair<std::string, std::string>> words_of(std::string_vie
       parx::throw_usage(
           "--parallel \"{}\": there is no \"{}\". Give ddp, zero1, zero2, fsdp or hybrid, the "
           "sizes pp=, dp= and tp=, with tp= sp, and with pp= schedule=, microbatches= and chunks=",
-          said, name);
+          given, name);
     }
   }
   for (const char* const of_stages : {"schedule", "microbatches", "chunks"}) {
     parx::require(is_given("pp") || !is_given(of_stages),
-                  "--parallel \"{}\": {}= is of a pipeline: give pp= as well", said, of_stages);
+                  "--parallel \"{}\": {}= is for a pipeline: give pp= as well", given, of_stages);
   }
   return s;
 }

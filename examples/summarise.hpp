@@ -1,4 +1,4 @@
-// What train_summarizer reaches: ROUGE-L of its summaries beside that of the texts' beginnings.
+// The evaluation of train_summarizer: ROUGE-L of its summaries, and of the texts' beginnings.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace examples {
 
-/// Collective. Writes summaries of this rank's share of the pairs; prints some, and the ROUGE-L of
-/// all ranks': the mean F1.
+/// Collective. Summarizes this rank's part of the pairs. Prints some summaries, and the mean
+/// ROUGE-L (F1) over all ranks.
 inline void summarise(parx::models::encoder_decoder<float>& model, const pair_list& pairs,
                       const data::sequence_pairs& encoded,
                       const data::wordpiece_tokenizer& tokenizer, const summary_settings& s,
@@ -28,16 +28,16 @@ inline void summarise(parx::models::encoder_decoder<float>& model, const pair_li
   for (const auto& pair : pairs) words += data::rouge_words(pair.target).size();
   words /= pairs.size();
   parx::nn::tally written, first_sentence, first_words;
-  const data::distributed_sampler share{
+  const data::distributed_sampler sampler{
       pairs.size(), world, {.order = data::sample_order::sequential}};
-  for (const auto& [index, weight] : share.entries(0)) {
-    if (weight == 0) continue;
+  for (const auto& [index, weight] : sampler.entries(0)) {
+    if (weight == 0) continue;  // padding, so that all ranks have equally many
     const auto& [source, target] = pairs[index];
     const auto ids = encoded.source(index);
-    const auto made =
+    const auto tokens =
         parx::models::beam_search(model, std::vector<std::int64_t>(ids.begin(), ids.end()), search);
     const std::string summary =
-        tokenizer.decode(std::vector<data::token_id>(made.begin(), made.end()));
+        tokenizer.decode(std::vector<data::token_id>(tokens.begin(), tokens.end()));
     written += {data::rouge_l(summary, target).f1, 1};
     first_sentence += {data::rouge_l(data::lead_sentence(source), target).f1, 1};
     first_words += {data::rouge_l(data::lead_words(source, words), target).f1, 1};

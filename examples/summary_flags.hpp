@@ -1,6 +1,7 @@
-// Pairs of a text and its summary by a command line: which files and fields, how long, which model.
+// The data and model of train_summarizer: flags for files with pairs of a text and its summary, the
+// lengths of both, the model, and the search for summaries.
 //
-// Without --train and --test they are the library's own notes and their headlines.
+// Without --train and --test the pairs are generated: notes and their headlines.
 #pragma once
 
 #include <algorithm>
@@ -27,37 +28,38 @@ inline void add_summary_flags(cxxopts::Options& options) {
        text("document"))
       ("target", "the summary, likewise", text("summary"))
       ("header", "CSV and TSV begin with the names of their columns", cxxopts::value<bool>())
-      ("vocab", "vocab.txt of a WordPiece vocabulary; else one is made of the training pairs",
-       text(""))
-      ("vocab-size", "of one that is made, at most", text("6000"))
-      ("max-source-length", "tokens of a text; what is behind them is cut off", text("160"))
+      ("vocab", "vocab.txt of a WordPiece vocabulary; else made from the training pairs", text(""))
+      ("vocab-size", "at most, of a vocabulary that is made", text("6000"))
+      ("max-source-length", "tokens of a text; longer texts are cut off", text("160"))
       ("max-target-length", "tokens of a summary", text("48"));
   options.add_options("Model")
       ("d-model", "width", text("128"))
-      ("encoder-layers", "layers that read", text("2"))
-      ("decoder-layers", "layers that write", text("2"))
+      ("encoder-layers", "layers of the encoder", text("2"))
+      ("decoder-layers", "layers of the decoder", text("2"))
       ("heads", "of attention, in each layer", text("4"))
       ("ffn-dim", "width of the feed-forward parts", text("512"))
       ("dropout", "probability", text("0.2"))
-      ("copying", "pointer: tokens of the text may be taken as they are; none: all are generated",
+      ("copying", "pointer: the decoder can copy tokens of the text; none: it cannot",
        text("pointer"))
-      ("label-smoothing", "share of each label that goes to all tokens alike", text("0.1"));
+      ("label-smoothing", "fraction of a label spread over all tokens", text("0.1"));
   options.add_options("Summaries")
       ("beams", "of the search for a summary; 1: always the likeliest token", text("4"))
       ("length-penalty", "above 0 favours long summaries, below 0 short ones", text("1"))
-      ("no-repeat-ngram-size", "so many tokens in a row occur once in a summary; 0: any",
+      ("no-repeat-ngram-size", "no sequence of this many tokens occurs twice in a summary; 0: off",
        text("3"))
       ("samples", "summaries to show", text("3"))
-      ("eval-only", "train nothing: summaries of --test by the model in this folder", text(""));
+      ("eval-only", "do not train: summarize --test with the model in this folder", text(""));
 }
 
 struct summary_settings {
   std::string train = {}, test = {};  ///< files; empty: built-in notes
   std::string trained = {};           ///< the folder of --eval-only, "" for none
   data::source_target_options columns = {};
+  std::string vocabulary = {};  ///< path of a vocab.txt; empty: make one
+  std::size_t vocab_size = 0;
   data::sequence_pair_options lengths = {};
-  models::encoder_decoder_config model = {};  ///< the vocabulary's size is still missing
-  models::beam_options search = {};           ///< start and end token are still missing
+  models::encoder_decoder_config model = {};  ///< without vocab_size, which follows from the data
+  models::beam_options search = {};           ///< without start and end token, likewise
   double label_smoothing = 0;
   std::size_t samples = 0;
 };
@@ -77,6 +79,8 @@ struct summary_settings {
                .target = text("target"),
                .header = given["header"].as<bool>() ? data::csv_header::present
                                                     : data::csv_header::absent};
+  s.vocabulary = text("vocab");
+  s.vocab_size = count("vocab-size", 100);
   s.lengths = {.max_source_length = count("max-source-length", 3),
                .max_target_length = count("max-target-length", 2)};
   s.model = {.d_model = count("d-model"),
@@ -96,7 +100,6 @@ struct summary_settings {
               .no_repeat_ngram_size = count("no-repeat-ngram-size", 0)};
   s.label_smoothing = number(given, "label-smoothing", 0.0, 0.99);
   s.samples = count("samples", 0);
-  (void)count("vocab-size", 100);
   return s;
 }
 
@@ -110,18 +113,15 @@ struct summary_settings {
   return notes;
 }
 
-/// The one of --eval-only's folder or of --vocab, or one whose vocabulary is made of the pairs to
-/// train with, which is the same on every rank.
-[[nodiscard]] inline data::wordpiece_tokenizer make_tokenizer(const cxxopts::ParseResult& given,
-                                                              const summary_settings& s,
-                                                              const pair_list& pairs) {
+/// Uses the vocabulary of --eval-only's folder or of --vocab, or makes one from the training pairs:
+/// the same on every rank.
+[[nodiscard]] inline data::wordpiece_tokenizer make_tokenizer(const summary_settings& s,
+                                                              const pair_list& training_pairs) {
   if (!s.trained.empty()) return data::wordpiece_tokenizer::read(s.trained + "/vocab.txt");
-  const std::string vocabulary = given["vocab"].as<std::string>();
-  if (!vocabulary.empty()) return data::wordpiece_tokenizer::read(vocabulary);
+  if (!s.vocabulary.empty()) return data::wordpiece_tokenizer::read(s.vocabulary);
   data::vocabulary_builder words;
-  for (const auto& pair : pairs) words.add(pair.source), words.add(pair.target);
-  const auto size = number<std::size_t>(given, "vocab-size", 100, 1 << 20);
-  return data::wordpiece_tokenizer(words.build({.vocab_size = size}));
+  for (const auto& pair : training_pairs) words.add(pair.source), words.add(pair.target);
+  return data::wordpiece_tokenizer(words.build({.vocab_size = s.vocab_size}));
 }
 
 }  // namespace examples

@@ -1,6 +1,6 @@
-// Texts with a class by a command line: which files, which columns, which tokenizer.
+// The data of train_tinybert: flags for the files of labelled texts, their columns and tokenizer.
 //
-// Without --data, --train and --test they are the library's own texts: short news of four topics.
+// Without --data, --train and --test the texts are generated: short news of four topics.
 #pragma once
 
 #include <cstddef>
@@ -26,25 +26,28 @@ inline void add_text_flags(cxxopts::Options& options) {
       ("header", "the files begin with the names of their columns", cxxopts::value<bool>())
       ("label-column", "the class: a name, or a number from 0 without --header", text("0"))
       ("text-columns", "joined by a space", list("1,2"))
-      ("classes", "what the label column says, class 0 first", list("1,2,3,4"))
+      ("classes", "values of the label column, class 0 first", list("1,2,3,4"))
       ("allow-empty-classes", "a class may have no text", cxxopts::value<bool>())
-      ("vocab", "vocab.txt of a BERT; else one is made of the texts", text(""))
-      ("vocab-size", "of one that is made, at most", text("30522"))
+      ("vocab", "vocab.txt of a BERT; else made from the training texts", text(""))
+      ("vocab-size", "at most, of a vocabulary that is made", text("30522"))
       ("max-length", "tokens of a text, [CLS] and [SEP] included", text("128"))
       ("too-long", "what happens to longer texts: cut or refuse", text("cut"))
       ("cache", "folder for tokenised texts", text(""));
 }
 
-/// Where the texts are; the paths are empty for built-in ones.
+/// The files, and how to read them.
 struct text_source {
-  std::string train, test;
+  std::string train, test;  ///< paths; empty: built-in texts
   data::text_classification_options columns;
+  std::string vocabulary;  ///< path of a vocab.txt; empty: make one
+  std::size_t vocab_size;
 };
 
-/// Throws parx::error when --data has not one file for each.
+/// Throws parx::error unless --data has exactly one file for each.
 [[nodiscard]] inline text_source text_flags(const cxxopts::ParseResult& given) {
   const auto text = [&](const char* flag) { return given[flag].as<std::string>(); };
-  text_source source{text("train"), text("test"), data::ag_news()};
+  text_source source{text("train"), text("test"), data::ag_news(), text("vocab"),
+                     number<std::size_t>(given, "vocab-size", 100, 1 << 24)};
   if (const std::string folder = text("data"); !folder.empty()) {
     const auto what = "train*.csv and test*.csv, or name two files with --train and --test";
     if (source.train.empty()) source.train = data::find_file(folder, "train", ".csv", what);
@@ -80,13 +83,9 @@ struct text_source {
   return texts;
 }
 
-/// The one with the vocabulary of --vocab, or with a vocabulary made of the texts to train with,
-/// which is the same on every rank.
-[[nodiscard]] inline data::wordpiece_tokenizer make_tokenizer(const cxxopts::ParseResult& given,
-                                                              const text_source& source) {
-  const auto size = number<std::size_t>(given, "vocab-size", 100, 1 << 24);
-  const std::string vocabulary = given["vocab"].as<std::string>();
-  if (!vocabulary.empty()) return data::wordpiece_tokenizer::read(vocabulary);
+/// Uses the vocabulary of --vocab, or makes one from the training texts: the same on every rank.
+[[nodiscard]] inline data::wordpiece_tokenizer make_tokenizer(const text_source& source) {
+  if (!source.vocabulary.empty()) return data::wordpiece_tokenizer::read(source.vocabulary);
   data::vocabulary_builder words;
   if (source.train.empty()) {
     for (const auto& each : built_in_texts(0, 4000)) words.add(each.text);
@@ -100,7 +99,7 @@ struct text_source {
   if (words.words() == 0) {
     parx::throw_error(parx::errc::bad_data, "\"{}\" has no texts to train with", source.train);
   }
-  return data::wordpiece_tokenizer(words.build({.vocab_size = size}));
+  return data::wordpiece_tokenizer(words.build({.vocab_size = source.vocab_size}));
 }
 
 struct labelled_texts {

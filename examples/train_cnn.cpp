@@ -21,12 +21,12 @@ int main(int argc, char** argv) {
   options.add_options()("h,help", "print this");
   options.add_options("Data and model")
       ("data", "folder with IDX (.gz too) or CIFAR .bin files; else drawn digits", text(""))
-      ("shift", "images to train with are moved by so many pixels at most", text("0"))
-      ("mirror", "half of the images to train with are mirrored", cxxopts::value<bool>())
+      ("shift", "move training images by up to this many pixels", text("0"))
+      ("mirror", "mirror half of the training images", cxxopts::value<bool>())
       ("channels", "of the first convolution", text("32"))
       ("norm", "batch (over the images of all ranks) or none", text("batch"))
       ("dropout", "before the last layer", text("0.25"))
-      ("label-smoothing-factor", "part of a label that goes to all classes", text("0"))
+      ("label-smoothing-factor", "fraction of a label spread over all classes", text("0"))
       ("ema-decay", "evaluate an average of the weights at the end; 0: none", text("0"));
   using parx::train::strategy;
   examples::add_trainer_flags(
@@ -70,11 +70,11 @@ int main(int argc, char** argv) {
     parx::ddp ddp{model, world};
     parx::optim::adamw opt{parx::optim::decay_groups(
         ddp.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
-    const data::distributed_sampler shuffled{images.size(), world, {.seed = s.trainer.seed}};
+    const data::distributed_sampler sampler{images.size(), world, {.seed = s.trainer.seed}};
     const data::loader loader{
-        images, {.batch_size = s.batch_size, .sampler = shuffled, .workers = s.workers}};
-    const data::distributed_sampler all{held_out.size(), world};
-    const data::loader test{held_out, {.batch_size = s.eval_batch_size, .sampler = all}};
+        images, {.batch_size = s.batch_size, .sampler = sampler, .workers = s.workers}};
+    const data::distributed_sampler test_sampler{held_out.size(), world};
+    const data::loader test{held_out, {.batch_size = s.eval_batch_size, .sampler = test_sampler}};
     std::uint64_t step = 0;
     parx::train::trainer trainer{
         ddp, opt, loader,

@@ -1,8 +1,8 @@
 // Trains a language model, GPT-2's or Llama's, on the characters or the byte pairs of a text.
 //   parxrun -n 2 build/release/bin/train_gpt --data tinyshakespeare/input.txt --output-dir out
 //   srun -N 3 --ntasks-per-node=2 build/release/bin/train_gpt --data input.txt.gz --tokenizer bpe
-// The last tenth of the text validates. eval_loss is a token's; the last line is a character's, in
-// nats and in bits (nats / ln 2), so that tokenizers can be compared.
+// The last tenth of the text is for validation. eval_loss is per token; the last line is per
+// character, in nats and in bits (nats / ln 2), so that tokenizers can be compared.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -29,14 +29,14 @@ void train(Wrapped& wrapped, Model& model, const examples::corpus& text,
       wrapped.parameters(),
       parx::optim::adamw_options{.beta2 = 0.99, .weight_decay = s.weight_decay})};
   parx::process_group& readers = wrapped.data_group();
-  const data::distributed_sampler share{text.train.size(), readers, {.seed = s.trainer.seed}};
-  const data::distributed_sampler part{
+  const data::distributed_sampler shuffled{text.train.size(), readers, {.seed = s.trainer.seed}};
+  const data::distributed_sampler in_order{
       text.held_out.size(), readers, {.order = data::sample_order::sequential}};
   const bool fetches = examples::reads_batches(wrapped);
-  const data::loader loader{text.train, {.batch_size = s.batch_size, .sampler = share,
+  const data::loader loader{text.train, {.batch_size = s.batch_size, .sampler = shuffled,
                                          .workers = s.workers, .fetches = fetches}};
   const data::loader held_out{
-      text.held_out, {.batch_size = s.eval_batch_size, .sampler = part, .fetches = fetches}};
+      text.held_out, {.batch_size = s.eval_batch_size, .sampler = in_order, .fetches = fetches}};
   const auto forward = [](auto& net, const auto& batch) { return net(batch.input_ids); };
   const auto loss = [&wrapped](const auto& logits, const auto& batch) {
     return examples::cross_entropy(wrapped, logits, batch.labels);
@@ -50,18 +50,18 @@ void train(Wrapped& wrapped, Model& model, const examples::corpus& text,
     return examples::measure(net, batch, forward, std::pair{"loss", loss});
   });
   trainer.train();
-  const double nats = trainer.evaluate().at("eval_loss") * text.tokens_of_a_character;
+  const double nats = trainer.evaluate().at("eval_loss") * text.tokens_per_character;
   parx::print0(world, "validation loss: {:.4f} nats a character ({:.4f} bits)\n", nats,
                nats / std::log(2.0));
   if (!s.trainer.output_dir.empty()) {
     examples::save_model(wrapped, to_json(model.config()), s.trainer.output_dir + "/model",
                          text.files);
   }
-  examples::on_model(wrapped, model, [&](auto& writer) {
+  examples::on_model(wrapped, model, [&](auto& generator) {
     const std::vector<std::int64_t> prompt(text.prompt.begin(), text.prompt.end());
-    const auto written = parx::models::generate(writer, prompt, text.sampling);
-    if (world.rank() != 0) return;
-    fmt::print("{}{}\n", text.decode(text.prompt), text.decode({written.begin(), written.end()}));
+    const auto tokens = parx::models::generate(generator, prompt, text.sampling);
+    parx::print0(world, "{}{}\n", text.decode(text.prompt),
+                 text.decode({tokens.begin(), tokens.end()}));
   });
 }
 

@@ -20,20 +20,20 @@ struct settings {
   std::string save;
 };
 
-// Held-out accuracy over all ranks, each of which looks at its share of the images.
+// Held-out accuracy over all ranks. Each rank evaluates its part of the images.
 template <typename Model>
 double evaluate(Model& model, const data::any_dataset& test, parx::world& world) {
   const parx::no_grad guard;
   model.eval();
-  nn::tally right;
-  const data::distributed_sampler share{
+  nn::tally correct;
+  const data::distributed_sampler sampler{
       test.size(), world, {.order = data::sample_order::sequential}};
-  const data::loader loader{test, {.batch_size = 250, .sampler = share}};
+  const data::loader loader{test, {.batch_size = 250, .sampler = sampler}};
   for (auto& batch : loader.epoch(0)) {
-    right += nn::accuracy(model(batch.x), batch.y, {.row_weights = batch.weights});
+    correct += nn::accuracy(model(batch.x), batch.y, {.row_weights = batch.weights});
   }
   model.train();
-  return parx::global_mean(world, right);
+  return parx::global_mean(world, correct);
 }
 
 template <typename Model>
@@ -42,8 +42,8 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
   model.initialize(s.seed);
   parx::ddp ddp{model, world};
   parx::optim::adamw opt{ddp.parameters(), {.lr = s.lr}};
-  const data::distributed_sampler share{images.size(), world, {.seed = s.seed}};
-  const data::loader loader{images, {.batch_size = s.batch_size, .sampler = share}};
+  const data::distributed_sampler sampler{images.size(), world, {.seed = s.seed}};
+  const data::loader loader{images, {.batch_size = s.batch_size, .sampler = sampler}};
   const std::size_t steps = s.epochs * loader.batches();
   const parx::optim::schedule schedule{
       .lr = s.lr, .warmup = steps / 20, .steps = steps, .decay = parx::optim::decay::cosine};

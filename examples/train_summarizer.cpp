@@ -47,17 +47,17 @@ int main(int argc, char** argv) {
     const auto test_pairs = examples::read_pairs(s.test, s.columns, 8'000, 500);
     examples::pair_list train_pairs;
     if (s.trained.empty()) train_pairs = examples::read_pairs(s.train, s.columns, 0, 8'000);
-    const auto tokenizer = examples::make_tokenizer(given, s, train_pairs);
+    const auto tokenizer = examples::make_tokenizer(s, train_pairs);
     const data::sequence_pairs test(test_pairs, tokenizer, s.lengths);
     s.model.vocab_size = tokenizer.size();
     if (!s.trained.empty()) {
       s.model = models::encoder_decoder_config_from(parx::load_config(s.trained));
     }
     parx::require(s.model.vocab_size == tokenizer.size(),
-                  "--eval-only {}: its vocab.txt has {} tokens, but its config.json says {}; take "
-                  "the one that the model was trained with",
+                  "--eval-only {}: its vocab.txt has {} tokens, but its config.json says {}; use "
+                  "the vocab.txt that the model was trained with",
                   s.trained, tokenizer.size(), s.model.vocab_size);
-    // Positions are sines and no parameters: there may be more of them than in training.
+    // Positions are sines, not parameters, so there can be more of them than in training.
     s.model.max_position_embeddings =
         std::max(s.lengths.max_source_length, s.lengths.max_target_length);
     models::encoder_decoder<float> model(s.model);
@@ -73,17 +73,17 @@ int main(int argc, char** argv) {
                  tokenizer.size());
     const auto run = [&](auto& wrapped) {
       parx::process_group& readers = wrapped.data_group();
-      const data::length_groups like_lengths{.lengths = train.lengths(),
-                                             .batch = training.batch_size *
-                                                      static_cast<std::size_t>(readers.size()) *
-                                                      training.trainer.gradient_accumulation_steps};
+      const std::size_t step_size = training.batch_size *
+                                    static_cast<std::size_t>(readers.size()) *
+                                    training.trainer.gradient_accumulation_steps;
+      const data::length_groups similar_lengths{.lengths = train.lengths(), .batch = step_size};
       const data::loader loader{
           train,
           {.batch_size = training.batch_size,
            .sampler = data::distributed_sampler{train.size(),
                                                 readers,
                                                 {.seed = training.trainer.seed,
-                                                 .group_by_length = like_lengths}},
+                                                 .group_by_length = similar_lengths}},
            .workers = training.workers}};
       const data::loader held_out{
           test,
@@ -116,7 +116,8 @@ int main(int argc, char** argv) {
         examples::save_model(wrapped, to_json(s.model), folder + "/model",
                              parx::bert_tokenizer_files(tokenizer.tokens().text()));
       }
-      // Summaries end after different numbers of words: each rank needs all of the model.
+      // Summaries have different lengths, so ranks cannot generate in step: each needs a whole
+      // model.
       models::encoder_decoder<float> whole(s.model);
       examples::copy_values(wrapped, whole);
       examples::summarise(whole, test_pairs, test, tokenizer, s, world);

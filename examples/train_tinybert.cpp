@@ -1,7 +1,7 @@
 // Trains a BERT text classifier with the trainer: AG News, other labelled texts, or built-in ones.
 //   parxrun -n 2 build/release/bin/train_tinybert --data ag_news --vocab vocab.txt --output-dir out
 //   srun -N 3 --ntasks-per-node=2 build/release/bin/train_tinybert --data ag_news --output-dir out
-// What is random in training is chosen for some 10 000 texts. With many more, as the course does:
+// The defaults for dropout and label smoothing suit some 10 000 texts. For many more texts:
 //   --learning-rate 5e-4 --dropout 0.1 --token-dropout 0 --label-smoothing-factor 0
 #include <string>
 #include <utility>
@@ -38,11 +38,11 @@ parx::models::bert_config read_config(const cxxopts::ParseResult& given) {
   return config;
 }
 
-/// This rank's share, texts of like length in a step.
-data::loader_options share(const data::text_classification& texts, data::sample_order order,
-                           std::size_t batch_size, const examples::trainer_settings& s,
-                           const parx::process_group& readers) {
-  // Where the same samples make a step, a run goes on in the same order on another number of ranks.
+/// Loads this rank's samples. A step has texts of similar length.
+data::loader_options options_for(const data::text_classification& texts, data::sample_order order,
+                                 std::size_t batch_size, const examples::trainer_settings& s,
+                                 const parx::process_group& readers) {
+  // Grouped by the whole step, so that a run resumes in the same order on another number of ranks.
   const std::size_t batch = batch_size * static_cast<std::size_t>(readers.size()) *
                             s.trainer.gradient_accumulation_steps;
   const data::sampler_options options{
@@ -63,14 +63,14 @@ int main(int argc, char** argv) {
   examples::add_text_flags(options);
   examples::add_parallel_flag(options);
   options.add_options("Model")
-      ("hidden-size", "numbers of a token", text("64"))
+      ("hidden-size", "width of the model", text("64"))
       ("num-hidden-layers", "layers", text("2"))
-      ("num-attention-heads", "heads of a layer", text("2"))
+      ("num-attention-heads", "heads of each layer", text("2"))
       ("intermediate-size", "width inside a layer", text("256"))
       ("max-position-embeddings", "tokens of the longest text", text("256"))
       ("dropout", "of hidden values and attention", text("0.2"))
-      ("token-dropout", "share of the tokens that are [UNK] in training", text("0.5"))
-      ("label-smoothing-factor", "part of a label that goes to all classes", text("0.1"));
+      ("token-dropout", "fraction of the tokens replaced by [UNK] in training", text("0.5"))
+      ("label-smoothing-factor", "fraction of a label spread over all classes", text("0.1"));
   using parx::train::strategy;
   examples::add_trainer_flags(
       options, {.trainer = {.num_train_epochs = 6, .learning_rate = 1e-3, .warmup_ratio = 0.1,
@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
     const double hidden = examples::number(given, "token-dropout", 0.0, 1.0);
     examples::start_run(world, s);
     const auto source = examples::text_flags(given);
-    const auto tokenizer = examples::make_tokenizer(given, source);
+    const auto tokenizer = examples::make_tokenizer(source);
     const auto [texts, held_out] = examples::read_texts(source, tokenizer);
     const auto& counts = texts.counts();
     parx::print0(world, "{} + {} texts of {:.1f} tokens, {} cut; vocabulary of {}\n", texts.size(),
@@ -101,8 +101,9 @@ int main(int argc, char** argv) {
     using enum data::sample_order;
     const auto train = [&](auto& wrapped) {
       parx::process_group& readers = wrapped.data_group();
-      const data::loader loader{texts, share(texts, shuffled, s.batch_size, s, readers)};
-      const data::loader test{held_out, share(held_out, sequential, s.eval_batch_size, s, readers)};
+      const data::loader loader{texts, options_for(texts, shuffled, s.batch_size, s, readers)};
+      const data::loader test{held_out,
+                              options_for(held_out, sequential, s.eval_batch_size, s, readers)};
       parx::optim::adamw opt{parx::optim::decay_groups(
           wrapped.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
       const auto forward = [](auto& net, const auto& batch) {

@@ -1,4 +1,4 @@
-// The command line of a training program in Hugging Face's words, as parx::train::trainer_options.
+// Flags of a training program, named as Hugging Face's, read into parx::train::trainer_options.
 //
 //   cxxopts::Options options("train_x", "Trains x, data parallel");
 //   options.add_options()("data", "...", ...);                     // the program's own flags first
@@ -10,8 +10,8 @@
 //   ... trainer.train(); ...
 //   examples::finish_run(world, s);
 //
-// The defaults are those that add_trainer_flags() is given, so --help shows them. --batch_size and
-// --batch-size are the same flag. Whatever is wrong is a parx::usage_error that names the flag.
+// --help shows the defaults that add_trainer_flags() is given. --batch_size and --batch-size are
+// the same flag. A wrong value is a parx::usage_error that names the flag.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct trainer_settings {
   std::size_t eval_batch_size = 64;  ///< the same in evaluations
   double weight_decay = 0.01;
   std::size_t workers = 1;  ///< threads of a rank that fetch batches ahead
-  std::string report = {};  ///< a page about the run, "" for none
+  std::string report = {};  ///< the HTML report to write, "" for none
 };
 
 namespace detail {
@@ -74,36 +74,37 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
   const auto yes = cxxopts::value<bool>();
   options.add_options("Training")
       ("epochs", "passes over the training data, fractions allowed", text(d.num_train_epochs))
-      ("max-steps", "optimizer steps, instead of --epochs where above 0", text(d.max_steps))
+      ("max-steps", "optimizer steps; above 0 it replaces --epochs", text(d.max_steps))
       ("batch-size", "samples of one rank in one batch", text(defaults.batch_size))
       ("gradient-accumulation-steps", "batches that make one step",
        text(d.gradient_accumulation_steps))
       ("learning-rate", "highest learning rate", text(d.learning_rate.value_or(1e-3)))
       ("lr-scheduler-type", "after the warm-up: linear or cosine (both to 0), or constant",
        text(detail::word(d.lr_scheduler_type)))
-      ("warmup-ratio", "share of the steps in which the rate rises", text(d.warmup_ratio))
-      ("warmup-steps", "the same in steps, instead where above 0", text(d.warmup_steps))
+      ("warmup-ratio", "fraction of the steps in which the rate rises", text(d.warmup_ratio))
+      ("warmup-steps", "number of those steps; above 0 it replaces the ratio", text(d.warmup_steps))
       ("weight-decay", "of AdamW; biases and norms have none", text(defaults.weight_decay))
-      ("max-grad-norm", "longer gradients are scaled down to it; 0: never", text(d.max_grad_norm))
+      ("max-grad-norm", "clip the gradient's norm to this; 0: never", text(d.max_grad_norm))
       ("seed", "of weights, order and dropout", text(d.seed))
       ("bf16", "matrix products in bfloat16", yes)
       ("fp16", "matrix products in float16, with a loss scale", yes)
-      ("gradient-checkpointing", "compute activations again in backward: less memory", yes)
+      ("gradient-checkpointing", "recompute activations in backward: takes less memory", yes)
       ("workers", "threads of a rank that fetch batches ahead; 0: none", text(defaults.workers))
-      ("on-loss", "when a rank is lost: end, or shrink to go on with the others", text("end"));
+      ("on-loss", "if a rank is lost: end, or shrink and go on with the others", text("end"));
   options.add_options("Log and evaluation")
       ("logging-steps", "steps between two lines; 0: no lines", text(d.logging_steps))
       ("eval-strategy", "when to evaluate: no, steps or epoch", text(detail::word(d.eval_strategy)))
       ("eval-steps", "with --eval-strategy steps; 0: as --logging-steps", text(d.eval_steps))
       ("eval-batch-size", "samples of one rank in a batch of evaluation",
        text(defaults.eval_batch_size))
-      ("metric-for-best-model", "what evaluations are compared by", text(d.metric_for_best_model))
-      ("early-stopping-patience", "evaluations without a gain that end training; 0: never",
+      ("metric-for-best-model", "figure that evaluations are compared by",
+       text(d.metric_for_best_model))
+      ("early-stopping-patience", "stop after this many evaluations without improvement; 0: never",
        text(d.early_stopping_patience))
-      ("disable-progress", "no bar", yes)
-      ("explain", "say what will be done before it is done", yes)
-      ("detect-anomaly", "name the module that makes the first NaN; slow", yes)
-      ("report", "write a page about the run to this .html file; needs --output-dir",
+      ("disable-progress", "no progress bar", yes)
+      ("explain", "print what the run will do before it starts", yes)
+      ("detect-anomaly", "name the module that produces the first NaN; slow", yes)
+      ("report", "write a report of the run to this .html file; needs --output-dir",
        text(defaults.report));
   options.add_options("Checkpoints")
       ("output-dir", "folder for checkpoints, logs and the model; without it nothing is written",
@@ -113,12 +114,12 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
       ("save-steps", "with --save-strategy steps", text(d.save_steps))
       ("save-total-limit", "checkpoints that are kept; 0: all", text(d.save_total_limit))
       ("load-best-model-at-end", "end with the best evaluated model, not the last", yes)
-      ("resume", "go on from the newest checkpoint in --output-dir", yes)
-      ("overwrite-output-dir", "start anew; delete the checkpoints that are there", yes);
+      ("resume", "continue from the newest checkpoint in --output-dir", yes)
+      ("overwrite-output-dir", "start over and delete existing checkpoints", yes);
 }
 
-/// What a command line says, without having touched a file yet; `measured` are the figures of the
-/// program's evaluations. The world outlives the settings.
+/// Reads the flags; touches no file. `measured` names the figures of the program's evaluations. The
+/// world must outlive the settings.
 [[nodiscard]] inline trainer_settings trainer_flags(
     const cxxopts::ParseResult& given, parx::world& world,
     const std::vector<std::string>& measured = {"loss"}) {
@@ -136,7 +137,7 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
   o.output_dir = text("output-dir");
   o.num_train_epochs = number(given, "epochs", 0.0, 1e9);
   o.max_steps = count("max-steps");
-  // Epochs that were asked for are not overruled by a number of steps that nobody gave.
+  // --epochs on the command line takes precedence over a default of --max-steps.
   if (given.count("epochs") > 0 && given.count("max-steps") == 0) o.max_steps = 0;
   o.gradient_accumulation_steps = count("gradient-accumulation-steps", 1);
   o.learning_rate = number(given, "learning-rate", 0.0, 1e9);
@@ -181,8 +182,8 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
   return s;
 }
 
-/// Collective. Prints the labs' banner, a line of each rank. Throws on every rank unless rank 0 can
-/// write where it is going to write after hours of training.
+/// Collective. Prints a line for each rank. Throws on every rank unless rank 0 can write to the
+/// places that it will write to at the end of training.
 inline void start_run(parx::world& world, const trainer_settings& s) {
   fmt::print("[RANK {}] WORLD_SIZE={}\n", world.rank(), world.size());
   std::fflush(stdout);
@@ -192,7 +193,7 @@ inline void start_run(parx::world& world, const trainer_settings& s) {
   if (!s.report.empty()) parx::check_writable0(world, s.report);
 }
 
-/// Local. Rank 0 writes the page of --report.
+/// Local. Rank 0 writes the report of --report.
 inline void finish_run(const parx::world& world, const trainer_settings& s) {
   if (s.report.empty() || world.rank() != 0) return;
   parx::train::write_report(s.report, {s.trainer.output_dir});

@@ -28,7 +28,7 @@ BOOST_AUTO_TEST_CASE(one_word_says_what_the_data_parallel_ranks_cut) {
               {"hybrid", 3, true}};
   for (const auto& [word, stage, within_hosts] : ways) {
     const auto s = parse_parallel(word);
-    BOOST_TEST(s.way == word);
+    BOOST_TEST(s.wrapper == word);
     BOOST_TEST(s.stage == stage);
     BOOST_TEST(s.within_hosts == within_hosts);
     BOOST_TEST(s.pp == 1);
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(axes_are_named_with_their_ranks) {
   const auto stages = parse_parallel("pp=4,schedule=zb1p");
   BOOST_TEST(stages.pp == 4);
   BOOST_TEST(stages.dp == parx::remaining_ranks);
-  BOOST_TEST(stages.way == "ddp");
+  BOOST_TEST(stages.wrapper == "ddp");
   BOOST_TEST(stages.microbatches == 8);
   BOOST_TEST((stages.schedule == parx::schedules::zb1p));
 
@@ -65,14 +65,14 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_meant_is_refused_by_name) {
   refuses("fsdp,", "there is no \"\"");
   refuses("zero4", "there is no \"zero4\"");
   refuses("ddp,fsdp", "ddp and fsdp exclude each other");
-  refuses("pp=2,pp=2", "pp is there 2 times");
+  refuses("pp=2,pp=2", "pp is given 2 times");
   refuses("fsdp=2,dp=2", "fsdp=2 and dp= are the same number of ranks");
   for (const char* const size : {"pp", "pp=", "pp=0", "pp=-1", "pp=two", "pp=2x", "fsdp=0"}) {
     refuses(size, "give a whole number from 1");
   }
-  refuses("schedule=zb1p", "schedule= is of a pipeline: give pp= as well");
+  refuses("schedule=zb1p", "schedule= is for a pipeline: give pp= as well");
   refuses("sp", "sp has no number and goes with tp=");
   refuses("tp=2,sp=2", "sp has no number and goes with tp=");
-  refuses("tp=2,microbatches=4", "microbatches= is of a pipeline");
+  refuses("tp=2,microbatches=4", "microbatches= is for a pipeline");
   refuses("pp=2,schedule=fast", "there is no pipeline schedule \"fast\", but gpipe, 1f1b");
 }
