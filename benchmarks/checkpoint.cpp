@@ -4,9 +4,9 @@
 //   parx-bench-checkpoint [--gigabytes 1] [--rounds 7] [--folder /tmp]
 //
 // Times are medians; a ratio of 1.00 is the speed of write() + fsync(), or of read(). Files of the
-// round before are removed first and off the clock: else the page cache would hold old and new
-// file, and the memory for it can cost more than the writing (3 s for 1 GB where a virtual machine
-// gets its memory page by page).
+// previous round are removed before the clock starts. Otherwise the page cache would hold the old
+// and the new file, and allocating its memory can take longer than writing (3 s for 1 GB if a
+// virtual machine gets its memory page by page).
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -85,7 +85,7 @@ void compare(std::vector<contender> all, int rounds, double gigabytes) {
       const auto begin = std::chrono::steady_clock::now();
       one.run();
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-      if (round > 0) one.seconds.push_back(taken.count());  // the first is for the caches
+      if (round > 0) one.seconds.push_back(taken.count());  // the first round fills the caches
     }
   }
   for (const contender& one : all) {

@@ -1,11 +1,11 @@
-// delayed-link: a link between two network namespaces whose packets take their time, where the
-// kernel has no netem. Each gets a TUN device, and this program carries the packets across.
+// delayed-link: a link with a delay between two network namespaces, for kernels without netem. Each
+// namespace gets a TUN device, and this program forwards the packets between them.
 //
 //   delayed-link DELAY_MS DEVICE NAMESPACE NAMESPACE
 //
-// prints "ready" once both devices are there (without addresses), and ends with SIGTERM or SIGINT,
-// or when they are gone. It knows no speed: let a queue of the device do that (tbf), where TCP sees
-// what waits as it does before a network card.
+// prints "ready" once both devices exist (without addresses), and ends with SIGTERM or SIGINT, or
+// when the devices are gone. It does not limit the bandwidth: use a queue of the device (tbf) for
+// that, whose backlog TCP sees as it sees that of a network card.
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -59,7 +59,7 @@ class direction {
  public:
   direction(int from, int to, link_clock::duration delay) : from_{from}, to_{to}, delay_{delay} {}
 
-  /// Delivers what has arrived and takes what has left.
+  /// Reads new packets, and delivers those whose delay is over.
   void move() {
     std::array<char, largest_packet> room;
     for (;;) {
@@ -71,7 +71,7 @@ class direction {
     const moment now = link_clock::now();
     for (; !flying_.empty() && flying_.front().due <= now; flying_.pop_front()) {
       const std::vector<char>& bytes = flying_.front().bytes;
-      // What the other device refuses is lost, as on a wire.
+      // A packet that the other device refuses is lost, as on a wire.
       [[maybe_unused]] const ssize_t put = ::write(to_, bytes.data(), bytes.size());
     }
   }

@@ -1,15 +1,15 @@
-// parx-bench-fsdp: what it costs, and saves, to cut a model over the ranks: ddp, the stages of ZeRO
-// and hybrid sharding on one model, in alternating rounds of one run.
+// parx-bench-fsdp: time and memory of ddp, the stages of ZeRO and hybrid sharding on one model, in
+// alternating rounds of one run.
 //
 //   parxrun -n 2 --tag-output=false parx-bench-fsdp --model bert
 //   parxrun -n 4 --tag-output=false parx-bench-fsdp --model llama --ways shared --steps 4
 //
-// Each way has a model and an AdamW of its own. A round's time is that of the slowest rank; ratios
-// are medians of each round's ratio to the first way. Bytes are what rank 0 sends in a step, also
-// through shared memory. With one way alone its memory is told, too, which takes a fifth of a
-// core: the most of any rank's PSS against the formula (16 bytes a parameter / ranks, values and
-// gradients of the two largest units, activations) and what there was before the model. --json is
-// for scripts, and has what getrusage says of memory instead.
+// Each way has its own model and AdamW. A round's time is that of the slowest rank; ratios are
+// medians of each round's ratio to the first way. Bytes are what rank 0 sends in a step, also
+// through shared memory. With a single way, its memory is printed too, which takes a fifth of a
+// core: the largest PSS of any rank, compared with the formula (16 bytes for each parameter /
+// ranks, values and gradients of the two largest units, activations), and the PSS before the model
+// was made. --json is for scripts, and reports the memory of getrusage instead.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -54,7 +54,7 @@ struct settings {
   bool checkpoints, as_json;
 };
 
-/// One way to train the model, with all it needs.
+/// One way to train the model, with its own model and optimizer.
 class contender {
  public:
   explicit contender(std::string way) : name(std::move(way)) {}
@@ -62,14 +62,14 @@ class contender {
   contender& operator=(const contender&) = delete;
   virtual ~contender() = default;
 
-  /// Collective. The loss of batch `number` before the step.
+  /// Collective. Trains on batch `number` and returns its loss.
   virtual float step(std::size_t number) = 0;
-  /// By this rank, so far.
+  /// The bytes that this rank has sent so far.
   [[nodiscard]] virtual std::size_t bytes_sent() = 0;
 
   const std::string name;
-  std::vector<double> times;  ///< of a step, by round
-  std::size_t sent = 0;       ///< in all rounds
+  std::vector<double> times;  ///< by round: the time of a step
+  std::size_t sent = 0;       ///< bytes in all rounds
   std::size_t taken = 0;      ///< steps in all rounds
   float loss = 0;
 };
@@ -144,7 +144,7 @@ std::unique_ptr<contender> make_contender(const std::string& way, const Workload
       [&](model_type& model) { return parx::fsdp<model_type>(model, group, options); });
 }
 
-/// So many steps of one way; the time of one, on the slowest rank.
+/// Trains `steps` steps one way. Returns the mean time of a step on the slowest rank.
 double time_of(contender& of, std::size_t steps, parx::process_group& group) {
   parx::barrier(group);
   const std::size_t sent = of.bytes_sent();
@@ -163,7 +163,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// MiB: of parameters, optimizer and gradients; two units; activations.
+/// MiB of parameters, optimizer and gradients, two units, and activations.
 template <typename Workload>
 double formula_mib(const Workload& work, parx::process_group& group) {
   typename Workload::model_type model = work.make();
@@ -198,7 +198,7 @@ void compare(parx::world& world, const settings& s, const Workload& work) {
     first.push_back(time_of(*each, s.steps == 0 ? 3 : 1, world));
     each->sent = each->taken = 0;
   }
-  // Equally many, so that losses can be compared.
+  // The same number of steps for all ways, so that losses can be compared.
   const double turn = s.seconds / static_cast<double>(s.rounds * all.size());
   const auto as_many = static_cast<std::size_t>(turn / *std::ranges::max_element(first));
   const std::size_t steps = s.steps > 0 ? s.steps : std::max<std::size_t>(1, as_many);
@@ -250,7 +250,7 @@ void compare(parx::world& world, const settings& s, const Workload& work) {
                static_cast<double>(work.cost.activation_bytes) / 0x1p20, most[0] / formula);
 }
 
-// What is trained. cost is of one step.
+// The models to train. `cost` is the work of one step.
 
 parx::step_work cost_of(const settings& s, parx::feed_forward form, std::size_t vocabulary) {
   return parx::work_of({.layers = s.layers,
@@ -399,7 +399,7 @@ void compare_ways(parx::world& world, const settings& s) {
       {"model.layers.*", "lm_head"}, feed_forward::gated);
 }
 
-/// What a flag of 0 stands for.
+/// Replaces flags that are 0 by the model's usual sizes.
 settings with_usual_sizes(settings s) {
   struct sizes {
     std::size_t layers, width, inner, heads, vocabulary, batch, length;

@@ -1,10 +1,10 @@
-// How fast matrices are multiplied here: every backend of gemm that this program was built with,
-// side by side on the shapes of the models, beside what the processor's multiply-adds allow.
+// The speed of matrix products: every backend of gemm that this program was built with, on the
+// shapes of the models, compared with the peak rate of the processor's multiply-adds.
 //
 //   parx-bench-gemm [seconds for each figure, default 0.3]
 //
-// One thread. Each figure is the median of many short batches, dealt in rounds over the backends so
-// that a disturbance hits all of them; the spread is between the quarters.
+// One thread. Each figure is the median of many short batches, which alternate between the backends
+// so that a disturbance hits all of them; the spread is that between the quartiles.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -116,7 +116,7 @@ double multiply_add_rate(std::size_t rounds, std::index_sequence<Chain...> /*cha
   return static_cast<double>(2 * lanes * sizeof...(Chain) * rounds) / watch.seconds() * 1e-9;
 }
 
-/// GFLOP/s of multiply-adds in registers, of the widest kind that was compiled in.
+/// GFLOP/s of multiply-adds in registers, with the widest vectors that were compiled in.
 double multiply_add_peak() {
   double best = 0;
   for (int attempt = 0; attempt < 5; ++attempt) {
@@ -143,7 +143,7 @@ std::vector<figure> measure(const size& s, double seconds) {
             b.data(), b_transposed ? s.k : s.n, 0.0F, c.data(), s.n, nullptr);
   };
   const double work = 2.0 * static_cast<double>(s.m * s.n * s.k);
-  // At least 20 us a batch, so that the clock does not count.
+  // At least 20 us for each batch, so that reading the clock does not matter.
   const auto batch = static_cast<std::size_t>(std::max(1.0, 20e-6 * 50e9 / work));
   std::vector<std::vector<double>> rates(backends.size());
   for (const backend& by : backends) run(by);

@@ -1,13 +1,14 @@
-// parx-bench-pages: where the parameters of a sharded model can lie, and what each place costs.
+// parx-bench-pages: the cost of each kind of memory for the parameters of a sharded model.
 //
-//   parx-bench-pages                          one address, memory that comes and goes (page_pool)
+//   parx-bench-pages                          memory that moves to fixed addresses (page_pool)
 //   parxrun -n 4 parx-bench-pages [MiB]       one array for all ranks of a host (host_pages)
 //
-// Alone it compares ways to give a unit of 1 to 64 MiB memory at its address and to take it away
-// again, with and without a second thread that uses memory meanwhile, and products of matrices
-// whose weights lie in each kind of memory. With several ranks it compares host_pages with an
-// all_gather of as many bytes. Times are medians, in turns over what is compared. Shared memory
-// has huge pages only where /sys/kernel/mm/transparent_hugepage/shmem_enabled says advise or more.
+// As a single process it compares ways to attach memory to the addresses of a unit of 1 to 64 MiB
+// and to detach it again, with and without a second thread that uses memory meanwhile, and products
+// of matrices whose weights are in each kind of memory. With several ranks it compares host_pages
+// with an all_gather of as many bytes. Times are medians of alternating rounds. Shared memory has
+// huge pages only if /sys/kernel/mm/transparent_hugepage/shmem_enabled is advise, within_size or
+// always.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -49,7 +50,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Median seconds of each of several things, done in turns, each after `ready`.
+/// Median seconds of each of several functions, called in turns, each after a call of `ready`.
 std::vector<double> in_turns(int rounds, const std::vector<std::function<void()>>& things,
                              const std::function<void()>& ready = [] {}) {
   std::vector<std::vector<double>> seconds(things.size());
@@ -67,7 +68,7 @@ std::vector<double> in_turns(int rounds, const std::vector<std::function<void()>
   return medians;
 }
 
-/// A memory file mapped at an address that it can be taken away from.
+/// A memory file that can be mapped at, and unmapped from, a fixed address.
 class mapped_file {
  public:
   explicit mapped_file(std::size_t bytes)
@@ -96,7 +97,7 @@ class mapped_file {
   parx::detail::address_range range_;
 };
 
-/// One byte of each small page.
+/// Reads one byte of each 4 KiB page.
 unsigned touch(const std::byte* data, std::size_t bytes) {
   unsigned sum = 0;
   for (std::size_t i = 0; i < bytes; i += 4096) sum += static_cast<unsigned>(data[i]);
@@ -104,7 +105,7 @@ unsigned touch(const std::byte* data, std::size_t bytes) {
 }
 std::atomic<unsigned> touched;
 
-/// What it takes to have a unit's memory at its address and to take it away again.
+/// Times attaching and detaching a unit's memory.
 void moves() {
   fmt::print("us to attach a unit, touch each page and detach it; to copy it, for comparison\n");
   fmt::print("{:>5} {:>8} {:>10} {:>10} {:>10} {:>10}\n", "MiB", "2 threads", "page_pool",

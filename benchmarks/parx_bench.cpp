@@ -6,7 +6,7 @@
 //   parx-bench --mode bootstrap --worlds 2,4,8
 //   parx-bench --simulate --ranks 4096 --hosts 512 -b 1M -e 64M -f 8
 //
-// What it does is in bench/; peers/ measures other libraries in the same way.
+// The implementation is in bench/; the programs in peers/ measure other libraries in the same way.
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@
 
 namespace {
 
-/// The exit code `code`, or that of a failure where standard output has not taken everything.
+/// The exit code: `code`, or 1 instead of 0 if not all of the output could be written.
 int when_printed(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   fmt::print(stderr, "parx-bench: not all of the output could be written\n");

@@ -1,16 +1,16 @@
-// parx-bench-train: samples a second of data-parallel training, on the models and with the
-// arithmetic of peers/torch_train.py. One JSON line from rank 0.
+// parx-bench-train: samples per second of data-parallel training, on the models and with the
+// arithmetic of peers/torch_train.py. Rank 0 prints one JSON line.
 //
 //   parx-bench-train --model bert
 //   parxrun -n 2 --tag-output=false parx-bench-train --model gpt --seconds 8
 //   parx-bench-train --model mlp --parallel bare  the loop without the ddp wrapper
 //   parxrun -n 2 --tag-output=false parx-bench-train --model gpt --width 512 --parallel tp
 //
-// GPT's output shares the embedding's matrix, as in GPT-2; PyTorch's has one of its own. Synthetic
-// batches with a fixed seed, eight of them in turn; a step is forward, backward (with the
-// gradients' all-reduce) and the optimizer. Phases are medians on rank 0; "hidden" is the share of
-// the communication during which backward was computing. With tp the ranks have parts of one GPT
-// (tp-sp: sequence parallel, too) and take the same batch, with the others one each.
+// GPT's output shares the embedding's matrix, as in GPT-2; PyTorch's has its own. There are eight
+// synthetic batches with a fixed seed, used in turn; a step is forward, backward (with the
+// gradients' all-reduce) and the optimizer. Phases are medians on rank 0; "hidden" is the fraction
+// of the communication during which backward was computing. With tp the ranks have parts of one GPT
+// (tp-sp: with sequence parallelism) and the same batch; otherwise each rank has its own.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -86,7 +86,8 @@ double peak_mib() {
   return static_cast<double>(used.ru_maxrss) / 1024;
 }
 
-/// What only the wrapper knows: the size of the gradients, and how much of their way was hidden.
+/// Figures of the wrapper: the size of the gradients, and the fraction of their communication that
+/// was hidden.
 struct communication {
   double gradient_mib = 0;
   std::function<double()> hidden = [] { return 1.0; };

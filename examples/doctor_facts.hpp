@@ -1,4 +1,4 @@
-// For parx_doctor: what one rank finds out about its host without the others.
+// For parx_doctor: what one rank can find out about its host without communication.
 #pragma once
 
 #include <sched.h>

@@ -1,5 +1,5 @@
-// For parx_doctor: what the ranks of a job find out together: whether they read each other's
-// memory, how their clocks differ, and what messages between hosts take.
+// For parx_doctor: what the ranks of a job find out together: whether they can read each other's
+// memory, how their clocks differ, and the speed of the links between hosts.
 #pragma once
 
 #include <sys/uio.h>
@@ -25,7 +25,7 @@ inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Collective. Whether this rank can read a number of the next one on its host.
+/// Collective. Whether this rank can read the memory of the next one on its host.
 inline bool reads_neighbour(parx::process_group& world, const std::vector<rank_health>& ranks) {
   static constexpr std::uint64_t number = 0x7061727864726f6b;
   static const std::uint64_t own = number;
@@ -41,12 +41,12 @@ inline bool reads_neighbour(parx::process_group& world, const std::vector<rank_h
   const auto* const theirs = &all[2 * static_cast<std::size_t>(next)];
   const iovec from{std::bit_cast<void*>(theirs[1]), sizeof found};
   const auto got = ::process_vm_readv(static_cast<pid_t>(theirs[0]), &to, 1, &from, 1, 0);
-  parx::barrier(world);  // nobody leaves while it may be read
+  parx::barrier(world);  // no rank may exit while it can still be read
   return next == world.rank() || (got == sizeof found && found == number);
 }
 
-/// Rank `rank` sends and `peer` answers. What `rank` measures of it.
-inline link_health play(parx::process_group& world, int rank, int peer) {
+/// Called by both ranks: `rank` sends and `peer` answers. Only the result on `rank` is meaningful.
+inline link_health measure_link(parx::process_group& world, int rank, int peer) {
   const bool leads = world.rank() == rank;
   const int other = leads ? peer : rank;
   const auto round_trip = [&](std::vector<double>& message) {
@@ -66,7 +66,8 @@ inline link_health play(parx::process_group& world, int rank, int peer) {
           .bytes_per_second = 2 * sizeof(double) * static_cast<double>(large.size()) / quickest};
 }
 
-/// By how much this rank's clock is ahead of rank 0's: from the shortest of some round trips.
+/// Collective. How far this rank's clock is ahead of rank 0's, from the shortest of ten round
+/// trips.
 inline double clock_ahead(parx::process_group& world) {
   double ahead = 0;
   for (int rank = 1; rank < world.size(); ++rank) {
@@ -91,19 +92,20 @@ inline double clock_ahead(parx::process_group& world) {
   return ahead;
 }
 
-/// Collective. Each pair of hosts, by their first ranks: in rounds, in each of which every host
-/// plays with one other (the circle method of tournaments), so that links are measured alone.
+/// Collective. Measures the link of each pair of hosts, between their first ranks. In each round
+/// every host is in at most one pair (the circle method of tournaments), so links are measured
+/// undisturbed.
 inline std::vector<link_health> measure_links(parx::process_group& world,
                                               const std::vector<rank_health>& ranks) {
   std::vector<int> firsts;
   for (const auto& [id, those] : parx::by_host(ranks)) firsts.push_back(those.front()->rank);
-  if (firsts.size() % 2 == 1) firsts.push_back(-1);  // who meets this one rests
+  if (firsts.size() % 2 == 1) firsts.push_back(-1);  // its partner pauses for a round
   std::vector<link_health> mine;
   for (std::size_t round = 0; round + 1 < firsts.size(); ++round) {
     for (std::size_t i = 0; i < firsts.size() / 2; ++i) {
       const int a = firsts[i], b = firsts[firsts.size() - 1 - i];
       if (a < 0 || b < 0 || (world.rank() != a && world.rank() != b)) continue;
-      const auto seen = play(world, std::min(a, b), std::max(a, b));
+      const auto seen = measure_link(world, std::min(a, b), std::max(a, b));
       if (world.rank() == seen.rank) mine.push_back(seen);
     }
     std::rotate(firsts.begin() + 1, firsts.end() - 1, firsts.end());

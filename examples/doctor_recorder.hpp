@@ -1,4 +1,4 @@
-// For parx_doctor recorder: what the ranks of a job did last, from their flight recorders.
+// For parx_doctor recorder: the last operations of a job's ranks, from their flight recorders.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 
 namespace examples {
 
-/// All operations as a Chrome trace: a process for each rank, a line for each group, one clock. An
-/// operation that never finished ends with the last event of all.
+/// All operations as a Chrome trace: a process for each rank, a line for each group, with aligned
+/// clocks. Operations that never finished are drawn to the end of the trace.
 inline std::string to_chrome_trace(const std::vector<parx::flight_log>& logs) {
   namespace chrome = parx::trace::detail;
   const auto ahead = parx::align_clocks(logs);
@@ -78,8 +78,7 @@ inline void print_divergences(const std::vector<parx::flight_log>& logs) {
   if (found.empty()) fmt::print("no divergence: the ranks did the same, and finished it\n");
 }
 
-/// recorder DIR [--trace out.json]. The exit code is 1 where the ranks diverged or a file is
-/// damaged.
+/// recorder DIR [--trace out.json]. The exit code is 1 if the ranks diverged or a file is damaged.
 inline int diagnose_recorder(const std::vector<std::string_view>& arguments) try {
   const bool traces = arguments.size() == 3 && arguments[1] == "--trace";
   if (arguments.size() != 1 && !traces) {

@@ -1,5 +1,5 @@
-// parx_checkpoint: what is in checkpoints, model folders and safetensors files, whether they are
-// whole, and how two of them differ; and one file of what many ranks have written in parts.
+// parx_checkpoint: lists, verifies and compares checkpoints, model folders and safetensors files,
+// and merges the shards of many ranks into one file.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -31,8 +31,7 @@ constexpr std::string_view usage =
     "  parx_checkpoint diff PATH PATH     the tensors that differ, and by how much. Exits with 1\n"
     "                                     where they do\n";
 
-/// A line of output. Names come from files that anybody may have written: what would act on a
-/// terminal is escaped.
+/// Prints a line. Names come from untrusted files, so terminal control characters are escaped.
 template <typename... Args>
 void print_line(fmt::format_string<Args...> text, Args&&... args) {
   fmt::print("{}\n", parx::printable(fmt::vformat(text, fmt::make_format_args(args...))));
@@ -44,14 +43,14 @@ std::string readable(std::uint64_t bytes) {
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
 }
 
-/// What there is at `path`, by name: "model", "optimizer". A single file is taken for a model.
+/// The parts at `path` by name: "model", "optimizer". A single file counts as a model.
 std::map<std::string, parx::safetensors_shards> tensors_at(const fs::path& path) {
   std::map<std::string, parx::safetensors_shards> parts;
   if (!fs::is_directory(path)) {
     parts.try_emplace("model", path.parent_path(), path.stem().string());
   } else {
     for (const std::string& name : parx::tensor_parts_in(path)) parts.try_emplace(name, path, name);
-    if (parts.empty()) parts.try_emplace("model", path);  // says what it does not find
+    if (parts.empty()) parts.try_emplace("model", path);  // throws, and says what is missing
   }
   return parts;
 }

@@ -1,12 +1,12 @@
-// parx_doctor: looks at the hosts and links of a job before a long run, and at what its ranks did
-// last after one that failed.
+// parx_doctor: checks the hosts and links of a job before a long run, and shows the last operations
+// of its ranks after a failed one.
 //
 //   parxrun -n 4 build/release/bin/parx_doctor
 //   srun -N 2 --ntasks-per-node=2 build/release/bin/parx_doctor
 //   parx_doctor recorder DIR [--trace out.json]      # the job's error names DIR
 //
-// A line for each host, the links between hosts, and a sentence for each thing that will hurt.
-// Nothing is changed. With --strict its exit code is 1 where something was found.
+// Prints a line for each host, the links between hosts, and a sentence for each problem. Changes
+// nothing. With --strict its exit code is 1 if it found a problem.
 #include "doctor_facts.hpp"
 #include "doctor_links.hpp"
 #include "doctor_recorder.hpp"

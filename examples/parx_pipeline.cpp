@@ -1,12 +1,12 @@
-// parx_pipeline: draws and proves a pipeline schedule, and says how long it takes.
+// parx_pipeline: draws and validates a pipeline schedule, and predicts its time.
 //
 //   parx_pipeline --schedule zbv --stages 4 --microbatches 8 --draw --costs f=1,i=1,w=1,hop=0.5
 //   parx_pipeline --compare --stages 4 --microbatches 8 --svg schedules.svg
 //   parx_pipeline --table mine.csv --draw          # PyTorch's format
 //   parx_pipeline --trace t.rank0.json,t.rank1.json --draw --svg run.svg
 //
-// --trace draws the last step that the ranks of one pipeline ran under PARX_TRACE=t.json, below
-// what its schedule promises at the mean measured times.
+// --trace draws the last step that the ranks of one pipeline ran under PARX_TRACE=t.json, below the
+// prediction of its schedule at the mean measured times.
 #include <unistd.h>
 
 #include <charconv>

@@ -1,4 +1,4 @@
-// parx_plan: what a transformer needs on a cluster, in each way to train it, and which is fastest.
+// parx_plan: memory, traffic and time of each way to train a transformer on a cluster.
 //
 //   parx_plan --model gpt --layers 12 --width 768 --ranks 8 --hosts 2 --link 10gbit
 //   parx_plan --model llama --layers 32 --width 4096 --ranks 64 --hosts 16 --memory 512 --markdown
@@ -14,7 +14,7 @@
 
 namespace {
 
-/// Operations a second of a product of two matrices on one thread here.
+/// Operations per second of a product of two matrices on one thread of this machine.
 double measured_flops() {
   constexpr std::size_t n = 512;
   const auto a = parx::tensor<float>::full({n, n}, 1), b = parx::tensor<float>::full({n, n}, 2);

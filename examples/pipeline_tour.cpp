@@ -1,10 +1,10 @@
-// pipeline_tour: what each pipeline schedule looks like, in theory and as it runs here.
+// pipeline_tour: draws each pipeline schedule, as predicted and as it runs on this machine.
 //
 //   pipeline_tour                        # 4 stages, 8 micro-batches
 //   pipeline_tour --hop 2 --svg tour.svg # messages take 2 ms
 //
-// The ranks are threads and the stages sleep, so that one core shows what four hosts would do: a
-// forward takes --ms milliseconds, and each half of a backward as long.
+// The ranks are threads and the stages sleep, so one core behaves as four hosts would. A forward
+// takes --ms milliseconds, and so does each half of a backward.
 #include <unistd.h>
 
 #include <chrono>
@@ -26,7 +26,7 @@ namespace {
 
 using duration = std::chrono::duration<double, std::milli>;
 
-/// What a sleep takes too long, the next one of this thread takes less.
+/// Sleeps; the time by which a sleep is too long is subtracted from this thread's next one.
 void sleep_exactly(duration asked) {
   thread_local duration debt{};
   const auto from = std::chrono::steady_clock::now();
@@ -42,7 +42,7 @@ class sleeper : public parx::nn::module<sleeper> {
       : each_(each), is_first_(is_first), weight_("weight", parx::shape{1}) {}
 
   [[nodiscard]] parx::variable<float> forward(const parx::variable<float>& given) {
-    // The first stage has nothing to send back, and would skip its I.
+    // The first stage needs no input gradient, and would skip its I; a border makes it compute one.
     const auto x = is_first_ ? parx::border<float>(given.value()) : given;
     sleep_exactly(each_);
     return parx::differentiable(
@@ -75,7 +75,7 @@ struct samples {
   parx::tensor<float> x;
 };
 
-/// The second step, in units of one forward of a rank.
+/// The timeline of the second step, in units of a rank's forward.
 parx::pipeline_timeline run(const parx::pipeline_table& table, duration unit, duration hop) {
   parx::pipeline_timeline found;
   const auto delay = std::chrono::duration_cast<std::chrono::microseconds>(hop);

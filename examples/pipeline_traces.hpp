@@ -1,4 +1,4 @@
-// What parx_pipeline draws of the traces of a run: the prediction of its schedule, and the run.
+// For parx_pipeline --trace: the timeline of a traced run, and the prediction of its schedule.
 #pragma once
 
 #include <fstream>
@@ -17,7 +17,7 @@ inline std::string contents_of(const char* flag, const std::string& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// What the schedule of a run promises at its mean times, and the run, in milliseconds.
+/// The prediction of a run's schedule at its mean times, and the run itself, in milliseconds.
 inline std::vector<parx::pipeline_timeline> timelines_of(
     const std::vector<std::string>& traces) {
   std::vector<std::string> texts;

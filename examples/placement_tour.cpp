@@ -2,8 +2,9 @@
 //
 //   parxrun -n 2 placement_tour
 //
-// What a tensor is over the ranks is part of its type, and only transitions change it. Take the //
-// from one of the mistakes below: it does not compile, and the compiler says what to write instead.
+// A tensor's placement over the ranks is part of its type, and only transitions change it.
+// Uncomment one of the mistakes below: it does not compile, and the compiler says what to write
+// instead.
 #include <parx/tensor_parallel.hpp>
 
 using namespace parx::tp;
@@ -34,8 +35,8 @@ int main() {
     const sharded<float, 0> w1 = own<0>(numbers({hidden, width}), ranks);
     const sharded<float, 1> w2 = own<1>(numbers({width, hidden}), ranks);
 
-    // The ranks use x for different things, so in backward its gradient is the sum of theirs:
-    // replicated says so, and copy_to is that sum.
+    // The ranks use x for different things, so its gradient is the sum of theirs. The type is
+    // replicated, and the backward of copy_to computes the sum.
     const replicated<float> used = copy_to(ranks, x);
     const sharded<float, -1> h = relu(column_linear(used, w1));
     // column_linear(x, w1);     // "without it the gradient of x lacks the columns of the others"

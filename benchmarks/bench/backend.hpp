@@ -1,7 +1,7 @@
-// backend: a communication library under measurement.
+// backend: the interface to a communication library under measurement.
 //
-// parx is one, every peer is another; sizes, clocks, checks and tables are the same program for all
-// of them. A backend belongs to one thread.
+// parx has one implementation, every peer another; sizes, clocks, checks and tables are the same
+// code for all. A backend belongs to one thread.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 
 namespace bench {
 
-/// One call, ready to be made again and again. In place, `input` lies in `output` or the other way
-/// round, where NCCL wants it: chunk `rank` for all_gather and reduce_scatter.
+/// The arguments of one call, which is made repeatedly. In place, `input` is inside `output` or the
+/// other way round, as NCCL defines it: chunk `rank` for all_gather and reduce_scatter.
 struct call {
   operation op = operation::barrier;
   placement where = placement::out_of_place;
@@ -29,11 +29,11 @@ struct call {
   int root = 0;
 };
 
-/// Zeroed bytes; the last owner gives them back.
+/// Zeroed bytes; the last owner frees them.
 using memory = std::shared_ptr<std::byte>;
 
-/// Page-aligned memory of this process alone, as NCCL's and MPI's benchmarks use. Every page is
-/// touched, so that none is missing under the clock.
+/// Page-aligned private memory, as in NCCL's and MPI's benchmarks. Every page is touched, so that
+/// no page fault is timed.
 [[nodiscard]] inline memory ordinary_memory(std::size_t bytes) {
   static constexpr std::align_val_t alignment{4096};
   const std::size_t size = std::max<std::size_t>(bytes, 1);
@@ -42,13 +42,13 @@ using memory = std::shared_ptr<std::byte>;
   return {data, [](std::byte* each) { ::operator delete(each, alignment); }};
 }
 
-/// What a library can do beside the program's own work.
+/// Nonblocking calls of a library.
 class nonblocking {
  public:
   virtual ~nonblocking() = default;
-  /// Begins the call; one at a time.
+  /// Begins the call. Only one call can be pending.
   virtual void start(const call& given) = 0;
-  /// Returns when it is done.
+  /// Blocks until the call is done.
   virtual void finish() = 0;
 
  protected:
@@ -66,22 +66,22 @@ class backend {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
-  /// Whether the library has this operation in this form, with NCCL's meaning and the algorithm in
-  /// use.
+  /// Whether the library has this operation in this form, with NCCL's meaning, in the algorithm set
+  /// by use().
   [[nodiscard]] virtual bool has(operation op, placement where) const = 0;
-  /// Throws parx::usage_error, on every rank, where the library lacks the dtype or reduction.
+  /// Throws parx::usage_error, on every rank, if the library lacks the dtype or reduction.
   virtual void require_support(parx::dtype type, parx::reduce_op reduction) const = 0;
   /// Later calls use this algorithm; "automatic" is the library's own choice. Throws
-  /// parx::usage_error, on every rank, for a name that it does not know.
+  /// parx::usage_error, on every rank, for an unknown name.
   virtual void use(const std::string& algorithm) = 0;
   /// Collective: memory of the kind that is measured.
   [[nodiscard]] virtual memory allocate(std::size_t bytes) = 0;
 
-  /// Makes the call and returns when it is done.
+  /// Makes the call; blocks until it is done.
   virtual void run(const call& given) = 0;
-  /// Null where the library can only block.
+  /// Null if the library only has blocking calls.
   [[nodiscard]] virtual nonblocking* without_blocking() = 0;
-  /// Sends the same bytes `count` times, as messages of their own, as fast as the library can.
+  /// Sends the same bytes `count` times, as separate messages, as fast as the library can.
   virtual void send_burst(parx::const_buffer_view message, int to, int count) = 0;
   virtual void receive_burst(parx::buffer_view message, int from, int count) = 0;
 

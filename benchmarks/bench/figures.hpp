@@ -1,7 +1,7 @@
-// figures: a table of numbers, for the modes that have columns of their own.
+// figures: a table of numbers, for the modes that have their own columns.
 //
-// As text it has a head and one aligned line a row; as JSON one object a row, under the same names
-// with the library, network and ranks added.
+// As text it has a head and one aligned line for each row; as JSON it has one object for each row,
+// with the same names, and with the library, network and ranks added.
 #pragma once
 
 #include <algorithm>
@@ -35,13 +35,13 @@ class figures {
                 fmt::format(R"("library":"{}","network":"{}","ranks":{})", ranks.name(),
                             ranks.network(), ranks.size()),
                 ranks.rank() == 0) {}
-  /// For a program that is no rank itself.
+  /// For a program that is not a rank itself.
   figures(const options& given, std::string_view subject, std::string_view library,
           std::string_view explanation, std::vector<figure> columns)
       : figures(given, subject, library, explanation, std::move(columns),
                 fmt::format(R"("library":"{}")", library), true) {}
 
-  /// One number a column.
+  /// One number for each column.
   void add(std::span<const double> row) const {
     if (!prints_) return;
     std::string line = as_json_ ? "{" + common_ : " ";

@@ -1,7 +1,7 @@
-// latency: one operation at a time, as OSU's collective benchmarks measure.
+// latency: times one operation at a time, as OSU's collective benchmarks do.
 //
-// The ranks meet in a barrier, which is not timed, before every operation. Its latency is its
-// slowest rank's, so that the worst of many (p99, max) is a time that a program really waited.
+// Before every operation there is a barrier, which is not timed. The latency of an operation is
+// that of its slowest rank, so p99 and max are times that a program really waited.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,8 @@ template <typename Run>
   return times;
 }
 
-/// The smallest time that `part` (0 to 1) of the ascending times do not exceed.
+/// The smallest of the ascending times that is not exceeded by the fraction `part` (0 to 1) of
+/// them.
 [[nodiscard]] inline double percentile(std::span<const double> times, double part) {
   const auto rank = std::ceil(part * static_cast<double>(times.size()));
   return times[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
@@ -46,7 +47,7 @@ template <typename Run>
   return percentile(times, 0.5);
 }
 
-/// Operations that fit into the budget, barriers included, when they are not told.
+/// The number of operations: as given, or as many as fit into the budget, barriers included.
 template <typename Run>
 [[nodiscard]] int single_count(backend& ranks, const options& given, Run run) {
   static constexpr int least = 10;

@@ -1,10 +1,9 @@
-// measure: how long one operation takes on all ranks together.
+// measure: times operations that run back to back.
 //
-// After a warm-up and one synchronisation the operations run back to back, as a program would issue
-// them. Reported are the slowest rank's mean over all of them, as nccl-tests does with -a 3, and
-// the distribution over up to 50 batches. (Single operations say little: where ranks share a core,
-// one rank's slow operation is another's fast one.) The number of iterations is agreed among the
-// ranks.
+// After a warm-up and one synchronisation, the operations run back to back, as a program would
+// issue them. Reported are the slowest rank's mean over all of them, as nccl-tests does with -a 3,
+// and the distribution over up to 50 batches. (Single operations say little: if ranks share a core,
+// one rank's slow operation is another's fast one.) All ranks run the same number of iterations.
 #pragma once
 
 #include <sys/resource.h>
@@ -22,14 +21,14 @@ namespace bench {
 
 /// Times in microseconds.
 struct timing {
-  double mean = 0;          ///< of the slowest rank
-  double rank_average = 0;  ///< of the ranks' means
+  double mean = 0;          ///< the slowest rank's mean
+  double rank_average = 0;  ///< the average of the ranks' means
   double rank_fastest = 0;  ///< the fastest rank's mean
-  /// Of the batches, as minimum and p90: a batch's time is its slowest rank's mean.
+  /// Median, minimum and p90 over the batches. A batch's time is its slowest rank's mean.
   double median = 0;
   double minimum = 0;
   double p90 = 0;
-  double cores = 0;  ///< processor time of all ranks per wall time: what waiting costs the others
+  double cores = 0;  ///< processor time of all ranks, waiting included, per wall time
   int iterations = 0;
 };
 
@@ -55,7 +54,7 @@ class stopwatch {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-/// Seconds of one run on the slowest rank, from `count` of them.
+/// Mean seconds of `count` runs on the slowest rank.
 template <typename Run>
 [[nodiscard]] double estimate(backend& ranks, int count, Run run) {
   const stopwatch watch;
@@ -71,14 +70,14 @@ template <typename Run>
 
 }  // namespace detail
 
-/// Collective. `run` makes the operation once.
+/// Collective. `run` runs the operation once.
 template <typename Run>
 [[nodiscard]] timing measure(backend& ranks, const options& wanted, Run run) {
   using namespace detail;
   static constexpr int least_iterations = 5;
   static constexpr int most_iterations = 100'000;
   static constexpr int most_batches = 50;
-  // Connections open and buffers grow in the first ones; more only steady the estimate.
+  // The first runs open connections and grow buffers; more runs only improve the estimate.
   double each = estimate(ranks, wanted.warmup.value_or(3), run);
   if (!wanted.warmup) each = estimate(ranks, fitting(wanted.budget / 10, each, 1, 1000), run);
   const int fit =

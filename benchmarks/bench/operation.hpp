@@ -1,11 +1,11 @@
-// operation: what can be measured, and how much data that is.
+// operation: the operations that can be measured, and their amounts of data.
 //
-// Sizes and factors are nccl-tests' (doc/PERFORMANCE.md): S is the whole vector (all_gather: what
-// is received, reduce_scatter: what is put in), algbw = S / t, and busbw = algbw x a factor that
-// makes the figure comparable with the speed of a link, whatever the number of ranks.
+// Sizes and factors are nccl-tests' (doc/PERFORMANCE.md): S is the whole vector (all_gather: the
+// output, reduce_scatter: the input), algbw = S / t, and busbw = algbw x a factor that makes the
+// figure comparable with the speed of a link, whatever the number of ranks.
 //
-// One row of the table below is all that the clocks, checks and reports know of an operation; the
-// backends then say how their library makes the call.
+// Clocks, checks and reports take all they need of an operation from its row in the table below;
+// the backends make the library's calls.
 #pragma once
 
 #include <array>
@@ -57,7 +57,7 @@ enum class outcome : std::uint8_t {
   nothing,
 };
 
-/// Which placements mean anything: a broadcast always works in place, a message never.
+/// Which placements make sense: a broadcast always works in place, a message never.
 enum class forms : std::uint8_t { both, out_of_place, in_place };
 
 struct operation_row {
@@ -141,8 +141,8 @@ struct shape {
   }
 };
 
-/// The shape whose whole vector is `elements` long, or shorter where that cannot be cut evenly, but
-/// has at least one element a piece.
+/// The shape whose whole vector has `elements` elements, rounded down so that it can be cut evenly,
+/// with at least one element for each piece.
 [[nodiscard]] constexpr shape shape_of(operation op, std::size_t elements, int world) noexcept {
   const auto n = static_cast<std::size_t>(world);
   const std::size_t whole = elements > 0 ? elements : 1;

@@ -1,4 +1,5 @@
-// options: the command line of parx-bench and of its peers; nccl-tests' flags where it has them.
+// options: the command line of parx-bench and of its peers. Flags that nccl-tests has too have its
+// names.
 #pragma once
 
 #include <cxxopts.hpp>
@@ -26,7 +27,7 @@ namespace bench {
 
 enum class table_format : std::uint8_t { nccl, osu, json };
 
-/// What is measured; each has a file of its name.
+/// What is measured. Each mode has a header of its name.
 enum class mode : std::uint8_t { table, latency, overlap, rate, wire, startup, bootstrap };
 inline constexpr std::array<std::string_view, 7> mode_names{"table", "latency", "overlap",  "rate",
                                                             "wire",  "startup", "bootstrap"};
@@ -58,7 +59,7 @@ struct options {
   std::string plot_file;
 };
 
-/// nccl-tests' names, which its users' scripts know.
+/// The names in nccl-tests' output, for scripts that parse it.
 [[nodiscard]] constexpr std::string_view nccl_name(parx::dtype type) noexcept {
   switch (type) {
     case parx::dtype::float32: return "float";
@@ -96,7 +97,7 @@ struct options {
   return number << shift;
 }
 
-/// The sizes that are asked for, in bytes, ascending.
+/// The sizes to measure, in bytes, ascending.
 [[nodiscard]] inline std::vector<std::size_t> sizes_of(const options& given) {
   std::vector<std::size_t> sizes;
   std::size_t size = given.first_size;
@@ -273,8 +274,8 @@ template <typename T, typename Name>
   result.simulated = given.count("simulate") > 0;
   for (const char* const flag : {"ranks", "hosts", "link-latency", "link-bandwidth"}) {
     parx::require(result.simulated || given.count(flag) == 0,
-                  "--{} is of a simulated cluster: add --simulate. How many ranks measure, their "
-                  "launcher says (parxrun -n, srun -n)",
+                  "--{} is for a simulated cluster: add --simulate. The launcher sets the number of "
+                  "ranks that measure (parxrun -n, srun -n)",
                   flag);
   }
   result.simulated_ranks = given["ranks"].as<int>();
@@ -298,14 +299,14 @@ template <typename T, typename Name>
   parx::require(result.plot_file.empty() || result.operations.size() == 1,
                 "--plot {}: a plot shows one operation, so name it with --op", result.plot_file);
   parx::require(!result.simulated || (result.json_file.empty() && result.plot_file.empty()),
-                "--simulate prints a table of its own: take away --json and --plot");
+                "--simulate prints its own table: remove --json and --plot");
   return result;
 }
 
 }  // namespace detail
 
-/// What the command line asks for; nullopt where it asked for help or the version, which is
-/// printed. Throws parx::usage_error.
+/// Reads the command line. Returns nullopt after printing the help or the version. Throws
+/// parx::usage_error.
 [[nodiscard]] inline std::optional<options> parse_options(const std::string& program,
                                                           const std::string& version, int argc,
                                                           const char* const* argv) {

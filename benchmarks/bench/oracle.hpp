@@ -1,10 +1,9 @@
-// oracle: data whose result is known exactly, and the count of elements that differ from it.
+// oracle: input data whose result is known exactly, and the count of wrong elements.
 //
-// Contributions are small integers, chosen so that every intermediate result, in whatever order
-// ranks are combined, is an integer that the dtype holds exactly: a right result is right to the
-// last bit. They follow no rule within a period, and that is a prime number of elements, so that a
-// chunk that lands where another belongs is seen. Only avg over a world that is no power of two may
-// be off by a rounding.
+// Inputs are small integers, chosen so that every intermediate result, in any order of the ranks,
+// is an integer that the dtype holds exactly: so results must be exact. The data are pseudo-random
+// with a period that is a prime number of elements, so that a misplaced chunk is detected. Only avg
+// over a number of ranks that is not a power of two may be off by a rounding.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +27,7 @@ class oracle {
   oracle(parx::dtype type, parx::reduce_op reduction, int world)
       : type_(type), reduction_(reduction), world_(world), exact_(largest_exact(type)) {}
 
-  /// Sets the input of `given`, this rank's part, and makes the rest of its output recognisably
-  /// wrong.
+  /// Sets this rank's input of `given`, and fills the rest of its output with wrong values.
   void prepare(const call& given, int rank) const {
     std::memset(given.output.data, 0xff, given.output.bytes());
     // In place the input is a part of the output, or the output a part of the input.
@@ -85,7 +83,7 @@ class oracle {
  private:
   using pattern = std::array<double, pattern_period>;
 
-  /// All integers up to it are exact.
+  /// The dtype holds all integers up to this one exactly.
   [[nodiscard]] static std::int64_t largest_exact(parx::dtype type) {
     switch (type) {
       case parx::dtype::float16: return 1 << 11;
@@ -98,7 +96,7 @@ class oracle {
     }
   }
 
-  /// 16 bits that look like chance (multiplicative hashing, Knuth, TAOCP 6.4).
+  /// 16 pseudo-random bits (multiplicative hashing, Knuth, TAOCP 6.4).
   [[nodiscard]] static std::int64_t scattered(std::int64_t i) {
     return static_cast<std::uint32_t>(i) * 2654435761u >> 16;
   }
@@ -106,7 +104,7 @@ class oracle {
   [[nodiscard]] std::int64_t contribution(int rank, std::int64_t i) const {
     using parx::reduce_op;
     const std::int64_t world = world_;
-    // So many ranks may add a number other than zero.
+    // The number of ranks that add a number other than zero.
     const std::int64_t adders = std::min(world, exact_ / 4);
     const std::int64_t values = std::min<std::int64_t>(1000, exact_ / (2 * adders));
     switch (reduction_) {
@@ -149,7 +147,7 @@ class oracle {
   }
 
   [[nodiscard]] pattern reduced() const { return reduced(world_); }
-  /// Of the first `ranks` ranks.
+  /// The reduction over the first `ranks` ranks.
   [[nodiscard]] pattern reduced(int ranks) const {
     pattern result;
     for (std::size_t i = 0; i < pattern_period; ++i) {

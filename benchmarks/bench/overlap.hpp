@@ -1,14 +1,14 @@
-// overlap: how much of an operation hides behind computation, as OSU's nonblocking benchmarks
-// define it.
+// overlap: how much of an operation is hidden behind computation, as defined by OSU's nonblocking
+// benchmarks.
 //
 //   pure     start, then wait at once
-//   compute  a loop of arithmetic that was sized to take as long as `pure`
+//   compute  a loop of arithmetic that takes about as long as `pure`
 //   overall  start, compute, wait
 //   overlap = 100 x (1 - (overall - compute) / pure), from 0 to 100
 //
-// OSU takes means; these are medians, for one lost time slice of 4 ms outweighs a hundred calls.
-// Where the ranks and their progress threads have fewer cores than they are, there is nothing to
-// hide behind, and the figure says so.
+// OSU takes means; these are medians, because one lost time slice of 4 ms outweighs a hundred
+// calls. With fewer cores than ranks and progress threads, operations cannot overlap with
+// computation, and the figure is low.
 #pragma once
 
 #include <algorithm>
@@ -25,10 +25,10 @@ namespace bench {
 
 namespace detail {
 
-/// Arithmetic on a page of cache: it takes nothing from the memory that the operation uses.
+/// Arithmetic on data in the first-level cache: it takes no memory bandwidth from the operation.
 class busy_loop {
  public:
-  /// Learns the loop's speed. The fastest of many short runs is the one that was not interrupted.
+  /// Measures the loop's speed: the fastest of many short runs was not interrupted.
   busy_loop() {
     static constexpr std::size_t rounds = 200;
     run(rounds);
@@ -47,7 +47,7 @@ class busy_loop {
     sink_ = values_[0];
   }
 
-  /// Rounds that take about `seconds` on a core of one's own.
+  /// Rounds that take about `seconds` on a core that nothing else uses.
   [[nodiscard]] std::size_t rounds_for(double seconds) const noexcept {
     return std::max<std::size_t>(1, static_cast<std::size_t>(seconds / seconds_per_round_));
   }

@@ -20,7 +20,7 @@
 
 namespace bench {
 
-/// Where the measured buffers lie.
+/// The memory of the measured buffers.
 enum class buffers : std::uint8_t {
   ordinary,
   shared,  ///< in parx::allocate_shared
@@ -28,7 +28,7 @@ enum class buffers : std::uint8_t {
 
 class parx_backend final : public backend, public nonblocking {
  public:
-  /// Borrows `world`. Throws parx::usage_error where shared buffers would be ordinary memory.
+  /// Borrows `world`. Throws parx::usage_error for shared buffers if the ranks do not share memory.
   parx_backend(parx::process_group& world, buffers where)
       : world_(world), where_(where), messages_(everybody(world)) {
     parx::require(where == buffers::ordinary || world.shares_memory(),
@@ -184,7 +184,7 @@ class parx_backend final : public backend, public nonblocking {
     std::iota(ranks.begin(), ranks.end(), 0);
     return world.subgroup(ranks);
   }
-  /// The catalog, and not this file, knows the algorithms of an operation; both name it alike.
+  /// Whether the catalog has the algorithm for the operation; names of operations are the same.
   [[nodiscard]] static bool offers(operation op, parx::algorithm use) {
     for (const auto& each : parx::catalog()) {
       if (parx::name_of(each.what) == name_of(op) && each.name == use) return true;
@@ -207,7 +207,8 @@ class parx_backend final : public backend, public nonblocking {
   parx::process_group& world_;
   buffers where_;
   parx::algorithm use_ = parx::algorithm::automatic;
-  /// Asynchronous calls start a group's progress thread, which must not weigh on the collectives.
+  /// A group for messages: asynchronous calls start a group's progress thread, which must not slow
+  /// down the collectives.
   parx::process_group messages_;
   std::vector<parx::work> pending_;
 };

@@ -1,4 +1,4 @@
-// place: one call over the buffers of a rank.
+// place: the arguments of a call, in the buffers of a rank.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace bench {
 
-/// Two buffers that hold a whole vector each, however it is rounded.
+/// Two buffers, each large enough for a whole vector after rounding.
 struct buffer_pair {
   memory first;
   memory second;
@@ -39,14 +39,15 @@ struct buffer_pair {
           given.root};
 }
 
-/// Repeated in place, a sum would overflow and a product underflow into slow numbers; zeros stay.
+/// Sets both buffers to zero. In place, repeated sums would overflow and repeated products become
+/// denormals, which are slow; zeros stay zero.
 inline void clear(const call& next) {
   if (next.op == operation::barrier) return;
   std::memset(next.output.data, 0, next.output.bytes());
   std::memset(const_cast<void*>(next.input.data), 0, next.input.bytes());
 }
 
-/// In place where the library has that, as a training program would call it.
+/// In place if the library supports that, as a training program would call it.
 [[nodiscard]] inline placement usual_placement(const backend& ranks, operation op) {
   return ranks.has(op, placement::in_place) ? placement::in_place : placement::out_of_place;
 }
@@ -56,8 +57,9 @@ inline void clear(const call& next) {
   return ranks.has(op, placement::in_place) || ranks.has(op, placement::out_of_place);
 }
 
-/// Calls visit(op, algorithm) for all that were asked for. With several operations, an algorithm is
-/// left out where an operation does not have it; with one, that is a parx::usage_error.
+/// Calls visit(op, algorithm) for all operations and algorithms of the options. If an operation
+/// does not have an algorithm, the pair is skipped if there are several operations; otherwise it is
+/// a parx::usage_error.
 template <typename Visit>
 void for_each_choice(backend& ranks, const options& given, Visit visit) {
   for (const operation op : given.operations) {
@@ -71,8 +73,8 @@ void for_each_choice(backend& ranks, const options& given, Visit visit) {
   }
 }
 
-/// Calls visit(shape) once for each size in bytes; small sizes that are rounded up to the same
-/// shape, and those of a barrier, are one.
+/// Calls visit(shape) once for each shape: small sizes may be rounded to the same one, and all
+/// sizes of a barrier are.
 template <typename Visit>
 void for_each_shape(const backend& ranks, const options& given, operation op, Visit visit) {
   std::size_t last = static_cast<std::size_t>(-1);

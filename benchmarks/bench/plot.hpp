@@ -1,8 +1,7 @@
 // plot: size against bandwidth, both logarithmic, as one self-contained SVG file.
 //
-// No script, no font and no file of its own is needed to show it. Colours follow the viewer's light
-// or dark mode; a line is told from the others by its marker and dashes too, for those who print it
-// or do not see all colours.
+// It needs no script, font or other file. Colours follow the viewer's light or dark mode; lines
+// also differ in markers and dashes, for black-and-white print and colour blindness.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +19,7 @@ namespace bench {
 
 struct plot_point {
   double bytes = 0;
-  double bandwidth = 0;  ///< GB/s; on a logarithmic axis zero has no place and is left out
+  double bandwidth = 0;  ///< GB/s; 0 is left out, since the axis is logarithmic
 };
 
 struct plot_line {
@@ -39,7 +38,8 @@ struct frame {
   static constexpr double bottom = 384;
 };
 
-/// Hues that stay apart in the usual kinds of colour blindness, on white and on near-black.
+/// Hues that can be told apart with the usual kinds of colour blindness, on white and on
+/// near-black.
 inline constexpr std::array<std::string_view, 8> light_colours{
     "#0068b3", "#d1570b", "#00875f", "#b0437f", "#8a6a00", "#6b4bc4", "#3d7f99", "#555b66"};
 inline constexpr std::array<std::string_view, 8> dark_colours{
@@ -47,7 +47,7 @@ inline constexpr std::array<std::string_view, 8> dark_colours{
 
 class axis {
  public:
-  /// From `low` to `high` (above zero), drawn from pixel `from` to pixel `to`.
+  /// Maps values from `low` to `high` (above zero) to pixels `from` to `to`.
   axis(double low, double high, double from, double to)
       : low_(std::log2(low)), high_(std::log2(high)), from_(from), to_(to) {}
   [[nodiscard]] double at(double value) const {
@@ -181,7 +181,7 @@ class axis {
                    x.at(bytes), frame::top, frame::bottom, frame::bottom + 20,
                    detail::size_label(bytes));
   }
-  // 1, 2, 5, 10, ...: over many decades only the powers of ten have labels.
+  // Lines at 1, 2, 5, 10, ...; over many decades only the powers of ten have labels.
   const bool crowded = high / low > 1001;
   for (double step = low; step <= high * (1 + 1e-9);) {
     const double decade = std::pow(10.0, std::round(std::log10(step)));
@@ -206,7 +206,7 @@ class axis {
                  (frame::left + frame::right) / 2, frame::bottom + 42,
                  (frame::top + frame::bottom) / 2);
 
-  // The legend lists the lines as they end at the right edge, from the top down.
+  // The legend lists the lines in the order of their right ends, from the top down.
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < lines.size(); ++i) order.push_back(i);
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {

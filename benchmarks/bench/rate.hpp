@@ -1,7 +1,7 @@
 // rate: messages a second between pairs of ranks, as OSU's osu_mbw_mr counts them.
 //
-// The first half of the ranks sends, rank i to rank i + n/2. A sender hands over a window of
-// messages and waits for a short answer; an odd last rank looks on.
+// The first half of the ranks sends, rank i to rank i + n/2. A sender sends a window of messages
+// and waits for a short answer. If the number of ranks is odd, the last one is idle.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ inline void run_rate(backend& ranks, const options& given) {
   const int half = ranks.size() / 2;
   const int rank = ranks.rank();
   const bool sends = rank < half;
-  const bool looks_on = rank >= 2 * half;
+  const bool is_idle = rank >= 2 * half;
   const int partner = sends ? rank + half : rank - half;
 
   const figures table(
@@ -33,7 +33,7 @@ inline void run_rate(backend& ranks, const options& given) {
     const parx::buffer_view message{data.get(), size, parx::dtype::uint8};
     const parx::buffer_view reply{answer.get(), 1, parx::dtype::uint8};
     const auto exchange = [&] {
-      if (looks_on) return;
+      if (is_idle) return;
       if (sends) {
         ranks.send_burst({message.data, message.count, message.type}, partner, window);
         ranks.receive_burst(reply, partner, 1);

@@ -1,6 +1,7 @@
-// report: rows of results as nccl-tests' table, as OSU's table, or as one JSON object a line.
+// report: rows of results as nccl-tests' table, as OSU's table, or as one JSON object for each
+// line.
 //
-// The first two keep the columns of their models, which people's plotting scripts read.
+// The first two have the same columns as the originals, for existing plotting scripts.
 #pragma once
 
 #include <cstdio>
@@ -25,7 +26,7 @@ struct result {
 
 struct row {
   operation op = operation::barrier;
-  std::string_view algorithm;  ///< as asked for
+  std::string_view algorithm;  ///< as given by --algo
   std::size_t bytes = 0;
   std::size_t count = 0;
   std::optional<result> out_of_place;
@@ -154,7 +155,7 @@ class nccl_report final : public report {
   int columns_ = 0;
 };
 
-/// Latencies out of place, or in place where there is nothing else.
+/// Latencies out of place; in place if the operation has no other form.
 class osu_report final : public report {
  public:
   osu_report(std::FILE* out, const run_info& info) : out_(out), info_(info) {}

@@ -1,7 +1,8 @@
-// Memory of this process, each page divided by the number of processes that have it (PSS).
+// Memory of this process, with each shared page divided by the number of processes that map it
+// (PSS).
 //
-// What only this process has is counted by RssAnon: the kernel looks at one mapping after the
-// other, and would see twice what moves from one to the other meanwhile (page_pool).
+// Private pages are taken from RssAnon instead of PSS: smaps visits one mapping after the other,
+// and would count pages twice that move between mappings meanwhile (page_pool).
 #pragma once
 
 #include <algorithm>
@@ -38,8 +39,8 @@ inline double resident_mib() {
          1024;
 }
 
-/// The most of it while this object lives. A thread looks, for a fifth of its time, because memory
-/// cannot be mapped meanwhile.
+/// The largest resident_mib() while this object lives. A thread samples it for at most a fifth of
+/// the time, because reading smaps blocks mmap().
 class peak_resident {
  public:
   peak_resident() : watching_([this] { watch(); }) {}

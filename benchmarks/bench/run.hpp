@@ -1,4 +1,4 @@
-// run: one backend, measured in the mode that was asked for.
+// run: measures a backend in the mode that the options name.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 
 namespace bench {
 
-/// Runs everything; rank 0 prints. Collective. Returns the number of wrong elements, the same on
-/// all ranks. Throws parx::usage_error where the library, the world and the options do not go
-/// together, and whatever the backend throws.
+/// Collective. Runs everything; rank 0 prints. Returns the number of wrong elements, the same on
+/// all ranks. Throws parx::usage_error if the library or the world does not support the options,
+/// and whatever the backend throws.
 [[nodiscard]] inline std::size_t run_all(backend& ranks, const options& given,
                                          const std::string& program) {
   parx::require(given.root >= 0 && given.root < ranks.size(),

@@ -1,7 +1,6 @@
-// simulate: what each algorithm would take on a cluster that is not there.
+// simulate: predicts the time of each algorithm on a cluster of any size, in one process.
 //
-// The schedules are parx's own, the network a model (virtual_cluster.hpp); one process does
-// it.
+// The schedules are parx's own; the network is a model (virtual_cluster.hpp).
 #pragma once
 
 #include <algorithm>
@@ -36,7 +35,7 @@ inline void check_simulation(const options& given) {
     for (const parx::catalog_entry& each : parx::catalog()) {
       if (each.what == schedule_of(op)) known += fmt::format(" {}", name_of(each.name));
     }
-    if (given.operations.size() > 1) continue;  // of all of them
+    if (given.operations.size() > 1) continue;  // --op all skips what cannot be simulated
     parx::require(!known.empty(), "--op {}: it has no schedules to simulate", name_of(op));
     for (const std::string& name : names) {
       parx::require(
@@ -70,11 +69,10 @@ inline void run_simulation(const options& given) {
   const bool all = given.algorithms == options{}.algorithms;
   for (const operation op : given.operations) {
     const parx::operation what = detail::schedule_of(op);
-    // To find out takes as long as all else, and another size of the same kind is as large.
+    // Finding out takes as long as a simulation, and depends only on algorithm and divisibility.
     std::set<std::pair<parx::algorithm, bool>> too_large;
     for (const std::size_t size : sizes_of(given)) {
-      // As nccl-tests count: what a rank gives to an all_gather, an all_to_all or a gather is its
-      // share.
+      // Sizes are counted as in nccl-tests.
       const std::size_t bytes = parx::size_of(given.type);
       const parx::call_shape shape{.what = what,
                                    .world = ranks,
@@ -96,7 +94,7 @@ inline void run_simulation(const options& given) {
           time = fmt::format("{:.1f}", found.seconds * 1e6);
           messages = fmt::format("{}", found.messages);
         } catch (const parx::usage_error&) {
-          too_large.insert(kind);  // said by the dash
+          too_large.insert(kind);  // the table shows "-"
         }
         fmt::print("  {:<14} {:>12} {:<15} {:>14} {:>10} {:>12.2f}\n", name_of(op), size,
                    fmt::format(" {}", name_of(entry.name)), time, messages, watch.seconds());

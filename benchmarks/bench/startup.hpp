@@ -1,7 +1,7 @@
-// startup: how long the ranks take to join their job, and bootstrap: the same for several worlds.
+// startup: how long the ranks take to join their job. bootstrap: the same for several world sizes.
 //
-// init is parx::init, on the slowest rank; first is the first all_reduce of four bytes, in which
-// the connections open that it needs; job is parxrun from its start to its end.
+// init is parx::init on the slowest rank; first is the first all_reduce, of four bytes, which opens
+// the connections that it needs; job is the whole run of parxrun.
 #pragma once
 
 #include <stdio.h>  // popen
@@ -23,7 +23,7 @@
 
 namespace bench {
 
-/// Collective; `init_seconds` is what this rank's parx::init took.
+/// Collective. `init_seconds` is the time of this rank's parx::init.
 inline void run_startup(parx_backend& ranks, const options& given, double init_seconds) {
   static constexpr double milli = 1e3;
   const detail::stopwatch watch;
@@ -60,7 +60,7 @@ struct job_times {
   double job = 0;
 };
 
-/// The number behind `"name":` in a line of JSON.
+/// The number after `"name":` in a line of JSON.
 [[nodiscard]] inline double number_of(std::string_view line, std::string_view name) {
   const std::string key = fmt::format("\"{}\":", name);
   const auto at = line.find(key);
@@ -71,8 +71,7 @@ struct job_times {
   return std::strtod(std::string(line.substr(at + key.size())).c_str(), nullptr);
 }
 
-/// Starts a job of `world` ranks of this program under the parxrun beside it, and waits for its
-/// end.
+/// Runs a job of `world` ranks of this program under the parxrun in the same folder.
 [[nodiscard]] inline job_times start_job(int world) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe");
   const auto launcher = self.parent_path() / "parxrun";
@@ -99,7 +98,7 @@ struct job_times {
 
 }  // namespace detail
 
-/// Started alone: parxrun is started here, `-n` (5) times for each world. Medians of those jobs.
+/// Not a rank: starts parxrun `-n` (5) times for each world size, and prints medians over the jobs.
 inline void run_bootstrap(const options& given) {
   const figures table(
       given, "parx::init", "parx " PARX_VERSION,

@@ -42,7 +42,7 @@ using file = std::unique_ptr<std::FILE, file_closer>;
   return opened;
 }
 
-/// Throws parx::error where not all of it could be written: the disk may be full.
+/// Throws parx::error if not all of it could be written: the disk may be full.
 inline void finish_writing(std::string_view flag, const std::string& path, file written) {
   if (written == nullptr) return;
   const bool failed = std::ferror(written.get()) != 0;
@@ -87,8 +87,8 @@ inline void finish_writing(std::string_view flag, const std::string& path, file 
   return column;
 }
 
-/// Measures all that is asked for; rank 0 prints. Collective. Returns the number of wrong elements,
-/// the same on all ranks.
+/// Collective. Measures everything that the options name; rank 0 prints. Returns the number of
+/// wrong elements, the same on all ranks.
 [[nodiscard]] inline std::size_t run_table(backend& ranks, const options& given,
                                            const std::string& program) {
   const run_info info{program, ranks.name(), ranks.network(), detail::describe_all(ranks), given};

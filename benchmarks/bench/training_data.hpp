@@ -1,4 +1,4 @@
-// Synthetic batches of the training benchmarks: of a fixed seed, others on each rank.
+// Synthetic batches for the training benchmarks: a fixed seed, different data on each rank.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace bench {
 
 using ids = parx::tensor<std::int64_t>;
 
-/// So many take turns.
+/// The number of different batches, which are used in turn.
 inline constexpr std::size_t batches = 8;
 
 inline ids random_ids(const parx::random_stream& stream, parx::shape shape, std::uint32_t limit) {

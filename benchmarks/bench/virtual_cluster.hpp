@@ -1,22 +1,23 @@
-// virtual_cluster: parx's schedules on a virtual clock, for worlds that are not at hand.
+// virtual_cluster: runs parx's schedules under a virtual clock, for clusters of any size.
 //
-// Every action is one event with a start and an end. It starts where its dependencies let it, and
-// by the prefix rule it runs along with those of its own length (cut-through): it starts when they
-// have started and ends no earlier than they end. A message takes `latency` for its first byte and
+// Every action is one event with a start and an end. It starts after its dependencies have ended;
+// but after a dependency of the same length it starts when that has started (cut-through, by the
+// prefix rule), and ends no earlier. A message takes `latency` for its first byte and
 // bytes / bandwidth for the rest. A link carries one message at a time, and so does a host's
 // network card in each direction, in the order in which the messages start. A rank handles its
-// messages one after another, and its reductions and copies one after another, beside the network.
+// messages one after another, and its reductions and copies one after another, in parallel to the
+// network.
 //
-// What is left out: flow control (a sender never waits for a slow receiver), fair sharing between
+// The model ignores flow control (a sender never waits for a slow receiver), fair sharing between
 // messages in flight (the last one to end is right, the others end too early or too late), the
 // switches between hosts, that an action on shared buffers reads those of several ranks (it costs
-// what a copy costs), and that the engine sends no bytes for empty messages after a link's first.
+// as much as a copy), and that the engine sends no bytes for empty messages after a link's first.
 //
-// Ranks that do the same thing at the same time are simulated once: when all hosts are alike,
-// nobody is late, and every rank's schedule is rank 0's with the peers shifted (ring, direct) or
-// exchanged (rank xor a constant). That is checked, not assumed, and exact: 4096 ranks in a ring
-// take a few seconds. It needs a count that the ranks divide; otherwise each action of each rank is
-// an event, of which there may be `most_events`.
+// If all ranks do the same at the same time, only one is simulated. That is so if all hosts are
+// alike, no rank is late, and every rank's schedule is rank 0's with the peers shifted (ring,
+// direct) or exchanged (rank xor a constant). This is checked, and the result is exact: 4096 ranks
+// in a ring take a few seconds. It needs a count that the ranks divide. Otherwise each action of
+// each rank is an event, and there can be at most `most_events`.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,7 @@
 
 namespace bench {
 
-/// A rank that comes late.
+/// A rank that starts late.
 struct straggler {
   int rank = 0;
   double delay = 0;  ///< s
@@ -48,7 +49,7 @@ struct link_model {
   double local_bandwidth = 6.5e9;  ///< bytes/s between two ranks of one host
   double gamma = 0.15e-9;          ///< s per byte reduced or copied
   double message_cost = 0;         ///< s of processor time to send a message, and to receive one
-  std::vector<int> host_of{};      ///< each rank's host, numbered from 0; empty: a host a rank
+  std::vector<int> host_of{};      ///< each rank's host, from 0; empty: a host for each rank
   std::vector<straggler> stragglers{};
 };
 
@@ -57,22 +58,22 @@ struct simulated {
   std::vector<double> rank_seconds;  ///< until each rank is done
   double bytes = 0;                  ///< on all links
   std::size_t messages = 0;
-  std::size_t events = 0;  ///< actions that were really simulated
+  std::size_t events = 0;  ///< actions that were simulated
 };
 
 namespace detail {
 
 inline constexpr std::size_t most_events = std::size_t{1} << 23;
 
-/// Which messages stay inside a host. The last two are for one rank that stands for all.
+/// Which messages stay inside a host. The last two are for simulating one rank for all.
 enum class peers : std::uint8_t { by_host, all_remote, all_local };
 
 class virtual_clock {
  public:
   virtual_clock(const link_model& model, peers where) : model_(model), where_(where) {}
 
-  /// Adds what `rank` does. `key(step)` numbers the direction that an action's message takes: equal
-  /// for the sends and the receives of one link.
+  /// Adds the actions of `rank`. `key(step)` is the number of the link that an action's message
+  /// takes: equal for its send and its receive.
   template <typename Key>
   void add(int rank, const parx::schedule& plan, std::size_t element_bytes, Key key) {
     const auto base = static_cast<std::int32_t>(events_.size());
@@ -137,18 +138,18 @@ class virtual_clock {
   }
 
  private:
-  /// A message is due when its sender handles it, when it leaves and when it arrives.
+  /// A message has three events: its sender handles it, it leaves, and it arrives.
   enum class stage : std::uint8_t { handled, leaving, arriving };
   struct event {
     parx::action_kind kind;
     stage due_for = stage::handled;
     std::int32_t rank;
     std::int32_t position;     ///< in the rank's schedule
-    std::int32_t pending = 0;  ///< what must be performed before
+    std::int32_t pending = 0;  ///< the number of events that must be performed before
     std::array<std::int32_t, 2> after{parx::no_action, parx::no_action};
     std::int32_t next_on_link = parx::no_action;
-    std::int32_t receive = parx::no_action;  ///< of a send: where it arrives
-    std::size_t meeting = 0;                 ///< which of its rank's meetings it is
+    std::int32_t receive = parx::no_action;  ///< of a send: the matching receive
+    std::size_t meeting = 0;                 ///< the number of the meeting in its rank's schedule
     double bytes;
     double start = 0;  ///< no earlier than this, until it is performed
     double end = 0;
@@ -159,7 +160,7 @@ class virtual_clock {
     double arithmetic_free = 0;
     std::size_t meetings = 0;
   };
-  /// Those who have come, and when the last of them did.
+  /// The events of the ranks that have arrived, and when the last of them did.
   struct meeting {
     double latest = 0;
     std::vector<std::int32_t> present;
@@ -170,7 +171,7 @@ class virtual_clock {
   };
   using link_event = std::pair<std::uint64_t, std::int32_t>;
 
-  /// An event that is due. At one time, what stands earlier in its rank's schedule comes first.
+  /// An event that is due. Of events at the same time, the one earlier in its schedule comes first.
   struct due {
     double time;
     std::int32_t position;
@@ -228,7 +229,8 @@ class virtual_clock {
     return model_.host_of.empty() ? rank : model_.host_of[static_cast<std::size_t>(rank)];
   }
 
-  /// Not before `start` and, as far as is known, not done before `end`.
+  /// One dependency is performed: the event starts no earlier than `start` and ends no earlier than
+  /// `end`.
   void release(std::int32_t index, double start, double end) {
     event& next = at(index);
     next.start = std::max(next.start, start);
@@ -260,7 +262,7 @@ class virtual_clock {
     finish(index, result);
   }
 
-  /// All of a meeting end when the last rank has come, and the others have seen that.
+  /// A meeting ends when the last rank has arrived and the others have seen that.
   void meet(std::int32_t index, simulated& result) {
     const event& now = at(index);
     if (meetings_.size() <= now.meeting) meetings_.resize(now.meeting + 1);
@@ -275,8 +277,8 @@ class virtual_clock {
     }
   }
 
-  /// Puts a message on the network: it leaves, and arrives, as its link and both network cards let
-  /// it. A card is asked for at the time when it is needed, so that messages use it in that order.
+  /// Moves a message over its link and both network cards. Leaving and arriving are separate
+  /// events, so that messages use each card in the order of time.
   void move_message(std::int32_t index, simulated& result) {
     event& now = at(index);
     const auto from = static_cast<std::size_t>(host_of(now.rank));
@@ -339,7 +341,7 @@ class virtual_clock {
 /// How the peers of every rank follow from rank 0's.
 enum class symmetry : std::uint8_t { none, shifted, exchanged };
 
-/// Whether every rank's schedule is rank 0's, but for its peers.
+/// Whether every rank's schedule is rank 0's except for its peers.
 template <typename Make>
 [[nodiscard]] symmetry find_symmetry(int world, Make make) {
   const parx::schedule first = make(0);
@@ -360,7 +362,7 @@ template <typename Make>
   return shifted ? symmetry::shifted : exchanged ? symmetry::exchanged : symmetry::none;
 }
 
-/// Where the peers of all ranks are, if that is the same for all.
+/// Whether all messages are remote, or all local; by_host if neither.
 [[nodiscard]] inline peers find_peers(const link_model& model) {
   std::vector<int> hosts = model.host_of;
   std::sort(hosts.begin(), hosts.end());
@@ -371,8 +373,8 @@ template <typename Make>
 
 }  // namespace detail
 
-/// Runs the schedules make(0) to make(world - 1), of elements of `element_bytes`. Throws
-/// usage_error where they do not fit together, or are too large to simulate.
+/// Runs the schedules make(0) to make(world - 1), for elements of `element_bytes`. Throws
+/// usage_error if they do not match each other, or are too large to simulate.
 template <typename Make>
 [[nodiscard]] simulated simulate_schedules(int world, std::size_t element_bytes, Make make,
                                            const link_model& model = {}) {
@@ -404,8 +406,8 @@ template <typename Make>
   return clock.run();
 }
 
-/// Runs `shape` (its rank does not matter) on all its ranks. Throws usage_error where `use` cannot
-/// do it, or where it is too large to simulate.
+/// Runs `shape` (its rank is ignored) on all its ranks. Throws usage_error if `use` does not
+/// support it, or if it is too large to simulate.
 [[nodiscard]] inline simulated simulate(parx::call_shape shape, parx::algorithm use,
                                         const link_model& model = {}) {
   return simulate_schedules(

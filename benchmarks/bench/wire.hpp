@@ -1,13 +1,12 @@
-// wire: how much of the loopback's speed an all_reduce reaches, and what memory it takes.
+// wire: the bandwidth of an all_reduce relative to that of the loopback, and the memory it takes.
 //
-// The wire is measured in the same run with the same memory: ranks in pairs (0 and 1, 2 and 3,
-// ...), one thread each, send a whole buffer over a TCP connection of their own and receive another
-// at the same time, in calls of 256 KiB. That is what one full-duplex link of this host gives to a
-// program that does nothing else. A transport through shared memory may exceed it.
+// The loopback is measured in the same run with the same memory: pairs of ranks (0 and 1, 2 and 3,
+// ...), one thread each, send a whole buffer over a TCP connection and receive another at the same
+// time, in calls of 256 KiB. A transport through shared memory may exceed it.
 //
-// Growth is how far the process's largest resident size (VmHWM) has risen since both buffers were
-// there, by this row's size and those before it, on the rank that grew most. With --shared, the
-// pages that a rank touches in another's part count as its own: so does the kernel count them.
+// Growth is the increase of the process's largest resident size (VmHWM) since both buffers were
+// allocated, up to and including this row, on the rank that grew most. With --shared, the kernel
+// also counts the pages that a rank touches in another rank's part.
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,7 +21,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -30,6 +28,7 @@
 #include <bench/figures.hpp>
 #include <bench/measure.hpp>
 #include <bench/place.hpp>
+#include <bench/resident.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 
@@ -55,7 +54,7 @@ namespace detail {
                   ::getsockname(socket.get(), raw, &length) != 0)) {
     wire_failed("127.0.0.1 cannot be listened on");
   }
-  // The host is told along with the port: loopback joins nobody else.
+  // Partners exchange their hosts' names with the port, because loopback only works on one host.
   struct place {
     std::array<char, 128> host{};
     in_port_t port = 0;
@@ -110,30 +109,21 @@ inline void exchange(const parx::descriptor& socket, const std::byte* out, std::
   }
 }
 
-/// The largest resident size of this process so far, in bytes.
-[[nodiscard]] inline double peak_resident() {
-  std::FILE* status = std::fopen("/proc/self/status", "re");
-  if (status == nullptr) wire_failed("/proc/self/status");
-  std::array<char, 256> line{};
-  double kilobytes = 0;
-  while (std::fgets(line.data(), line.size(), status) != nullptr) {
-    if (std::sscanf(line.data(), "VmHWM: %lf", &kilobytes) == 1) break;
-  }
-  std::fclose(status);
-  return kilobytes * 1024;
+/// The largest resident size of this process so far.
+[[nodiscard]] inline double largest_resident_mib() {
+  return kib_of("/proc/self/status", {"VmHWM:"}) / 1024;
 }
 
 }  // namespace detail
 
 inline void run_wire(backend& ranks, const options& given) {
   static constexpr double giga = 1e-9;
-  static constexpr double mebi = 1.0 / (1 << 20);
   parx::require(ranks.size() % 2 == 0, "--mode wire: {} ranks are not pairs", ranks.size());
   parx::require(given.operations == options{}.operations,
                 "--mode wire: only all_reduce is measured");
   const std::size_t most = sizes_of(given).back();
   const buffer_pair buffers(ranks, given, most);
-  const double resident = detail::peak_resident();
+  const double resident = detail::largest_resident_mib();
   for_each_choice(ranks, given, [&](operation op, const std::string& algorithm) {
     const figures table(
         ranks, given, fmt::format("all_reduce ({})", algorithm),
@@ -149,10 +139,10 @@ inline void run_wire(backend& ranks, const options& given) {
           place_call(op, usual_placement(ranks, op), elements, given, ranks.rank(), buffers);
       clear(next);
       ranks.run(next);
-      double growth = detail::peak_resident() - resident;
+      double growth = detail::largest_resident_mib() - resident;
       ranks.max_over_ranks({&growth, 1});
       const std::size_t bytes = next.output.bytes();
-      // As many of the one as of the other, after each other: the host's mood is the same for both.
+      // Both are measured in succession, so that other load on the host affects both.
       const timing reduced = measure(ranks, given, [&] { ranks.run(next); });
       const timing exchanged = measure(ranks, given, [&] {
         detail::exchange(socket, buffers.first.get(), buffers.second.get(), bytes);
@@ -160,7 +150,7 @@ inline void run_wire(backend& ranks, const options& given) {
       const double size = static_cast<double>(bytes);
       const double wire = size / (exchanged.median * 1e-6) * giga;
       const double bandwidth = size / (reduced.median * 1e-6) * bus_factor(op, ranks.size()) * giga;
-      const std::array row{size, wire, bandwidth, 100 * bandwidth / wire, growth * mebi};
+      const std::array row{size, wire, bandwidth, 100 * bandwidth / wire, growth};
       table.add(row);
     });
   });
