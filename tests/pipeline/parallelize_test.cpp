@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_meant_is_told_before_the_first_action) {
   expect(said_by(4, llama, {{"pp", 2}, {"tp", 3}}, plain),
          "needs exactly 6 ranks, and its group has 4");
   expect(said_by(2, llama, {{"cp", 2}}, plain), "the mesh has the axis \"cp\"");
-  expect(said_by(2, llama, {{"tp", 2}}, plain), ".tp says of no layer how it is cut");
+  expect(said_by(2, llama, {{"tp", 2}}, plain), ".tp is empty: give tp::ready_plan(model)");
   expect(said_by(2, llama, {{"dp", 2}},
                  [](auto& model, int rank) {
                    return rank == 0 ? parx::parallel_options{}

@@ -94,7 +94,7 @@ class row_table final : public row_table_part, private deferred_updates<T> {
   void announce() override {
     const auto touched = whole_.touched_rows();
     require(touched.has_value() || !whole_.has_grad(),
-            "the gradient of table \"{}\" is not one of rows: {}", whole_.name(), remedy);
+            "table \"{}\" has a gradient for all of its rows: {}", whole_.name(), remedy);
     const std::span<const std::size_t> none;
     traffic_.announce(touched.value_or(none));
   }
@@ -118,9 +118,9 @@ class row_table final : public row_table_part, private deferred_updates<T> {
   /// page again costs a page fault.
   static constexpr std::size_t least_drop = std::size_t{32} << 20U;
   static constexpr const char* remedy =
-      "fsdp has cut it by rows, which only lookups use. A model that uses all of a table says so "
-      "when it makes it, nn::embedding{rows, width, {.use = nn::embedding_use::whole}}; or give "
-      "fsdp the option .tables = embedding_tables::in_units";
+      "fsdp has cut it by rows, so only lookups can use it. If the model needs the whole table, "
+      "make it as nn::embedding{rows, width, {.use = nn::embedding_use::whole}}, or give fsdp the "
+      "option .tables = embedding_tables::in_units";
 
   [[nodiscard]] std::size_t rows() const noexcept { return whole_.shape()[0]; }
   [[nodiscard]] std::size_t width() const noexcept {

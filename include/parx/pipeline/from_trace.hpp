@@ -138,7 +138,7 @@ struct traced_rank {
   for (const detail::traced_rank& each : ranks) {
     run.ranks.push_back(each.steps[each.steps.size() - taken]);
     require(!run.ranks.back().empty(),
-            "trace {} of {} has lost that step's actions: give PARX_TRACE_EVENTS more room",
+            "trace {} of {} has lost that step's actions: raise PARX_TRACE_EVENTS",
             run.ranks.size(), files.size());
     // Ranks of a host share a steady clock; their offsets differ only by NTP's corrections.
     const double apart = each.clock_offset - host_offset;

@@ -78,8 +78,8 @@ struct layers_over_mesh {
             site.file_name(), site.line);
     const int ranks = axis_size(of, "tp");
     require(ranks == 1 || !options.tp.empty(),
-            "parallelize at {}:{}: the axis \"tp\" has {} ranks, and .tp says of no layer how it "
-            "is cut: give tp::ready_plan(model) or lines of your own",
+            "parallelize at {}:{}: the axis \"tp\" has {} ranks, and .tp is empty: give "
+            "tp::ready_plan(model) or a plan of your own",
             site.file_name(), site.line, ranks);
     // tp's parallelize compares plans along "tp" only.
     std::string lines;

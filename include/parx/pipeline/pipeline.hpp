@@ -316,11 +316,11 @@ class pipeline {
     made.forwards = made.table;
     for (auto& actions : made.forwards.ranks) {
       std::erase_if(actions, [](const auto& a) { return a.kind != stage_work::forward; });
-      for (const stage_action& a : made.table.ranks[static_cast<std::size_t>(group_.rank())]) {
-        require(a.kind != stage_work::unshard && a.kind != stage_work::reshard,
-                "schedule {}: {}: stages gather their values by themselves, as they are used",
-                made.table.name, to_string(a));
-      }
+    }
+    for (const stage_action& a : made.table.ranks[static_cast<std::size_t>(group_.rank())]) {
+      require(a.kind != stage_work::unshard && a.kind != stage_work::reshard,
+              "schedule {}: remove {}: stages gather their values by themselves when they are used",
+              made.table.name, to_string(a));
     }
     return tables_.emplace(microbatches, std::move(made)).first->second;
   }
@@ -406,8 +406,8 @@ class pipeline {
       for (const stage_action& a : actions) {
         require(options_.sharding->stage == 1 || (a.kind != stage_work::backward_inputs &&
                                                   a.kind != stage_work::backward_weights),
-                "{}: {} of a divided backward needs gradients and values that zero({}) lets go of "
-                "in between: take zero(1), or a schedule with whole backwards",
+                "{}: {} is half of a backward, and zero({}) releases gradients or values between "
+                "the halves: take zero(1), or a schedule with whole backwards",
                 who, to_string(a), options_.sharding->stage);
       }
     }

@@ -130,8 +130,8 @@ template <typename Model>
     });
     if (!fault.empty() || !is_planned) return;
     if (!parameter.spec().is_whole()) {
-      fault = formatted("the model is cut already: of \"{}\" {} is here", path,
-                        parameter.spec().text());
+      fault = formatted("the model is cut already: this rank has only {} of \"{}\"",
+                        parameter.spec().text(), path);
     } else if (parameter.has_values()) {
       fault = formatted(
           "\"{}\" has values already, so that it cannot be cut. Initialize the model, load it, "

@@ -98,9 +98,9 @@ class parallelized {
     for (const parameter<T>& each : parameters) {
       const auto here = sizes_.find(each.name());
       require(here == sizes_.end() || here->second == each.size(),
-              "clip_grad_norm: of parameter \"{}\" {} elements are here after its layer was cut, "
-              "and {} are given: an fsdp has cut it further. Its norm is parx::clip_grad_norm("
-              "parallel, {}) of a parx::tensor_parallel parallel{{cut, fsdp, mesh.all()}}",
+              "clip_grad_norm: parameter \"{}\" has {} elements on this rank after its layer was "
+              "cut, but {} are given: an fsdp has cut it further. Use parx::clip_grad_norm("
+              "parallel, {}) with a parx::tensor_parallel parallel{{cut, fsdp, mesh.all()}}",
               each.name(), here->second, each.size(), max_norm);
       if (is_counted(each.name())) counted.push_back(each);
     }

@@ -60,8 +60,8 @@ template <typename Inner, typename Optimizer>
 void add_training_state(tensor_parallel<Inner>& wrapper, Optimizer& optimizer,
                         checkpoint_parts& parts, call_site site = call_site::current()) {
   require(!wrapper.inner().has_hook_state(),
-          "checkpoint at {}:{}: the ddp's hook remembers something of the parts of each rank, and "
-          "that is not saved where layers are cut: take a hook that remembers nothing",
+          "checkpoint at {}:{}: the ddp's hook has state, which cannot be saved if layers are cut: "
+          "use a hook without state",
           site.file_name(), site.line);
   const sharding how = sharded_over(wrapper);
   parts.add_shard("model", how, wrapper.module()).add_shard("optimizer", how, optimizer);
