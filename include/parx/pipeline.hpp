@@ -14,10 +14,11 @@
 #include <parx/pipeline/gpipe.hpp>
 #include <parx/pipeline/interleaved.hpp>
 #include <parx/pipeline/looped_bfs.hpp>
-#include <parx/pipeline/one_f_one_b.hpp>
 #include <parx/pipeline/measure.hpp>
 #include <parx/pipeline/messages.hpp>
 #include <parx/pipeline/norm.hpp>
+#include <parx/pipeline/one_f_one_b.hpp>
+#include <parx/pipeline/options.hpp>
 #include <parx/pipeline/pipeline.hpp>
 #include <parx/pipeline/routes.hpp>
 #include <parx/pipeline/runner.hpp>

@@ -13,14 +13,14 @@
 #include <optional>
 #include <vector>
 
-#include <parx/comm/collectives/all_gather.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/comm/work.hpp>
 #include <parx/ddp/bucket_memory.hpp>
 #include <parx/fsdp/lasting_memory.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_values.hpp>
 #include <parx/fsdp/wire.hpp>
 #include <parx/tensor/page_pool.hpp>
-#include <parx/types/buffer.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -8,8 +8,9 @@
 #include <cstddef>
 #include <vector>
 
-#include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/host_pages.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/comm/work.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_values.hpp>
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <parx/comm/schedule/reduction_order.hpp>
+#include <parx/core/check.hpp>
 #include <parx/ddp/reduction_finish.hpp>
 #include <parx/fsdp/shard_groups.hpp>
 #include <parx/fsdp/unit_choice.hpp>

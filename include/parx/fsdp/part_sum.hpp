@@ -18,15 +18,13 @@
 #include <cstddef>
 #include <vector>
 
-#include <parx/comm/collectives/all_gather.hpp>
-#include <parx/comm/collectives/all_reduce.hpp>
-#include <parx/comm/collectives/all_to_all.hpp>
-#include <parx/comm/collectives/reduce_scatter.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/comm/schedule/reduction_order.hpp>
+#include <parx/comm/work.hpp>
 #include <parx/ddp/control_block.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/wire.hpp>
 #include <parx/types/buffer.hpp>
-#include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

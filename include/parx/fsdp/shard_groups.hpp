@@ -8,9 +8,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/process_group.hpp>
-#include <parx/core/check.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm/work.hpp>
 #include <parx/ddp/bucket_memory.hpp>
 #include <parx/ddp/control_block.hpp>
 #include <parx/ddp/reduction_state.hpp>

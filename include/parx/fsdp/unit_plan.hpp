@@ -12,8 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include <parx/core/check.hpp>
-#include <parx/fsdp/unit_choice.hpp>
 #include <parx/tensor/shape.hpp>
 #include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>

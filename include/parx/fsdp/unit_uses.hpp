@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_values.hpp>
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include <parx/core/check.hpp>
+#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -3,9 +3,7 @@
 
 #include <cstddef>
 
-#include <parx/core/check.hpp>
 #include <parx/plan/plan.hpp>
-#include <parx/plan/table.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -2,9 +2,7 @@
 // that an axis of a mesh uses. Pure.
 #pragma once
 
-#include <parx/core/check.hpp>
 #include <parx/plan/cluster.hpp>
-#include <parx/plan/cut.hpp>
 #include <parx/plan/shapes.hpp>
 
 namespace parx::inline PARX_ABI {
