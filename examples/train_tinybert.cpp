@@ -38,10 +38,10 @@ parx::models::bert_config read_config(const cxxopts::ParseResult& given) {
   return config;
 }
 
-/// Loads this rank's samples. A step has texts of similar length.
-data::loader_options options_for(const data::text_classification& texts, data::sample_order order,
-                                 std::size_t batch_size, const examples::trainer_settings& s,
-                                 const parx::process_group& readers) {
+/// The options to load this rank's shard of the texts. A step has texts of similar length.
+data::loader_options shard(const data::text_classification& texts, data::sample_order order,
+                           std::size_t batch_size, const examples::trainer_settings& s,
+                           const parx::process_group& readers) {
   // Grouped by the whole step, so that a run resumes in the same order on another number of ranks.
   const std::size_t batch = batch_size * static_cast<std::size_t>(readers.size()) *
                             s.trainer.gradient_accumulation_steps;
@@ -101,9 +101,8 @@ int main(int argc, char** argv) {
     using enum data::sample_order;
     const auto train = [&](auto& wrapped) {
       parx::process_group& readers = wrapped.data_group();
-      const data::loader loader{texts, options_for(texts, shuffled, s.batch_size, s, readers)};
-      const data::loader test{held_out,
-                              options_for(held_out, sequential, s.eval_batch_size, s, readers)};
+      const data::loader loader{texts, shard(texts, shuffled, s.batch_size, s, readers)};
+      const data::loader test{held_out, shard(held_out, sequential, s.eval_batch_size, s, readers)};
       parx::optim::adamw opt{parx::optim::decay_groups(
           wrapped.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
       const auto forward = [](auto& net, const auto& batch) {

@@ -57,13 +57,13 @@ inline std::string word(parx::optim::decay form) {
 inline parx::train::strategy strategy_flag(const cxxopts::ParseResult& given,
                                            const std::string& flag) {
   using parx::train::strategy;
-  const std::string said = choice(given, flag, {"no", "steps", "epoch"});
-  return said == "no" ? strategy::no : said == "steps" ? strategy::steps : strategy::epoch;
+  const std::string value = choice(given, flag, {"no", "steps", "epoch"});
+  return value == "no" ? strategy::no : value == "steps" ? strategy::steps : strategy::epoch;
 }
 inline parx::optim::decay decay_flag(const cxxopts::ParseResult& given, const std::string& flag) {
   using parx::optim::decay;
-  const std::string said = choice(given, flag, {"linear", "cosine", "constant"});
-  return said == "linear" ? decay::linear : said == "cosine" ? decay::cosine : decay::constant;
+  const std::string value = choice(given, flag, {"linear", "cosine", "constant"});
+  return value == "linear" ? decay::linear : value == "cosine" ? decay::cosine : decay::constant;
 }
 
 }  // namespace detail

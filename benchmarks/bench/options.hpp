@@ -274,8 +274,8 @@ template <typename T, typename Name>
   result.simulated = given.count("simulate") > 0;
   for (const char* const flag : {"ranks", "hosts", "link-latency", "link-bandwidth"}) {
     parx::require(result.simulated || given.count(flag) == 0,
-                  "--{} is for a simulated cluster: add --simulate. The launcher sets the number of "
-                  "ranks that measure (parxrun -n, srun -n)",
+                  "--{} is for a simulated cluster: add --simulate. The launcher (parxrun -n, "
+                  "srun -n) sets the number of ranks that measure",
                   flag);
   }
   result.simulated_ranks = given["ranks"].as<int>();
