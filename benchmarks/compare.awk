@@ -5,8 +5,8 @@
 # the contenders has the operation out of place only: then all are compared out of place.
 #
 # A ratio is parx to the fastest peer of the same kind at that size, which is named; below 1 parx is faster.
-# Behind it, [smallest..largest] ratio of the two in the same round: where that holds 1, the rounds disagree and
-# nobody has won. Under each table: the geometric mean of its ratios, and every size at which parx lost.
+# After it, [smallest..largest] ratio of the two in the same round: if that interval contains 1, the rounds disagree
+# and neither is faster. Under each table: the geometric mean of its ratios, and every size at which parx lost.
 #
 #   -v contenders="NAME:KIND:ROLE ..."   KIND tcp or default, ROLE parx or peer
 #   -v points=FILE                       receives "op <tab> ranks <tab> name <tab> bytes <tab> GB/s"

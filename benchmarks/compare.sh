@@ -5,14 +5,13 @@
 #   RANKS="2 8" ROUNDS=9 bash benchmarks/compare.sh --op broadcast -b 1K -e 16M -f 8
 #   bash benchmarks/compare.sh --plot pictures        also pictures/all_reduce-2.svg, ...: a line a contender
 #
-# Like is compared with like: parx over TCP with peers that are kept to TCP, and parx as it comes
-# (shared memory inside a host; parx-shared: in its own shared buffers) with peers as they come. What the
-# tables mean is at the head of compare.awk. --algo is for parx alone; other arguments go to parx-bench and to
-# the peers' programs.
+# parx over TCP is compared with peers restricted to TCP, and parx with its defaults (shared memory inside a host;
+# parx-shared: in its own shared buffers) with peers with their defaults. The head of compare.awk explains the
+# tables. --algo is for parx alone; other arguments go to parx-bench and to the peers' programs.
 #   BUILD      folder with bin/parx-bench (build/release of the repository)
 #   RANKS      worlds to measure (2 4)
 #   ROUNDS     rounds (5)
-#   KEEP       folder that receives all rows as JSON; without it they are thrown away
+#   KEEP       folder that receives all rows as JSON; without it they are deleted
 #   LIMIT      seconds after which one contender's round is given up (600)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

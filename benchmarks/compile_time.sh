@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints what a program over parx costs the compiler: processor seconds and peak memory, header-only
+# Measures the compile time of programs that use parx: processor seconds and peak memory, header-only
 # and compiled (PARX_SEPARATE_COMPILATION), at -O0 and -O2.
 #
 #   bash benchmarks/compile_time.sh [--against COMMIT] [PROGRAM...]
@@ -8,9 +8,9 @@
 #   training   README's training program     src     parx::compiled itself, as one file
 #   CHAPTER    includes parx/CHAPTER.hpp and does nothing with it
 #
-# Without PROGRAM: all of them. With --against the same sources with the headers of COMMIT, in turn with
-# those of the working tree. Printed are the medians of ROUNDS=3 rounds and their range; processor
-# seconds grow, too, when other programs use the caches, hence the rounds.
+# Without PROGRAM: all of them. With --against, the same sources are also compiled with the headers of
+# COMMIT, alternating with those of the working tree. Prints the medians of ROUNDS=3 rounds and their
+# range: processor seconds also increase when other programs use the caches.
 # CXX=clang++, LEVELS="-O0 -O2" and FLAGS=-march=native are honoured. Needs Debian's package `time`.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

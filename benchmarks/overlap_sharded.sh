@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# How much of a sharded model's way over a slow link training hides: overlap_training.sh for fsdp.
+# How much of fsdp's communication over a slow link is hidden behind computation: overlap_training.sh for fsdp.
 #
 #   sudo bash benchmarks/overlap_sharded.sh [parx-bench-fsdp arguments...]
 #     RATE     speed of the link in Mbit/s; without it such that communication takes as long as computation
 #     BUILD    folder with bin/parx-bench-fsdp (build/release of the repository)
 #
-# Two "hosts" (two_hosts.sh) train twelve equal layers, first each for itself, then cut between them: values are
-# gathered twice in a step and gradients reduced once. Printed, for each number of units gathered ahead: the step, its
-# ratio to the longer of computation and communication (bytes over the link's speed), and the share of the
-# communication that was hidden: what the step does not take beyond its computation.
+# Two "hosts" (two_hosts.sh) train twelve equal layers, first each alone, then sharded over both: values are
+# gathered twice in a step and gradients reduced once. Prints, for each number of units gathered ahead: the time of a
+# step, its ratio to the longer of computation and communication (bytes over the link's speed), and the fraction of
+# the communication that was hidden, which is what does not add to the time of computation.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=${BUILD:-$here/../build/release}/bin
@@ -21,7 +21,7 @@ arguments=(--model deep --batch 2560 --seconds 6 --json "$@")
 sharded() { on_both "$bin/parx-bench-fsdp" --ways gathered "${arguments[@]}" "$@"; }
 
 two_hosts "${RATE:-10000}"
-# Each rank for itself, at the same time: two ranks share the machine's memory and caches in both measurements.
+# Each rank alone, but at the same time, so that both share the machine's memory and caches in both measurements.
 on_both env -u RANK -u WORLD_SIZE -u MASTER_ADDR -u MASTER_PORT "$bin/parx-bench-fsdp" --ways ddp "${arguments[@]}"
 compute=$(field step_ms)
 sharded --seconds 1

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# How much of the gradients' way over a slow link data-parallel training hides behind backward.
+# How much of the gradients' communication over a slow link ddp hides behind backward.
 #
 #   sudo bash benchmarks/overlap_training.sh [parx-bench-train arguments...]      (--batch 2560: a slower, usual link)
 #     RATE     speed of the link in Mbit/s; without it such that communication takes as long as backward
 #     BUCKET   MiB of a gradient bucket (1)
 #     BUILD    folder with bin/parx-bench-train (build/release of the repository)
 #
-# Two "hosts" (two_hosts.sh) train twelve equal layers, once each for itself and once with ddp. Printed: the
-# times of one step's computation and of its communication (bytes of gradients over the link's speed), the
-# step with both, its ratio to the longer of the two, and the share of the communication that was hidden. The
-# last bucket leaves when backward ends, so a perfect overlap of equal times hides all but that bucket.
+# Two "hosts" (two_hosts.sh) train twelve equal layers, once each alone and once with ddp. Prints the times of one
+# step's computation and of its communication (bytes of gradients over the link's speed), the time of the step with
+# both, its ratio to the longer of the two, and the fraction of the communication that was hidden. The last bucket
+# is sent when backward ends, so a perfect overlap of equal times hides all but that bucket.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=${BUILD:-$here/../build/release}/bin
@@ -22,7 +22,7 @@ field() { grep -oE "\"$1\": [0-9.]+" "$two_hosts_work/0.out" | grep -oE '[0-9.]+
 bench() { on_both "$bin/parx-bench-train" --model deep --bucket-mib "$bucket" "${arguments[@]}" "$@"; }
 arguments=("$@")
 
-# Each rank for itself, at the same time: two ranks share the machine's memory and caches in both measurements.
+# Each rank alone, but at the same time, so that both share the machine's memory and caches in both measurements.
 two_hosts "${RATE:-10000}"
 bench --parallel bare
 compute=$(field step_ms) backward=$(field backward_ms)

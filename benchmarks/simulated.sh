@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How far off is the simulator? Runs collectives on 2, 4 and 8 "hosts" whose network is as slow as a real one,
-# predicts the same runs with parx-bench --simulate, and prints measured / predicted for every algorithm.
+# Validates the simulator: runs collectives on 2, 4 and 8 "hosts" whose network is as slow as a real one, predicts
+# the same runs with parx-bench --simulate, and prints measured / predicted for every algorithm.
 #
 #   sudo bash benchmarks/simulated.sh
 #     HOSTS    numbers of hosts ("2 4 8")
@@ -9,11 +9,10 @@
 #     RATE     speed of each direction in Mbit/s (20)
 #     BUILD    folder with bin/parx-bench (build/release of the repository)
 #
-# The hosts are network namespaces, one rank each, on one bridge; tbf shapes what each sends and what each is
-# sent. The model gets two figures: the payload that RATE carries, and one latency, fitted to the fastest
-# all_reduce of 4 bytes between two hosts. Eight ranks on few cores also pay for each other's processor time,
-# which the model does not know. Everything is taken down at the end; where namespaces or tbf are not to be
-# had nothing is measured, and the exit code is 77.
+# The hosts are network namespaces, one rank each, on one bridge; tbf shapes what each sends and receives. The
+# model gets two figures: the payload rate at RATE, and one latency, fitted to the fastest all_reduce of 4 bytes
+# between two hosts. Eight ranks on few cores also wait for processor time, which the model ignores. Everything is
+# removed at the end. Without namespaces or tbf nothing is measured, and the exit code is 77.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=${BUILD:-$here/../build/release}/bin

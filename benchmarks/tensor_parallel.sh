@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# How much faster two ranks train one GPT whose layers are cut over them than one rank does, one thread a rank.
+# The speedup of training one GPT with its layers cut over two ranks, compared with one rank; one thread per rank.
 #
 #   bash benchmarks/tensor_parallel.sh [parx-bench-train arguments...]
 #
-# A line for each width and way, in alternating rounds: samples/s (median of the rounds, and their spread), the
-# ratio to one rank, MiB of parameters and of all memory of a rank, and the last loss, which is that of one rank.
+# Prints a line for each width and way, measured in alternating rounds: samples/s (median of the rounds, and their
+# spread), the ratio to one rank, MiB of parameters and of all memory of a rank, and the last loss, which must be
+# that of one rank.
 #   WIDTHS     features of the model (512 1024)
 #   ROUNDS     rounds (3)
 #   BUILD      folder with bin/parx-bench-train and bin/parxrun (build/release of the repository)

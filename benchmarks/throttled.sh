@@ -7,21 +7,21 @@
 #             less than 2 alpha + S/2 beta                        arrives
 #
 # beta is the reciprocal of the link's speed for payload; alpha is fitted to one figure, the fastest batch of 4
-# bytes with doubling (a busy machine only ever adds to it), and every row's median is a test. Beside other
-# programs the medians, and so the ratios, say more about those than about the link.
+# bytes with doubling (load only ever increases it), and every row's median is a test. If other programs run, the
+# medians, and so the ratios, depend on them more than on the link.
 #
-# Over a link with a delay, what counts is the mean over calls one after the other, of 4 bytes for alpha too: a
-# rank that enters a call late by the delay finds the other's message there and is done at once, and is waited for
-# in the next, so that single calls take nothing and twice the delay in turn.
+# Over a link with a delay, means over consecutive calls are compared, also the 4 bytes for alpha: a rank that
+# enters a call late by the delay finds the other's message there and is done at once, and the other waits for it
+# in the next call, so single calls alternately take no time and twice the delay.
 #
 #   sudo bash benchmarks/throttled.sh [parx-bench arguments...]
 #     RATE     speed of each direction in Mbit/s (200)
 #     DELAY    added to each direction in ms (0)
-#     CONGESTION  TCP's congestion control (the system's). The model knows of none: with bbr, which measures the
-#              link as it goes, calls of several sizes one after the other are up to twice as long
+#     CONGESTION  TCP's congestion control (the system's). The model ignores it: with bbr, which measures the link
+#              while it sends, consecutive calls of several sizes take up to twice as long
 #     BUILD    folder with bin/parx-bench (build/release of the repository)
 #
-# two_hosts.sh makes the hosts. Where they are not to be had nothing is measured, and the exit code is 77.
+# two_hosts.sh makes the hosts. If that is not possible, nothing is measured, and the exit code is 77.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=${BUILD:-$here/../build/release}/bin

@@ -1,14 +1,14 @@
-# Two "hosts" on this machine: network namespaces joined by a veth pair or, where packets are to take their time,
-# by delayed-link (delayed_link.cpp), each direction shaped by tbf. To be sourced, with $bin the folder of the
-# programs; needs root. Everything is taken down when the shell ends.
+# Two "hosts" on this machine: network namespaces joined by a veth pair or, for a link with a delay, by
+# delayed-link (delayed_link.cpp), each direction shaped by tbf. Source this file, with $bin set to the folder of
+# the programs; needs root. Everything is removed when the shell ends.
 #
 #   . two_hosts.sh
-#   two_hosts RATE_MBIT [DELAY_MS]      makes them; exits with 77 and says why where they are not to be had.
-#                                       CONGESTION names TCP's congestion control (the system's)
+#   two_hosts RATE_MBIT [DELAY_MS]      makes them; if that is not possible, exits with 77 and says why.
+#                                       CONGESTION names TCP's congestion control (default: the system's)
 #   link_speed RATE_MBIT                changes the speed of the link
-#   in_host 0|1 COMMAND...              runs a command on one
-#   on_both COMMAND...                  runs it as rank 0 and 1 of a world of two, over TCP through the link, each
-#                                       with one core, as two hosts would not share one;
+#   in_host 0|1 COMMAND...              runs a command on one of them
+#   on_both COMMAND...                  runs it as ranks 0 and 1 of a world of two, over TCP through the link, each
+#                                       on a core of its own;
 #                                       standard output goes to $two_hosts_work/0.out and 1.out
 two_hosts_prefix=parx$$
 two_hosts_work=$(mktemp -d)
@@ -35,9 +35,8 @@ in_host() {
   local host=$1; shift
   ip netns exec "$two_hosts_prefix-$host" "$@"
 }
-# What passes at once is not throttled, so latencies are true with a small burst. One below 64 KiB makes tbf cut
-# every packet that the kernel has put together into frames, at the cost of the processor that is to compute:
-# network cards do that themselves.
+# A burst passes unthrottled, so latencies are only true with a small one. But below 64 KiB tbf cuts the kernel's
+# large packets (GSO) into frames, which takes processor time from the ranks; network cards do that themselves.
 two_hosts_burst=32kb
 shaped_to() { echo "tbf rate ${1}mbit burst $two_hosts_burst latency 50ms"; }
 link_speed() {
