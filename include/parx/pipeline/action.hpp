@@ -44,6 +44,11 @@ enum class stage_work : std::uint8_t {
   return kind <= stage_work::backward_weights;
 }
 
+/// Whether it computes the gradient that the previous stage waits for: B and I.
+[[nodiscard]] constexpr bool makes_input_gradient(stage_work kind) noexcept {
+  return kind == stage_work::backward || kind == stage_work::backward_inputs;
+}
+
 /// Whether it ends a micro-batch's backward: B and W.
 [[nodiscard]] constexpr bool makes_weight_gradient(stage_work kind) noexcept {
   return kind == stage_work::backward || kind == stage_work::backward_weights;

@@ -119,15 +119,12 @@ class stage_runner {
   [[nodiscard]] std::size_t end_of(std::size_t stage) const noexcept {
     return stage + 1 < cut_.size() ? cut_[stage + 1] : blocks_.size();
   }
-  [[nodiscard]] static bool makes_input_gradient(const stage_action& a) noexcept {
-    return a.kind == stage_work::backward || a.kind == stage_work::backward_inputs;
-  }
   [[nodiscard]] int owner(int stage) const { return owner_[static_cast<std::size_t>(stage)]; }
   [[nodiscard]] bool takes_result(const stage_action& a) const noexcept {
     return a.kind == stage_work::forward && a.stage > 0;
   }
   [[nodiscard]] static bool takes_gradient(const pipeline_table& table, const stage_action& a) {
-    return makes_input_gradient(a) && a.stage + 1 < table.stages;
+    return makes_input_gradient(a.kind) && a.stage + 1 < table.stages;
   }
   void expect(stage_messages<T>& messages, const pipeline_table& table, const stage_action& a) {
     const int from = takes_result(a)            ? owner(a.stage - 1)
@@ -177,7 +174,7 @@ class stage_runner {
     } else {
       backward(a, here, given);
     }
-    if (makes_input_gradient(a) && a.stage > 0) {
+    if (makes_input_gradient(a.kind) && a.stage > 0) {
       stage_values<T> gradients{{}, here.count};
       for (const border<T>& each : here.inputs) {
         // An input without a gradient was not used: for example, the next block ignores it.

@@ -137,16 +137,13 @@ class virtual_pipeline {
   [[nodiscard]] bool apart(int a, int b) const {
     return owner_[static_cast<std::size_t>(a)] != owner_[static_cast<std::size_t>(b)];
   }
-  [[nodiscard]] bool is_input_gradient(stage_work kind) const noexcept {
-    return kind == stage_work::backward || kind == stage_work::backward_inputs;
-  }
   /// The stages that the action receives from (source) and sends to (target); -1 for none.
   [[nodiscard]] int source(const stage_action& a) const noexcept {
     if (a.kind == stage_work::forward) return a.stage - 1;
-    return is_input_gradient(a.kind) && a.stage + 1 < table_.stages ? a.stage + 1 : -1;
+    return makes_input_gradient(a.kind) && a.stage + 1 < table_.stages ? a.stage + 1 : -1;
   }
   [[nodiscard]] int target(const stage_action& a) const noexcept {
-    if (is_input_gradient(a.kind)) return a.stage - 1;
+    if (makes_input_gradient(a.kind)) return a.stage - 1;
     return a.kind == stage_work::forward && a.stage + 1 < table_.stages ? a.stage + 1 : -1;
   }
   /// The link of a message from stage `from` to stage `to`: one for each pair of ranks and
@@ -199,7 +196,7 @@ class virtual_pipeline {
       ++used.sent;
     }
     if (a.kind == stage_work::forward) forwards_[cell(a.stage, a.microbatch)] = rank.free;
-    if (is_input_gradient(a.kind)) inputs_[cell(a.stage, a.microbatch)] = rank.free;
+    if (makes_input_gradient(a.kind)) inputs_[cell(a.stage, a.microbatch)] = rank.free;
     rank.sends = false;
     ++rank.next;
     return true;

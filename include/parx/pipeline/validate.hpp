@@ -67,8 +67,8 @@ class table_check {
         kept += kind == stage_work::forward ? 1 : 0;
         most_open = std::max(most_open, open);
         most_kept = std::max(most_kept, kept);
-        open -= kind == stage_work::backward || kind == stage_work::backward_inputs ? 1 : 0;
-        kept -= kind == stage_work::backward || kind == stage_work::backward_weights ? 1 : 0;
+        open -= makes_input_gradient(kind) ? 1 : 0;
+        kept -= makes_weight_gradient(kind) ? 1 : 0;
       }
       proof.in_flight.push_back(most_open);
       proof.kept.push_back(most_kept);
