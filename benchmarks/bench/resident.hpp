@@ -21,11 +21,11 @@ namespace detail {
 /// The sum of the lines of a file of /proc with these labels, KiB each.
 inline double kib_of(const char* path, std::initializer_list<std::string_view> labels) {
   double sum = 0;
-  std::ifstream file(path);
-  for (std::string word; file >> word;) {
+  std::ifstream lines(path);
+  for (std::string word; lines >> word;) {
     if (std::ranges::find(labels, word) == labels.end()) continue;
     double kib = 0;
-    file >> kib;
+    lines >> kib;
     sum += kib;
   }
   return sum;
