@@ -78,18 +78,18 @@ struct adamw_rule {
     if constexpr (States == states) {
       // Copies stay in registers; through the references each iteration would store.
       lanes<T> value = w, m = state[0], v = state[1];
-      bool moves = is_moving(m);
+      bool moves = !m.all_zero();
       for (const adamw_rule& one : rules) {
-        v *= one.beta2;
+        v = one.beta2 * v;
         if (!moves) {
-          value *= one.keep;
+          value = one.keep * value;
           continue;
         }
-        m *= one.beta1;
+        m = one.beta1 * m;
         one.move(value, m, v);
         if (!one.flushes) continue;
         one.flush(m, v);
-        moves = is_moving(m);
+        moves = !m.all_zero();
       }
       w = value;
       state = {m, v};
@@ -97,15 +97,13 @@ struct adamw_rule {
   }
 
  private:
-  /// Whether any element is nonzero or NaN. As a sum, because any() compares them one by one.
-  [[nodiscard]] static bool is_moving(const lanes<T>& m) { return m.abs().sum() != T(0); }
   void move(lanes<T>& w, const lanes<T>& m, const lanes<T>& v) const {
-    w = keep * w - step_size * m / (v.sqrt() * root_scale + epsilon);
+    w = keep * w - step_size * m / (sqrt(v) * root_scale + epsilon);
   }
   /// Without gradients m shrinks by the factor beta1 a step: below this limit it would move w by
   /// less than lr * 1e-8 / (1 - beta1) in total. Zero is faster, and never becomes denormal.
   void flush(lanes<T>& m, const lanes<T>& v) const {
-    m = zero_below(m, T(1e-8) * (v.sqrt() * root_scale + epsilon));
+    m = zero_below(m, T(1e-8) * (sqrt(v) * root_scale + epsilon));
   }
 };
 

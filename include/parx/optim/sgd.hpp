@@ -70,7 +70,7 @@ struct sgd_rule {
  private:
   template <std::size_t States>
   [[nodiscard]] static bool is_still(const state_lanes<T, States>& state) {
-    if constexpr (States == states) return (state[0] == T(0)).all();
+    if constexpr (States == states) return state[0].all_zero();
     return true;
   }
   template <std::size_t States>
@@ -80,15 +80,15 @@ struct sgd_rule {
         lanes<T>& v = state[0];
         v = momentum * v + d;
         if (form == momentum_form::nesterov) {
-          w -= lr * (d + momentum * v);
+          w = w - lr * (d + momentum * v);
         } else {
-          w -= lr * v;
+          w = w - lr * v;
         }
-        if (flushes) v = (v.abs() < T(1e-20)).select(lanes<T>::Zero(), v);
+        if (flushes) v = zero_below(v, T(1e-20));
         return;
       }
     }
-    w -= lr * d;
+    w = w - lr * d;
   }
 };
 

@@ -6,18 +6,10 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <span>
-
-#if defined(PARX_GEMM_ONEDNN)
-#include <parx/tensor/detail/gemm_onednn.hpp>
-#elif defined(PARX_GEMM_BLAS)
-#include <parx/tensor/detail/gemm_blas.hpp>
-#else
-#include <parx/tensor/detail/gemm_eigen.hpp>
-#include <parx/tensor/detail/instructions.hpp>
-#endif
 
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
@@ -27,30 +19,16 @@ namespace parx::inline PARX_ABI {
 
 enum class op { plain, transposed };
 
-#if defined(PARX_GEMM_ONEDNN)
-namespace gemm_backend = detail::onednn;
-#elif defined(PARX_GEMM_BLAS)
-namespace gemm_backend = detail::blas;
-#else
-namespace gemm_backend = detail::eigen;
-#endif
-
 /// c = alpha op(a) op(b) + beta c, all row-major: op(a) is (m, k), op(b) is (k, n), c is (m, n);
 /// ld* is the distance between stored rows in elements. With beta = 0 the old contents of c do not
 /// matter (not even NaN). A `row` of n elements, a layer's bias, is added to every row of c in
 /// place of beta c. c must not overlap a or b. Runs on one thread, unless OMP_NUM_THREADS asks for
 /// more and the backend supports it.
 template <typename T>
+  requires std::same_as<T, float> || std::same_as<T, double>
 void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,
           std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
-          const T* row = nullptr) {
-  if (m == 0 || n == 0) return;
-#if !defined(PARX_GEMM_ONEDNN) && !defined(PARX_GEMM_BLAS)
-  if (m * n * k >= 1'000'000) detail::warn_of_unused_instructions();
-#endif
-  gemm_backend::gemm(op_a == op::transposed, op_b == op::transposed, m, n, k, alpha, a, lda, b, ldb,
-                     beta, c, ldc, row);
-}
+          const T* row = nullptr);
 
 namespace detail {
 
@@ -143,3 +121,7 @@ template <typename T>
 }
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/tensor/detail/gemm_impl.hpp>
+#endif

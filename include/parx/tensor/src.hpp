@@ -1,6 +1,7 @@
 // The compiled part of tensor, for parx/src.hpp.
 #pragma once
 
+#include <parx/tensor/detail/gemm_impl.hpp>
 #include <parx/tensor/detail/shard_spec_impl.hpp>
 #include <parx/tensor/instances.hpp>
 

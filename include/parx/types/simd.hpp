@@ -8,6 +8,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -39,6 +40,29 @@ struct unit {
   static constexpr std::size_t parts = is_half<T> ? 2 : 1;
   vector_of<arithmetic_type<T>> part[parts];
 };
+
+/// The correctly rounded square root of each element. std::sqrt is not vectorised, because it may set
+/// errno.
+template <typename T>
+[[nodiscard]] inline vector_of<T> square_root(vector_of<T> x) noexcept {
+#if defined(PARX_VECTORS_AVX512)
+  // With a mask of ones, as in load_float16.
+  if constexpr (std::is_same_v<T, float>) {
+    return std::bit_cast<vector_of<T>>(_mm512_maskz_sqrt_ps(0xFFFF, std::bit_cast<__m512>(x)));
+  } else {
+    return std::bit_cast<vector_of<T>>(_mm512_maskz_sqrt_pd(0xFF, std::bit_cast<__m512d>(x)));
+  }
+#elif defined(PARX_VECTORS_AVX2)
+  if constexpr (std::is_same_v<T, float>) {
+    return std::bit_cast<vector_of<T>>(_mm256_sqrt_ps(std::bit_cast<__m256>(x)));
+  } else {
+    return std::bit_cast<vector_of<T>>(_mm256_sqrt_pd(std::bit_cast<__m256d>(x)));
+  }
+#else
+  for (std::size_t i = 0; i < register_bytes / sizeof(T); ++i) x[i] = std::sqrt(x[i]);
+  return x;
+#endif
+}
 
 /// An unsigned integer of the width of a floating T.
 template <typename T>

@@ -4,87 +4,124 @@
 //   update(w, state, g)        the step of elements with a gradient
 //   rest(w, state, rules)      the steps of elements without one, several in a row
 // Both work on lanes with the same expressions, so that an element gets the same bits however its
-// steps are grouped into calls. Eigen is used because compilers do not vectorise std::sqrt while it
-// may set errno, and zero_below() because Eigen's select() handles the elements of AVX-512 vectors
-// one by one.
+// steps are grouped into calls. Square roots are exact: the approximations of processors
+// (rsqrt) differ between vendors, and ranks on unlike hosts would drift apart.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
+#include <cstring>
+#include <functional>
 #include <vector>
 
-#include <Eigen/Core>
-
 #include <parx/tensor/tensor.hpp>
+#include <parx/types/simd.hpp>
 
 namespace parx::inline PARX_ABI::optim::detail {
 
-// Four vector registers for each tensor.
-#if defined(PARX_VECTORS_AVX512)
+/// Four vector registers of elements. Arithmetic is element by element.
 template <typename T>
-inline constexpr std::size_t lane_count = 256 / sizeof(T);
-#else
-template <typename T>
-inline constexpr std::size_t lane_count = 128 / sizeof(T);
-#endif
-template <typename T>
-using lanes = Eigen::Array<T, static_cast<int>(lane_count<T>), 1>;
-template <typename T, std::size_t States>
-using state_lanes = std::array<lanes<T>, States>;
+struct lanes {
+  using vector = parx::detail::simd::vector_of<T>;
+  static constexpr std::size_t width = sizeof(vector) / sizeof(T);
+  static constexpr std::size_t count = 4 * width;
 
-struct zero_below_op {
-  template <typename T>
-  [[nodiscard]] T operator()(const T& x, const T& limit) const noexcept {
-    return std::abs(x) < limit ? T(0) : x;
+  vector a{}, b{}, c{}, d{};  // no array: its elements would be kept in memory
+
+  lanes() = default;
+  lanes(vector first, vector second, vector third, vector fourth) noexcept
+      : a(first), b(second), c(third), d(fourth) {}
+  /// `number` in all elements.
+  lanes(T number) noexcept  // NOLINT(google-explicit-constructor)
+      : a(number - vector{}), b(a), c(a), d(a) {}
+
+  [[nodiscard, gnu::always_inline]] static lanes load(const T* from) noexcept {
+    lanes result;
+    std::memcpy(&result.a, from, sizeof(vector));
+    std::memcpy(&result.b, from + width, sizeof(vector));
+    std::memcpy(&result.c, from + 2 * width, sizeof(vector));
+    std::memcpy(&result.d, from + 3 * width, sizeof(vector));
+    return result;
   }
-  template <typename Packet>
-  [[nodiscard]] Packet packetOp(const Packet& x, const Packet& limit) const noexcept {
-    return Eigen::internal::pandnot(x, Eigen::internal::pcmp_lt(Eigen::internal::pabs(x), limit));
+  /// The first `left` elements; the others are zero.
+  [[nodiscard]] static lanes load(const T* from, std::size_t left) noexcept {
+    T whole[count]{};
+    std::copy_n(from, left, whole);
+    return load(whole);
+  }
+  [[gnu::always_inline]] void store(T* to) const noexcept {
+    std::memcpy(to, &a, sizeof(vector));
+    std::memcpy(to + width, &b, sizeof(vector));
+    std::memcpy(to + 2 * width, &c, sizeof(vector));
+    std::memcpy(to + 3 * width, &d, sizeof(vector));
+  }
+  void store(T* to, std::size_t left) const noexcept {
+    T whole[count];
+    store(whole);
+    std::copy_n(whole, left, to);
+  }
+
+  /// Applies f to each register of the operands.
+  template <typename F, typename... Operands>
+  [[nodiscard, gnu::always_inline]] static lanes map(F f, const Operands&... operands) noexcept {
+    return {f(operands.a...), f(operands.b...), f(operands.c...), f(operands.d...)};
+  }
+  [[gnu::always_inline]] friend lanes operator+(const lanes& a, const lanes& b) noexcept {
+    return map(std::plus<>(), a, b);
+  }
+  [[gnu::always_inline]] friend lanes operator-(const lanes& a, const lanes& b) noexcept {
+    return map(std::minus<>(), a, b);
+  }
+  [[gnu::always_inline]] friend lanes operator*(const lanes& a, const lanes& b) noexcept {
+    return map(std::multiplies<>(), a, b);
+  }
+  [[gnu::always_inline]] friend lanes operator/(const lanes& a, const lanes& b) noexcept {
+    return map(std::divides<>(), a, b);
+  }
+  [[gnu::always_inline]] friend lanes sqrt(const lanes& x) noexcept {
+    return map([](const vector& v) { return parx::detail::simd::square_root<T>(v); }, x);
+  }
+  /// x where |x| >= limit, else 0.
+  [[gnu::always_inline]] friend lanes zero_below(const lanes& x, const lanes& limit) noexcept {
+    return map([](const vector& v, const vector& l) -> vector { return abs(v) < l ? vector{} : v; },
+               x, limit);
+  }
+
+  /// False where an element is NaN.
+  [[nodiscard]] bool all_zero() const noexcept {
+    const vector sum = (abs(a) + abs(b)) + (abs(c) + abs(d));
+    T total = 0;
+    for (std::size_t i = 0; i < width; ++i) total += sum[i];
+    return total == 0;
+  }
+
+ private:
+  [[nodiscard, gnu::always_inline]] static vector abs(const vector& v) noexcept {
+    return v < 0 ? -v : v;
   }
 };
 
-/// x where its absolute value is not less than `limit`, else 0.
-template <typename A, typename B>
-[[nodiscard]] auto zero_below(const A& x, const B& limit) {
-  return x.binaryExpr(limit, zero_below_op{});
-}
+template <typename T, std::size_t States>
+using state_lanes = std::array<lanes<T>, States>;
 
 /// Calls f(w, state, offset) for each block of [begin, begin + count) of the value and its state
 /// tensors, and stores what f leaves in w and state. Elements beyond the end are zero.
 template <std::size_t States, typename T, typename F>
 void for_each_lanes(T* value, const std::vector<tensor<T>>& state, std::size_t begin,
                     std::size_t count, F&& f) {
-  constexpr std::size_t width = lane_count<T>;
-  const std::size_t whole = begin + count / width * width;
-  lanes<T> w;
-  state_lanes<T, States> s;
-  std::size_t at = begin;
-  for (; at < whole; at += width) {
-    w = Eigen::Map<const lanes<T>>(value + at);
-    for (std::size_t k = 0; k < States; ++k) {
-      s[k] = Eigen::Map<const lanes<T>>(state[k].data() + at);
-    }
+  const auto block = [&](std::size_t at, auto... left) {
+    lanes<T> w = lanes<T>::load(value + at, left...);
+    state_lanes<T, States> s;
+    for (std::size_t k = 0; k < States; ++k) s[k] = lanes<T>::load(state[k].data() + at, left...);
     f(w, s, at);
-    Eigen::Map<lanes<T>> to(value + at);
-    to = w;
-    for (std::size_t k = 0; k < States; ++k) {
-      Eigen::Map<lanes<T>> kept(state[k].data() + at);
-      kept = s[k];
-    }
-  }
-  const std::size_t left = begin + count - at;
-  if (left == 0) return;
-  w.setZero();
-  std::copy_n(value + at, left, w.data());
-  for (std::size_t k = 0; k < States; ++k) {
-    s[k].setZero();
-    std::copy_n(state[k].data() + at, left, s[k].data());
-  }
-  f(w, s, at);
-  std::copy_n(w.data(), left, value + at);
-  for (std::size_t k = 0; k < States; ++k) std::copy_n(s[k].data(), left, state[k].data() + at);
+    w.store(value + at, left...);
+    for (std::size_t k = 0; k < States; ++k) s[k].store(state[k].data() + at, left...);
+  };
+  const std::size_t end = begin + count;
+  std::size_t at = begin;
+  for (; at + lanes<T>::count <= end; at += lanes<T>::count) block(at);
+  if (at < end) block(at, end - at);
 }
 
 /// One step of [begin, begin + count) with the gradient `grad` (of the whole value).
@@ -94,20 +131,10 @@ void update_lanes(const Rule& rule, T* value, const std::vector<tensor<T>>& stat
   const std::size_t end = begin + count;
   for_each_lanes<States>(value, state, begin, count,
                          [&](lanes<T>& w, state_lanes<T, States>& s, std::size_t at) {
-                           if (at + lane_count<T> <= end) {
-                             const lanes<T> g = Eigen::Map<const lanes<T>>(grad + at);
-                             rule.update(w, s, g);
-                           } else {
-                             lanes<T> g = lanes<T>::Zero();
-                             std::copy_n(grad + at, end - at, g.data());
-                             rule.update(w, s, g);
-                           }
+                           const bool whole = at + lanes<T>::count <= end;
+                           rule.update(w, s, whole ? lanes<T>::load(grad + at)
+                                                   : lanes<T>::load(grad + at, end - at));
                          });
 }
 
 }  // namespace parx::optim::detail
-
-template <>
-struct Eigen::internal::functor_traits<parx::optim::detail::zero_below_op> {
-  enum { Cost = 3, PacketAccess = true };
-};

@@ -1,4 +1,4 @@
-// The matrix product by Eigen. The only file of parx that includes Eigen.
+// The matrix product by Eigen.
 #pragma once
 
 #include <algorithm>
