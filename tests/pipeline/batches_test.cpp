@@ -83,8 +83,9 @@ BOOST_AUTO_TEST_CASE(an_empty_batch_where_samples_are_needed_is_told_on_every_ra
   for (const int without : {0, 2}) {
     const auto said = on_ranks(3, [&](process_group& group) -> std::string {
       auto model = three();
-      pipeline pipe{model, group, {.microbatches = 2}};
       try {
+        // Here, too: the rank that fails may be in its step while others still meet.
+        pipeline pipe{model, group, {.microbatches = 2}};
         (void)pipe.step(group.rank() == without ? samples{} : numbers(4), squares);
       } catch (const error& failed) {
         return failed.what();
