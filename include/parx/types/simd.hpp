@@ -41,8 +41,8 @@ struct unit {
   vector_of<arithmetic_type<T>> part[parts];
 };
 
-/// The correctly rounded square root of each element. std::sqrt is not vectorised, because it may set
-/// errno.
+/// The correctly rounded square root of each element. std::sqrt is not vectorised, because it may
+/// set errno.
 template <typename T>
 [[nodiscard]] inline vector_of<T> square_root(vector_of<T> x) noexcept {
 #if defined(PARX_VECTORS_AVX512)

@@ -7,12 +7,9 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
-#include <string>
 #include <string_view>
-#include <utility>
 
 #include <parx/autograd/anomaly.hpp>
-#include <parx/autograd/detail/node.hpp>
 #include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -2,18 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <memory>
-#include <utility>
 
-#include <parx/autograd/anomaly.hpp>
-#include <parx/autograd/backward_options.hpp>
 #include <parx/autograd/detail/engine.hpp>
-#include <parx/autograd/detail/node.hpp>
-#include <parx/core/check.hpp>
-#include <parx/tensor/flush_denormals.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

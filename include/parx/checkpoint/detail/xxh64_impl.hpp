@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include <parx/checkpoint/detail/xxh64.hpp>
-#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

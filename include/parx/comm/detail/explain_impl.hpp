@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
 #include <parx/comm/detail/progress/group_core.hpp>
 #include <parx/comm/explain.hpp>

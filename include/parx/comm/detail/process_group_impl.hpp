@@ -2,13 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include <parx/comm/detail/progress/group_core.hpp>
 #include <parx/comm/process_group.hpp>

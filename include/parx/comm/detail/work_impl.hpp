@@ -1,7 +1,6 @@
 // Definitions of work.hpp.
 #pragma once
 
-#include <memory>
 #include <utility>
 
 #include <parx/comm/detail/progress/group_core.hpp>

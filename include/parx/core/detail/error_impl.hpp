@@ -2,14 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <exception>
-#include <string>
-#include <system_error>
 #include <utility>
 
-#include <parx/core/abi.hpp>
 #include <parx/core/error.hpp>
-#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {
 

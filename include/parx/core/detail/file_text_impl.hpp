@@ -1,14 +1,9 @@
 // Definitions of file_text.hpp.
 #pragma once
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstddef>
-#include <optional>
-#include <string>
 
-#include <parx/core/descriptor.hpp>
 #include <parx/core/file_text.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -1,9 +1,6 @@
 // The definition of core/formatted.hpp.
 #pragma once
 
-#include <string>
-
-#include <parx/core/abi.hpp>
 #include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {

@@ -1,11 +1,6 @@
 // Definitions of core/joined_text.hpp.
 #pragma once
 
-#include <cstddef>
-#include <string>
-#include <string_view>
-
-#include <parx/core/abi.hpp>
 #include <parx/core/joined_text.hpp>
 
 namespace parx::inline PARX_ABI {

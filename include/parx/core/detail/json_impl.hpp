@@ -2,19 +2,9 @@
 #pragma once
 
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-#include <string>
-#include <string_view>
 #include <unordered_set>
-#include <utility>
-#include <variant>
 
-#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
-#include <parx/core/json_quote.hpp>
-#include <parx/core/json_reader.hpp>
 #include <parx/core/parse_number.hpp>
 
 namespace parx::inline PARX_ABI::json {

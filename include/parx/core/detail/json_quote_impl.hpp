@@ -1,10 +1,6 @@
 // Definitions of json_quote.hpp.
 #pragma once
 
-#include <string>
-#include <string_view>
-
-#include <parx/core/abi.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json_quote.hpp>
 

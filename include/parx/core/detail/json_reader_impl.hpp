@@ -3,13 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include <parx/core/abi.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json_reader.hpp>
 #include <parx/core/parse_number.hpp>

@@ -1,17 +1,10 @@
 // Definitions of log.hpp.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdlib>
-#include <mutex>
 #include <string>
-#include <string_view>
 
-#include <parx/core/abi.hpp>
-#include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
-#include <parx/core/printable.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -1,9 +1,6 @@
 // Definitions of printable.hpp.
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include <parx/core/formatted.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/utf8.hpp>

@@ -3,10 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <vector>
 
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>

@@ -3,16 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <span>
 
 #include <parx/core/check.hpp>
-#include <parx/data/dataset.hpp>
-#include <parx/data/detail/draws.hpp>
-#include <parx/data/detail/strokes.hpp>
 #include <parx/data/generated.hpp>
-#include <parx/data/images.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

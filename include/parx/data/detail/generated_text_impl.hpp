@@ -1,14 +1,8 @@
 // Definitions of generated_text.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include <parx/data/detail/draws.hpp>
 #include <parx/data/generated_text.hpp>
-#include <parx/data/source_target.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

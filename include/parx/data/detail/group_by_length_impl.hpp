@@ -2,12 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/data/group_by_length.hpp>
-#include <parx/tensor/random.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

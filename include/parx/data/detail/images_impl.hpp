@@ -3,23 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/log.hpp>
-#include <parx/data/dataset.hpp>
-#include <parx/data/find_file.hpp>
-#include <parx/data/formats/cifar.hpp>
-#include <parx/data/formats/idx.hpp>
-#include <parx/data/formats/image_bytes.hpp>
 #include <parx/data/images.hpp>
 
 namespace parx::inline PARX_ABI::data {

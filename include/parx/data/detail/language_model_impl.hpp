@@ -1,17 +1,10 @@
 // Definitions of language_model.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <utility>
 
 #include <parx/core/check.hpp>
-#include <parx/data/dataset.hpp>
-#include <parx/data/formats/token_shards.hpp>
 #include <parx/data/language_model.hpp>
-#include <parx/data/text/token_cache.hpp>
-#include <parx/data/text/tokenizer.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

@@ -1,15 +1,9 @@
 // Definitions of sampler.hpp.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <numeric>
-#include <utility>
-#include <vector>
 
 #include <parx/core/check.hpp>
-#include <parx/data/group_by_length.hpp>
 #include <parx/data/sampler.hpp>
 #include <parx/tensor/random.hpp>
 

@@ -2,25 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <numeric>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include <parx/core/check.hpp>
-#include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
-#include <parx/data/dataset.hpp>
 #include <parx/data/sequence_pairs.hpp>
-#include <parx/data/source_target.hpp>
-#include <parx/data/text/padding.hpp>
-#include <parx/data/text/records.hpp>
-#include <parx/data/text/token_cache.hpp>
-#include <parx/data/text/tokenizer.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

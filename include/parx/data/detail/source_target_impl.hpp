@@ -2,15 +2,12 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/data/source_target.hpp>
-#include <parx/data/text/records.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

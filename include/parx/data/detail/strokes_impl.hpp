@@ -3,11 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <span>
-#include <vector>
 
-#include <parx/core/abi.hpp>
 #include <parx/data/detail/strokes.hpp>
 
 namespace parx::inline PARX_ABI::data::detail {

@@ -1,17 +1,9 @@
 // Definitions of table.hpp.
 #pragma once
 
-#include <algorithm>
 #include <charconv>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
 
-#include <parx/core/error.hpp>
 #include <parx/core/joined_text.hpp>
-#include <parx/data/dataset.hpp>
-#include <parx/data/formats/csv.hpp>
 #include <parx/data/table.hpp>
 
 namespace parx::inline PARX_ABI::data::detail {

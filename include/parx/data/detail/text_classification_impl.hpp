@@ -1,25 +1,10 @@
 // Definitions of text_classification.hpp.
 #pragma once
 
-#include <algorithm>
 #include <charconv>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <numeric>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include <parx/core/error.hpp>
-#include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
-#include <parx/data/dataset.hpp>
-#include <parx/data/text/padding.hpp>
-#include <parx/data/text/records.hpp>
-#include <parx/data/text/token_cache.hpp>
-#include <parx/data/text/tokenizer.hpp>
 #include <parx/data/text_classification.hpp>
 
 namespace parx::inline PARX_ABI::data {

@@ -1,13 +1,7 @@
 // Definitions of fsdp.hpp.
 #pragma once
 
-#include <cstddef>
-#include <utility>
-#include <vector>
-
-#include <parx/autograd/region.hpp>
 #include <parx/fsdp/fsdp.hpp>
-#include <parx/fsdp/sharded_units.hpp>
 
 namespace parx::inline PARX_ABI {
 

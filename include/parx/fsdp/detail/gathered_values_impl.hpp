@@ -3,21 +3,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstddef>
 #include <exception>
 #include <map>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include <parx/comm/collectives/all_gather.hpp>
-#include <parx/ddp/bucket_memory.hpp>
 #include <parx/fsdp/gathered_values.hpp>
-#include <parx/fsdp/lasting_memory.hpp>
-#include <parx/fsdp/unit_plan.hpp>
-#include <parx/fsdp/unit_values.hpp>
-#include <parx/fsdp/wire.hpp>
-#include <parx/tensor/page_pool.hpp>
 #include <parx/types/buffer.hpp>
 
 namespace parx::inline PARX_ABI::detail {

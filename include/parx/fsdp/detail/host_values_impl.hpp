@@ -1,14 +1,10 @@
 // Definitions of host_values.hpp.
 #pragma once
 
-#include <cstddef>
 #include <numeric>
 
 #include <parx/comm/collectives/barrier.hpp>
-#include <parx/comm/host_pages.hpp>
 #include <parx/fsdp/host_values.hpp>
-#include <parx/fsdp/unit_plan.hpp>
-#include <parx/fsdp/unit_values.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

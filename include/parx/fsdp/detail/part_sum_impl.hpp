@@ -1,19 +1,13 @@
 // Definitions of part_sum.hpp.
 #pragma once
 
-#include <cstddef>
 #include <cstring>
-#include <vector>
 
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/all_to_all.hpp>
 #include <parx/comm/collectives/reduce_scatter.hpp>
-#include <parx/ddp/control_block.hpp>
 #include <parx/fsdp/part_sum.hpp>
-#include <parx/fsdp/unit_plan.hpp>
-#include <parx/fsdp/wire.hpp>
-#include <parx/types/buffer.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI::detail {

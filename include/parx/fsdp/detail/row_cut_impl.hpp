@@ -1,14 +1,8 @@
 // Definitions of row_cut.hpp.
 #pragma once
 
-#include <algorithm>
 #include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
 
-#include <parx/core/abi.hpp>
 #include <parx/fsdp/row_cut.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -1,20 +1,9 @@
 // Definitions of row_traffic.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <numeric>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include <parx/comm/collectives/all_to_all.hpp>
-#include <parx/core/error.hpp>
-#include <parx/fsdp/row_cut.hpp>
 #include <parx/fsdp/row_traffic.hpp>
-#include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

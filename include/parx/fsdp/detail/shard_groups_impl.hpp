@@ -3,13 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <parx/comm/collectives/all_gather.hpp>
-#include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 #include <parx/fsdp/shard_groups.hpp>
 

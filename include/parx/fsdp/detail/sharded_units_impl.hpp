@@ -2,42 +2,25 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstring>
 #include <exception>
-#include <memory>
 #include <numeric>
-#include <span>
-#include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include <parx/autograd/no_grad.hpp>
-#include <parx/autograd/observer.hpp>
 #include <parx/autograd/recompute.hpp>
-#include <parx/autograd/region.hpp>
 #include <parx/comm/abort_reason.hpp>
 #include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/collectives/scatter.hpp>
-#include <parx/comm/process_group.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/log.hpp>
-#include <parx/ddp/reduction_state.hpp>
-#include <parx/ddp/times.hpp>
 #include <parx/fsdp/gathered_values.hpp>
 #include <parx/fsdp/host_values.hpp>
-#include <parx/fsdp/options.hpp>
-#include <parx/fsdp/shard_groups.hpp>
-#include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/fsdp/sharded_units.hpp>
-#include <parx/fsdp/unit_gradients.hpp>
-#include <parx/fsdp/unit_plan.hpp>
-#include <parx/fsdp/unit_uses.hpp>
 #include <parx/trace/event.hpp>
 
 namespace parx::inline PARX_ABI::detail {

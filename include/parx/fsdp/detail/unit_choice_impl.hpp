@@ -5,12 +5,7 @@
 
 #include <cstdlib>
 #include <memory>
-#include <string>
-#include <string_view>
-#include <typeindex>
-#include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/fsdp/unit_choice.hpp>
 #include <parx/plan/shapes.hpp>
 

@@ -2,22 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <utility>
-#include <vector>
 
 #include <parx/comm/collectives/all_reduce.hpp>
-#include <parx/ddp/bucket_memory.hpp>
-#include <parx/ddp/control_block.hpp>
-#include <parx/ddp/reduction_state.hpp>
-#include <parx/fsdp/lasting_memory.hpp>
-#include <parx/fsdp/part_sum.hpp>
-#include <parx/fsdp/row_table.hpp>
-#include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/fsdp/unit_gradients.hpp>
-#include <parx/fsdp/unit_plan.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

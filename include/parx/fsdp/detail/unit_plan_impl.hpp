@@ -2,19 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include <parx/core/check.hpp>
 #include <parx/fsdp/unit_choice.hpp>
 #include <parx/fsdp/unit_plan.hpp>
-#include <parx/tensor/shape.hpp>
-#include <parx/tensor/shard_spec.hpp>
-#include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
 

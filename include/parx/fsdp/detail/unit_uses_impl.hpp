@@ -1,14 +1,8 @@
 // Definitions of unit_uses.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <utility>
-
 #include <parx/core/check.hpp>
-#include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_uses.hpp>
-#include <parx/fsdp/unit_values.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -2,12 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
 
 #include <parx/fsdp/wire.hpp>
-#include <parx/types/dtype.hpp>
-#include <parx/types/half.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -4,10 +4,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>

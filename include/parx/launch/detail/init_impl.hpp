@@ -2,14 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <exception>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,7 +14,6 @@
 #include <parx/comm/schedule/rules.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/descriptor.hpp>
-#include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>

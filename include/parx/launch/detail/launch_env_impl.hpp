@@ -1,7 +1,6 @@
 // Definitions of launch_env.hpp.
 #pragma once
 
-#include <parx/core/env.hpp>
 #include <parx/launch/detail/hydra.hpp>
 #include <parx/launch/detail/job_secret.hpp>
 #include <parx/launch/detail/mpi_env.hpp>

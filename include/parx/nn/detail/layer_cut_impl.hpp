@@ -1,13 +1,8 @@
 // Definitions of layer_cut.hpp.
 #pragma once
 
-#include <cstddef>
-#include <string_view>
-#include <vector>
-
 #include <parx/core/check.hpp>
 #include <parx/nn/layer_cut.hpp>
-#include <parx/tensor/shard_spec.hpp>
 #include <parx/types/chunk.hpp>
 
 namespace parx::inline PARX_ABI::nn {

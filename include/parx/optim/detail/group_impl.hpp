@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <cctype>
 #include <string>
-#include <string_view>
 
 #include <parx/optim/group.hpp>
-#include <parx/optim/target.hpp>
 
 namespace parx::inline PARX_ABI::optim {
 

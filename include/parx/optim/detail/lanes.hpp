@@ -113,10 +113,12 @@ void for_each_lanes(T* value, const std::vector<tensor<T>>& state, std::size_t b
   const auto block = [&](std::size_t at, auto... left) {
     lanes<T> w = lanes<T>::load(value + at, left...);
     state_lanes<T, States> s;
-    for (std::size_t k = 0; k < States; ++k) s[k] = lanes<T>::load(state[k].data() + at, left...);
+    for (std::size_t k = 0; lanes<T>& each : s) {
+      each = lanes<T>::load(state[k++].data() + at, left...);
+    }
     f(w, s, at);
     w.store(value + at, left...);
-    for (std::size_t k = 0; k < States; ++k) s[k].store(state[k].data() + at, left...);
+    for (std::size_t k = 0; const lanes<T>& each : s) each.store(state[k++].data() + at, left...);
   };
   const std::size_t end = begin + count;
   std::size_t at = begin;

@@ -1,13 +1,9 @@
 // Definitions of cluster.hpp.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstddef>
-#include <string_view>
 #include <system_error>
 
 #include <parx/core/check.hpp>

@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <vector>
 
-#include <parx/comm/process_group.hpp>
-#include <parx/plan/cluster.hpp>
 #include <parx/plan/cluster_of.hpp>
 
 namespace parx::inline PARX_ABI {

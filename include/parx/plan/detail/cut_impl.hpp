@@ -2,10 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <limits>
-#include <span>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/joined_text.hpp>

@@ -3,19 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/plan/cluster.hpp>
 #include <parx/plan/detail/planner.hpp>
 #include <parx/plan/plan.hpp>
-#include <parx/plan/shapes.hpp>
 #include <parx/plan/stages.hpp>
-#include <parx/plan/work.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -1,12 +1,10 @@
 // Definitions of require_fits.hpp.
 #pragma once
 
-#include <cstddef>
 #include <string>
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/plan/plan.hpp>
 #include <parx/plan/require_fits.hpp>
 #include <parx/plan/table.hpp>
 

@@ -1,16 +1,7 @@
 // Definitions of shapes.hpp.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <optional>
-#include <string_view>
-
-#include <parx/autograd/distributed_module.hpp>
-#include <parx/core/check.hpp>
 #include <parx/plan/shapes.hpp>
-#include <parx/tensor/shape.hpp>
-#include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
 

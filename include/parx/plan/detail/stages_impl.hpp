@@ -8,9 +8,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
-#include <parx/plan/cluster.hpp>
 #include <parx/plan/cut.hpp>
-#include <parx/plan/shapes.hpp>
 #include <parx/plan/stages.hpp>
 
 namespace parx::inline PARX_ABI {

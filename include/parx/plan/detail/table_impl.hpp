@@ -2,12 +2,9 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
-#include <string>
 #include <vector>
 
 #include <parx/core/formatted.hpp>
-#include <parx/plan/plan.hpp>
 #include <parx/plan/table.hpp>
 
 namespace parx::inline PARX_ABI::detail {

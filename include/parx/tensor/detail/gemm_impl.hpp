@@ -2,8 +2,6 @@
 // double (instances.hpp), so that only parx's own files read Eigen.
 #pragma once
 
-#include <cstddef>
-
 #include <parx/tensor/matmul.hpp>
 
 #if defined(PARX_GEMM_ONEDNN)

@@ -1,18 +1,9 @@
 // Definitions of shard_spec.hpp.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <span>
-#include <string>
-#include <vector>
-
-#include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
-#include <parx/tensor/shape.hpp>
 #include <parx/tensor/shard_spec.hpp>
-#include <parx/types/chunk.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -1,19 +1,7 @@
 // Definitions of explain.hpp.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <fmt/format.h>
-
-#include <parx/core/check.hpp>
-#include <parx/nn/attention.hpp>
-#include <parx/nn/cut.hpp>
 #include <parx/tensor_parallel/explain.hpp>
-#include <parx/tensor_parallel/plan.hpp>
 
 namespace parx::inline PARX_ABI::tp {
 

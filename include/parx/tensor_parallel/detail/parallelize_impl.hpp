@@ -1,11 +1,6 @@
 // Definitions of parallelize.hpp.
 #pragma once
 
-#include <string>
-
-#include <parx/autograd/ops/vocabulary.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
-#include <parx/core/check.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>
 
 namespace parx::inline PARX_ABI {

@@ -1,8 +1,6 @@
 // Definitions of event.hpp.
 #pragma once
 
-#include <string_view>
-
 #include <parx/trace/chrome.hpp>  // so that PARX_TRACE works in every program that has a span
 #include <parx/trace/detail/recorder.hpp>
 #include <parx/trace/event.hpp>

@@ -3,7 +3,6 @@
 
 #include <bit>
 
-#include <parx/core/abi.hpp>
 #include <parx/train/detail/protobuf.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {

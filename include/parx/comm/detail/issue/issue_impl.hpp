@@ -2,15 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <utility>
 
-#include <parx/comm/detail/issue/arguments.hpp>
 #include <parx/comm/detail/issue/issue.hpp>
 #include <parx/comm/detail/progress/group_core.hpp>
 #include <parx/comm/measure.hpp>
 #include <parx/comm/schedule/catalog.hpp>
-#include <parx/comm/work.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

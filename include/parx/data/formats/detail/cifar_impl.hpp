@@ -2,16 +2,12 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <span>
-#include <string>
 
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/data/formats/cifar.hpp>
 #include <parx/data/formats/gzip.hpp>
-#include <parx/data/formats/image_bytes.hpp>
 
 namespace parx::inline PARX_ABI::data::detail {
 

@@ -4,13 +4,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstddef>
 #include <limits>
 #include <span>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>

@@ -1,15 +1,8 @@
 // Definitions of gzip.hpp.
 #pragma once
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
 
 #include <parx/core/error.hpp>
 #include <parx/data/formats/gzip.hpp>

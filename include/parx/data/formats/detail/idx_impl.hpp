@@ -3,16 +3,12 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/data/formats/gzip.hpp>
 #include <parx/data/formats/idx.hpp>
-#include <parx/data/formats/image_bytes.hpp>
 
 namespace parx::inline PARX_ABI::data::detail {
 

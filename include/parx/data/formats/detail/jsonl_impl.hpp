@@ -1,10 +1,7 @@
 // Definitions of jsonl.hpp.
 #pragma once
 
-#include <string>
-
 #include <parx/core/error.hpp>
-#include <parx/core/json.hpp>
 #include <parx/data/formats/jsonl.hpp>
 
 namespace parx::inline PARX_ABI::data {

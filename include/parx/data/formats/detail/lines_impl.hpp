@@ -1,14 +1,10 @@
 // Definitions of lines.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <span>
-#include <string>
 
 #include <parx/core/error.hpp>
-#include <parx/data/formats/gzip.hpp>
 #include <parx/data/formats/lines.hpp>
 
 namespace parx::inline PARX_ABI::data {

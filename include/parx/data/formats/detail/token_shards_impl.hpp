@@ -1,25 +1,14 @@
 // Definitions of token_shards.hpp.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <fstream>
-#include <memory>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
-#include <parx/data/detail/mapped_file.hpp>
 #include <parx/data/formats/token_shards.hpp>
-#include <parx/data/text/vocabulary.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

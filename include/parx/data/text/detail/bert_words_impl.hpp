@@ -1,10 +1,7 @@
 // Definitions of bert_words.hpp.
 #pragma once
 
-#include <cstdint>
-
 #include <parx/data/text/bert_words.hpp>
-#include <parx/data/text/unicode.hpp>
 
 namespace parx::inline PARX_ABI::data::detail {
 

@@ -2,31 +2,14 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <fstream>
-#include <map>
 #include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/data/formats/lines.hpp>
 #include <parx/data/text/byte_bpe.hpp>
-#include <parx/data/text/detail/pair_merger.hpp>
-#include <parx/data/text/detail/symbol_joiner.hpp>
-#include <parx/data/text/detail/token_trie.hpp>
-#include <parx/data/text/encoding.hpp>
-#include <parx/data/text/gpt2_words.hpp>
-#include <parx/data/text/vocabulary.hpp>
 
 namespace parx::inline PARX_ABI::data::detail {
 

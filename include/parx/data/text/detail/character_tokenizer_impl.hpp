@@ -1,21 +1,13 @@
 // Definitions of character_tokenizer.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <set>
-#include <span>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/json.hpp>
 #include <parx/data/text/character_tokenizer.hpp>
-#include <parx/data/text/encoding.hpp>
 #include <parx/data/text/unicode.hpp>
-#include <parx/data/text/vocabulary.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

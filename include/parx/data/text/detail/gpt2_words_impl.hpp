@@ -2,8 +2,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
-#include <string_view>
 
 #include <parx/data/text/gpt2_words.hpp>
 #include <parx/data/text/unicode.hpp>

@@ -2,22 +2,14 @@
 #pragma once
 
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/data/formats/lines.hpp>
 #include <parx/data/text/detail/symbol_joiner.hpp>
-#include <parx/data/text/encoding.hpp>
 #include <parx/data/text/llama_tokenizer.hpp>
 #include <parx/data/text/unicode.hpp>
-#include <parx/data/text/vocabulary.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

@@ -1,14 +1,7 @@
 // Definitions of pair_merger.hpp.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include <parx/data/text/detail/pair_merger.hpp>
-#include <parx/data/text/vocabulary.hpp>
 
 namespace parx::inline PARX_ABI::data::detail {
 

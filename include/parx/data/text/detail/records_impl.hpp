@@ -2,17 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/data/formats/csv.hpp>
-#include <parx/data/formats/jsonl.hpp>
 #include <parx/data/text/records.hpp>
 
 namespace parx::inline PARX_ABI::data {

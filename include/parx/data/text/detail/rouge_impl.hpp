@@ -3,10 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/data/text/rouge.hpp>

@@ -3,25 +3,11 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-
-#include <parx/core/descriptor.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/file_limit.hpp>
-#include <parx/core/log.hpp>
 #include <parx/core/temporary_file.hpp>
 #include <parx/data/detail/mapped_file.hpp>
 #include <parx/data/text/token_cache.hpp>
-#include <parx/data/text/token_rows.hpp>
-#include <parx/tensor/random.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

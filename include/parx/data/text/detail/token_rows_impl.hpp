@@ -2,19 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <memory>
-#include <optional>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include <parx/core/check.hpp>
-#include <parx/data/detail/mapped_file.hpp>
 #include <parx/data/text/token_rows.hpp>
-#include <parx/data/text/vocabulary.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

@@ -1,11 +1,6 @@
 // Definitions of token_trie.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string_view>
-
-#include <parx/core/abi.hpp>
 #include <parx/data/text/detail/token_trie.hpp>
 
 namespace parx::inline PARX_ABI::data::detail {

@@ -1,14 +1,7 @@
 // Definitions of unicode.hpp.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include <parx/core/utf8.hpp>
-#include <parx/data/text/detail/unicode_tables.hpp>
 #include <parx/data/text/unicode.hpp>
 
 namespace parx::inline PARX_ABI::data {

@@ -2,20 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include <parx/core/check.hpp>
-#include <parx/data/text/bert_words.hpp>
-#include <parx/data/text/detail/pair_merger.hpp>
-#include <parx/data/text/vocabulary.hpp>
 #include <parx/data/text/vocabulary_builder.hpp>
-#include <parx/data/text/wordpiece.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

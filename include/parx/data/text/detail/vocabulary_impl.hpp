@@ -1,20 +1,12 @@
 // Definitions of vocabulary.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/data/formats/lines.hpp>
-#include <parx/data/text/unicode.hpp>
 #include <parx/data/text/vocabulary.hpp>
-#include <parx/tensor/random.hpp>
 
 namespace parx::inline PARX_ABI::data {
 

@@ -1,19 +1,8 @@
 // Definitions of wordpiece.hpp.
 #pragma once
 
-#include <cstddef>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/data/text/bert_words.hpp>
-#include <parx/data/text/detail/token_trie.hpp>
-#include <parx/data/text/encoding.hpp>
-#include <parx/data/text/vocabulary.hpp>
 #include <parx/data/text/wordpiece.hpp>
 
 namespace parx::inline PARX_ABI::data {
