@@ -1,4 +1,4 @@
-// L5: models, optimizers and whole training states in files.
+// L7: models, optimizers and whole training states in files.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

@@ -1,4 +1,4 @@
-// L3: process groups and their collectives.
+// L5: process groups and their collectives.
 //
 // A call is operation(group, input, output, {options}), or operation(group, data, {options}) in
 // place; with async_ before the name it returns a work handle at once. A buffer is anything with a

@@ -1,4 +1,4 @@
-// L3: data sets, and the samplers and loaders that distribute their samples over ranks. Independent
+// L4: data sets, and the samplers and loaders that distribute their samples over ranks. Independent
 // of communication.
 #pragma once
 

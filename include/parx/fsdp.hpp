@@ -1,4 +1,4 @@
-// L5: training with parameters, gradients and optimizer state sharded over the ranks. Checkpoints,
+// L9: training with parameters, gradients and optimizer state sharded over the ranks. Checkpoints,
 // <parx/fsdp/training_state.hpp>, are included separately, to keep compile times low.
 #pragma once
 

@@ -1,4 +1,4 @@
-// L4: which rank of which job this process is, and how it joins the others. Includes parx/comm.hpp
+// L6: which rank of which job this process is, and how it joins the others. Includes parx/comm.hpp
 // for the collectives. parxrun itself is in launch/agent.hpp, which launched programs do not need.
 #pragma once
 

@@ -1,4 +1,4 @@
-// L5: models with the parameter names of Hugging Face: BERT, GPT-2, Llama; an encoder-decoder;
+// L6: models with the parameter names of Hugging Face: BERT, GPT-2, Llama; an encoder-decoder;
 // text generation with them; a CNN for images.
 #pragma once
 

@@ -1,4 +1,4 @@
-// L4: optimizers, learning-rate schedules and gradient clipping, with PyTorch's formulas.
+// L5: optimizers, learning-rate schedules and gradient clipping, with PyTorch's formulas.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

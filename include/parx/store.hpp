@@ -1,4 +1,4 @@
-// L2: key-value stores through which ranks find each other.
+// L3: key-value stores through which ranks find each other.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

@@ -1,5 +1,5 @@
-// L6: the training loop with evaluation, logs and checkpoints. <parx/train/report.hpp>, which draws
-// the HTML report, is left out: include it by name.
+// L11: the training loop with evaluation, logs and checkpoints. <parx/train/report.hpp> draws the
+// HTML report and is left out: include it by name.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

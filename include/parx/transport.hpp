@@ -1,4 +1,4 @@
-// L2: how bytes travel between ranks.
+// L4: how bytes travel between ranks.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

@@ -21,6 +21,7 @@
 #include <parx/core/check.hpp>
 #include <parx/models/encoder_decoder.hpp>
 #include <parx/models/generate.hpp>
+#include <parx/nn/evaluation_mode.hpp>
 
 namespace parx::inline PARX_ABI::models {
 
@@ -190,8 +191,7 @@ template <typename Model>
 [[nodiscard]] std::vector<std::int64_t> beam_search(Model& model,
                                                     std::span<const std::int64_t> source,
                                                     beam_options options = {}) {
-  const no_grad guard;
-  const detail::evaluating<Model> mode(model);
+  const nn::evaluation_mode<Model> mode(model);
   options.max_new_tokens = std::min(options.max_new_tokens, model.max_positions());
   const auto ids = tensor<std::int64_t>::from(source, {1, source.size()});
   const auto seen = tensor<std::uint8_t>::ones({1, source.size()});

@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include <parx/autograd/no_grad.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/models/decoding_cache.hpp>
+#include <parx/nn/evaluation_mode.hpp>
 #include <parx/tensor/random.hpp>
 
 namespace parx::inline PARX_ABI::models {
@@ -88,24 +88,6 @@ template <typename T>
 
 namespace detail {
 
-/// Evaluation mode for a scope.
-template <typename Model>
-class evaluating {
- public:
-  explicit evaluating(Model& model) : model_(model), was_training_(model.is_training()) {
-    if (was_training_) model_.eval();
-  }
-  ~evaluating() {
-    if (was_training_) model_.train();
-  }
-  evaluating(const evaluating&) = delete;
-  evaluating& operator=(const evaluating&) = delete;
-
- private:
-  Model& model_;
-  bool was_training_;
-};
-
 }  // namespace detail
 
 /// The tokens after `prompt` (at least one token), without the prompt; `each(token)` is called for
@@ -116,8 +98,7 @@ template <typename Model, typename Each>
 std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> prompt,
                                    const sampling_options& options, Each&& each) {
   require(!prompt.empty(), "generate needs a prompt of at least one token");
-  const no_grad guard;
-  const detail::evaluating<Model> mode(model);
+  const nn::evaluation_mode<Model> mode(model);
   const random_stream stream(options.seed, "generate");
   const std::size_t window =
       std::min(model.max_positions(), prompt.size() + options.max_new_tokens);

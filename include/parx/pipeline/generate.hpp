@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <parx/models/generate.hpp>
+#include <parx/nn/evaluation_mode.hpp>
 #include <parx/pipeline/pipeline.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -30,7 +31,7 @@ template <typename Model, typename Id, typename T>
   struct tokens {
     tensor<Id> input_ids;
   };
-  const models::detail::evaluating<Model> mode(pipe.whole_model());
+  const nn::evaluation_mode<Model> mode(pipe.whole_model());
   const random_stream stream(options.seed, "generate");
   std::vector<Id> text(prompt.begin(), prompt.end());
   for (std::size_t n = 0; n < options.max_new_tokens; ++n) {

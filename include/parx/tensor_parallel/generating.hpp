@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>
@@ -25,9 +26,9 @@ class generating {
   /// `parts` and `model` are borrowed.
   generating(const parallelized& parts, Model& model) noexcept : parts_(parts), model_(model) {}
 
-  [[nodiscard]] bool is_training() const { return model_.is_training(); }
   void eval() { model_.eval(); }
-  void train() { model_.train(); }
+  [[nodiscard]] std::vector<bool> training_modes() { return model_.training_modes(); }
+  void set_training_modes(const std::vector<bool>& modes) { model_.set_training_modes(modes); }
   [[nodiscard]] std::size_t max_positions() const { return model_.max_positions(); }
 
   /// The model's cache.

@@ -12,12 +12,11 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include <parx/autograd/no_grad.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
+#include <parx/nn/evaluation_mode.hpp>
 #include <parx/train/detail/own_samples.hpp>
 #include <parx/train/metrics.hpp>
 #include <parx/train/record.hpp>
@@ -43,32 +42,6 @@ template <typename Batch>
   }
 }
 
-/// Puts a module into evaluation mode while it lives; then each layer returns to its earlier mode.
-template <typename Module>
-class [[nodiscard]] evaluation_mode {
- public:
-  explicit evaluation_mode(Module& module) : module_(module) {
-    if constexpr (has_parts) were_training_ = module.training_modes();
-    if constexpr (requires { module.eval(); }) module.eval();
-  }
-  ~evaluation_mode() {
-    if constexpr (has_parts) {
-      module_.set_training_modes(were_training_);
-    } else if constexpr (requires { module_.train(); }) {
-      module_.train();
-    }
-  }
-  evaluation_mode(const evaluation_mode&) = delete;
-  evaluation_mode& operator=(const evaluation_mode&) = delete;
-
- private:
-  static constexpr bool has_parts = requires(Module& m) { m.training_modes(); };
-
-  Module& module_;
-  std::vector<bool> were_training_;
-  no_grad guard_;
-};
-
 /// Called on every rank after each batch of an evaluation: whether to skip the remaining batches.
 /// If it returns true on any rank, all ranks stop. If empty, the ranks never stop early.
 using stop_early = std::function<bool()>;
@@ -86,7 +59,7 @@ template <typename Wrapper, typename Loader, typename Measure>
   return [&model, &loader, site, measure = std::move(measure)](
              const stop_early& stops) mutable -> std::optional<metrics> {
     process_group& job = model.job_group();
-    const evaluation_mode quiet(model.module());
+    const nn::evaluation_mode quiet(model.module());
     metrics figures;
     nn::tally samples, batches;
     auto own = detail::dealt_to(model.data_group(), loader).epoch(0);
