@@ -39,6 +39,8 @@ class vocabulary_builder {
 
   /// Counts the words of a text. Those of more than 100 characters are left out: they are [UNK].
   void add(std::string_view text);
+  /// Different words counted so far.
+  [[nodiscard]] std::size_t words() const noexcept { return counts_.size(); }
   void add_word(std::string_view word, std::uint64_t count);
 
   /// Special tokens first, then single characters in the order of their codes, first as the start
