@@ -39,9 +39,9 @@ class vocabulary_builder {
 
   /// Counts the words of a text. Those of more than 100 characters are left out: they are [UNK].
   void add(std::string_view text);
+  void add_word(std::string_view word, std::uint64_t count);
   /// Different words counted so far.
   [[nodiscard]] std::size_t words() const noexcept { return counts_.size(); }
-  void add_word(std::string_view word, std::uint64_t count);
 
   /// Special tokens first, then single characters in the order of their codes, first as the start
   /// of a word, then within one ("##a"), then joined pieces in the order of their joining. Throws
