@@ -24,8 +24,8 @@ class control_block {
   [[nodiscard]] double& last_count() noexcept { return values_[2]; }
   [[nodiscard]] const double& last_count() const noexcept { return values_[2]; }
   /// A number below 2^32 that must be equal on all ranks; after the sum, their sum.
-  [[nodiscard]] double& way() noexcept { return values_[3]; }
-  [[nodiscard]] const double& way() const noexcept { return values_[3]; }
+  [[nodiscard]] double& order_hash() noexcept { return values_[3]; }
+  [[nodiscard]] const double& order_hash() const noexcept { return values_[3]; }
   /// Ranks that have used parameter `i` of this group.
   [[nodiscard]] double& users(std::size_t i) noexcept { return values_[first_parameter + i]; }
   [[nodiscard]] const double& users(std::size_t i) const noexcept {

@@ -209,7 +209,7 @@ inline void check_links(std::span<const link_health> links, std::vector<std::str
   const auto hosts = by_host(ranks);
   for (const auto& [id, those] : hosts) detail::check_host(those, found);
   detail::check_addresses(ranks, hosts.size(), found);
-  // Two links to each other rank, in more than one group, and what the program itself has open.
+  // An upper estimate: two groups with two descriptors for each peer, and 64 for all else.
   const std::uint64_t descriptors = 64 + 4 * ranks.size();
   for (const rank_health& each : ranks) {
     if (each.descriptors >= descriptors) continue;

@@ -60,7 +60,7 @@ PARX_INLINE unit_gradients::~unit_gradients() {
 
 PARX_INLINE void unit_gradients::start(const reduction_state& state, std::uint32_t order_hash,
                                        bool is_mean) {
-  control_.way() = own_order_hash_ = order_hash;
+  control_.order_hash() = own_order_hash_ = order_hash;
   control_.count() = state.count();
   for (std::size_t i = 0; i < all_.size(); ++i) control_.users(i) = state.is_used(i) ? 1 : 0;
   control_sum_ = async_all_reduce(how_.all, control_.values(), {.order = how_.order}, site_);
@@ -143,7 +143,7 @@ PARX_INLINE void unit_gradients::assign_slots() {
 }
 
 PARX_INLINE void unit_gradients::require_one_order() const {
-  if (control_.way() == own_order_hash_ * how_.all.size()) return;
+  if (control_.order_hash() == own_order_hash_ * how_.all.size()) return;
   throw_error(errc::mismatch,
               "fsdp on group \"{}\": the ranks have called other modules, or in another order, "
               "since the last step, so values of one unit were gathered into another. Every rank "
