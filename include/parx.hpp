@@ -30,7 +30,6 @@
 #include <parx/ddp/sync_batch_norm.hpp>
 #include <parx/fsdp.hpp>
 #include <parx/tensor_parallel.hpp>
-#include <parx/tensor_parallel/plans.hpp>
 #include <parx/amp.hpp>
 #include <parx/train.hpp>
 // IWYU pragma: end_exports

@@ -1,9 +1,10 @@
 // Pipeline parallelism: schedules as tables, proven before they run, and the runner that trains a
 // model by them. Included separately, to keep compile times low:
-// <parx/pipeline/training_state.hpp> (the trainer, checkpoints), <parx/pipeline/generate.hpp> and
-// <parx/pipeline/parallelize.hpp> (stages, samples and layers over one mesh: 3D).
+// <parx/pipeline/training_state.hpp> (the trainer, checkpoints) and <parx/pipeline/generate.hpp>.
 #pragma once
 
+#include <parx/launch.hpp>
+#include <parx/mesh.hpp>
 #include <parx/pipeline/action.hpp>
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/catalog.hpp>
@@ -19,6 +20,7 @@
 #include <parx/pipeline/norm.hpp>
 #include <parx/pipeline/one_f_one_b.hpp>
 #include <parx/pipeline/options.hpp>
+#include <parx/pipeline/parallelize.hpp>
 #include <parx/pipeline/pipeline.hpp>
 #include <parx/pipeline/routes.hpp>
 #include <parx/pipeline/runner.hpp>

@@ -1,21 +1,21 @@
 // L8: tensor parallelism: matrices of a model cut over the ranks of an axis. Included separately,
-// to keep compile times low: <parx/tensor_parallel/plans.hpp> (ready_plan, for all models) and
-// <parx/tensor_parallel/training_state.hpp> (the trainer, checkpoints).
+// to keep compile times low: <parx/tensor_parallel/training_state.hpp> (the trainer, checkpoints).
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
-#include <parx/comm.hpp>                         // IWYU pragma: export
-#include <parx/launch.hpp>                       // IWYU pragma: export
-#include <parx/mesh.hpp>                         // IWYU pragma: export
-#include <parx/tensor_parallel/algebra.hpp>      // IWYU pragma: export
-#include <parx/tensor_parallel/axis.hpp>         // IWYU pragma: export
-#include <parx/tensor_parallel/clip.hpp>         // IWYU pragma: export
-#include <parx/tensor_parallel/explain.hpp>      // IWYU pragma: export
-#include <parx/tensor_parallel/generating.hpp>   // IWYU pragma: export
-#include <parx/tensor_parallel/parallelize.hpp>  // IWYU pragma: export
-#include <parx/tensor_parallel/placement.hpp>    // IWYU pragma: export
-#include <parx/tensor_parallel/plan.hpp>         // IWYU pragma: export
+#include <parx/comm.hpp>                             // IWYU pragma: export
+#include <parx/launch.hpp>                           // IWYU pragma: export
+#include <parx/mesh.hpp>                             // IWYU pragma: export
+#include <parx/tensor_parallel/algebra.hpp>          // IWYU pragma: export
+#include <parx/tensor_parallel/axis.hpp>             // IWYU pragma: export
+#include <parx/tensor_parallel/clip.hpp>             // IWYU pragma: export
+#include <parx/tensor_parallel/explain.hpp>          // IWYU pragma: export
+#include <parx/tensor_parallel/generating.hpp>       // IWYU pragma: export
+#include <parx/tensor_parallel/parallelize.hpp>      // IWYU pragma: export
+#include <parx/tensor_parallel/placement.hpp>        // IWYU pragma: export
+#include <parx/tensor_parallel/plan.hpp>             // IWYU pragma: export
+#include <parx/tensor_parallel/plans.hpp>            // IWYU pragma: export
 #include <parx/tensor_parallel/tensor_parallel.hpp>  // IWYU pragma: export
-#include <parx/tensor_parallel/transitions.hpp>  // IWYU pragma: export
-#include <parx/tensor_parallel/vocabulary.hpp>   // IWYU pragma: export
+#include <parx/tensor_parallel/transitions.hpp>      // IWYU pragma: export
+#include <parx/tensor_parallel/vocabulary.hpp>       // IWYU pragma: export

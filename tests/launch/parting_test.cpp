@@ -8,12 +8,14 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <parx/comm.hpp>
@@ -39,6 +41,9 @@ void program(parx::world& world, const std::string& way) {
   }
   parx::all_gather(world, x, all);
   parx::barrier(world);
+  if (way != "ends as two roots") return;
+  parx::broadcast(world, x, {.root = world.rank()});
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // both messages arrive
 }
 
 /// What parxrun says on standard error of such a job of `ranks`.
@@ -92,6 +97,11 @@ BOOST_AUTO_TEST_CASE(who_has_called_something_else_is_named) {
   expect_headline("takes another root", 2, "the ranks called different operations on group "
                                            "\"world\": call #3 was broadcast of 10 float32 with "
                                            "root 0");
+}
+
+BOOST_AUTO_TEST_CASE(a_job_whose_last_call_had_two_roots_fails) {
+  // report_of checks the exit code.
+  BOOST_TEST(report_of("ends as two roots", 2).find("failed: exit code 1") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(who_stands_still_is_named) {

@@ -82,6 +82,10 @@ class process_group {
   /// Makes the group unusable on every rank of the job; their calls fail with an error that
   /// contains `reason`. Does nothing in a process forked from the rank's.
   void abort(std::string_view reason);
+  /// For the end of a program: whether everything that other ranks have sent for this group's calls
+  /// was read. If not, logs what was not and aborts the job, as the destructor does: two ranks took
+  /// themselves for the root of the last call. Does not block; data that arrives later is not seen.
+  [[nodiscard]] bool all_calls_read();
   /// Whether a failure or abort() has closed this group.
   [[nodiscard]] bool closed() const;
 

@@ -15,8 +15,9 @@ namespace parx::inline PARX_ABI {
 
 /// Joins the job, calls body(world&) and returns the process's exit code: 0; 2 after a usage_error;
 /// 75 (stopped_exit_code) after a stopped_by_signal, which all ranks throw together; 1 after any
-/// other exception. The text of the exception, with its causes, is printed to standard error and
-/// sent to the other ranks as the reason why their operations end.
+/// other exception, and where the ranks' last calls did not match. The text of the exception, with
+/// its causes, is printed to standard error and sent to the other ranks as the reason why their
+/// operations end.
 template <typename Body>
 [[nodiscard]] int run(Body&& body, init_options options = {}) {
   static_assert(std::is_invocable_v<Body, world&>,
@@ -41,7 +42,7 @@ template <typename Body>
     try {
       // The condition avoids a second compiler error after the static_assert.
       if constexpr (std::is_invocable_v<Body, world&>) std::forward<Body>(body)(job);
-      return 0;
+      return job.all_calls_read() ? 0 : 1;
     } catch (const stopped_by_signal&) {
       return stopped_exit_code;
     } catch (...) {

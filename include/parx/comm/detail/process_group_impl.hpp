@@ -80,6 +80,7 @@ PARX_INLINE process_group process_group::subgroup(std::span<const int> ranks,
 PARX_INLINE void process_group::abort(std::string_view reason) {
   if (core_->is_here()) core_->abort(reason);
 }
+PARX_INLINE bool process_group::all_calls_read() { return core_->all_calls_read(); }
 PARX_INLINE bool process_group::closed() const { return core_->closed(); }
 PARX_INLINE void process_group::poll() { detail::core_of(*this)->poll(); }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -55,11 +56,17 @@ class group_core final : private inline_groups::group {
     }
     changed_.notify_all();
     if (thread_.joinable()) thread_.join();
-    if (!ending_.has_ended() && !anything_pending()) tell_of_unread_call(*network_, name_, calls_);
+    (void)all_calls_read();
     network_->close();
   }
   group_core(const group_core&) = delete;
   group_core& operator=(const group_core&) = delete;
+
+  /// Whether everything that peers have sent for this group's calls was read.
+  [[nodiscard]] bool all_calls_read() {
+    return ending_.has_ended() || anything_pending() ||
+           !tell_of_unread_call(*network_, name_, calls_);
+  }
 
   /// False in a process that was forked from the rank's.
   [[nodiscard]] bool is_here() const noexcept { return process_.is_this(); }
@@ -189,13 +196,7 @@ class group_core final : private inline_groups::group {
   [[nodiscard]] host_memory& memory() noexcept { return pending_.memory(); }
 
   /// Counts the groups made with `key`: equal on all ranks that make them in the same order.
-  [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) {
-    for (auto& [known, made] : made_groups_) {
-      if (known == key) return ++made;
-    }
-    made_groups_.emplace_back(key, 1);
-    return 1;
-  }
+  [[nodiscard]] std::uint64_t next_group_number(std::uint64_t key) { return ++made_groups_[key]; }
 
  private:
   using clock = std::chrono::steady_clock;
@@ -480,7 +481,7 @@ class group_core final : private inline_groups::group {
 
   plan_cache plans_;
   repeats repeats_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> made_groups_;  ///< key, number made
+  std::map<std::uint64_t, std::uint64_t> made_groups_;  ///< key, number made
   detail::choice choice_{options_.choice};
   shared_areas areas_;
 };

@@ -47,13 +47,13 @@ struct unread_call {
 }
 
 /// For a group that ends without failure after `calls` calls, with none pending: if a peer has sent
-/// data for one of these calls that was never read, logs it and aborts the job. For later calls the
-/// peer notices from the closed link that this rank took no part.
-inline void tell_of_unread_call(transport& network, const std::string& group,
+/// data for one of these calls that was never read, logs it, aborts the job and returns true. For
+/// later calls the peer notices from the closed link that this rank took no part.
+inline bool tell_of_unread_call(transport& network, const std::string& group,
                                 std::uint64_t calls) noexcept {
   try {
     const auto found = find_unread_call(network);
-    if (!found || found->theirs.number() > calls) return;
+    if (!found || found->theirs.number() > calls) return false;
     const std::string text = formatted(
         "the ranks called different operations: rank {} of group \"{}\" has ended it after {} "
         "calls and has never read what {} sent for its call #{}, {}. Every rank must issue the "
@@ -62,8 +62,9 @@ inline void tell_of_unread_call(transport& network, const std::string& group,
         describe(found->theirs));
     log(log_level::error, "{}", text);
     network.abort(formatted("rank {}: {}", network.job_rank(network.rank()), text));
+    return true;
   } catch (const std::exception&) {
-    // Out of memory: the group ends without this report.
+    return false;  // out of memory: the group ends without this report
   }
 }
 
