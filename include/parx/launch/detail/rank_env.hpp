@@ -9,6 +9,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/hash.hpp>
 #include <parx/launch/launcher.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -103,9 +104,7 @@ inline void read_master(const environment& env, launch_env& job) {
 
 /// A port from the FNV-1a hash of the job's id.
 [[nodiscard]] constexpr std::uint16_t port_of_name(std::string_view name) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return port_of_key(hash);
+  return port_of_key(fnv1a(name));
 }
 
 /// Reads the address for launchers where it is known only from these variables.
