@@ -6,7 +6,6 @@
 #include <sys/statvfs.h>
 
 #include <cerrno>
-#include <charconv>
 #include <functional>
 #include <map>
 #include <thread>
@@ -15,6 +14,7 @@
 #include <parx/checkpoint/shard_index.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/parse_number.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -24,11 +24,7 @@ PARX_INLINE std::filesystem::path checkpoint_path(const std::string& folder, std
 
 PARX_INLINE std::optional<std::uint64_t> step_in_name(std::string_view name) {
   if (!name.starts_with(checkpoint_prefix)) return std::nullopt;
-  std::uint64_t step = 0;
-  const char* const end = name.data() + name.size();
-  const auto [stop, code] = std::from_chars(name.data() + checkpoint_prefix.size(), end, step);
-  if (code != std::errc{} || stop != end) return std::nullopt;
-  return step;
+  return parse_number<std::uint64_t>(name.substr(checkpoint_prefix.size()));
 }
 
 PARX_INLINE bool lock_within(const descriptor& file, std::chrono::seconds patience) {

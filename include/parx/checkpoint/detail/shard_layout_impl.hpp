@@ -1,12 +1,12 @@
 // Definitions of shard_layout.hpp.
 #pragma once
 
-#include <charconv>
 #include <utility>
 
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/core/parse_number.hpp>
 #include <parx/types/chunk.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -28,16 +28,10 @@ PARX_INLINE std::optional<parsed_shard_name> parse_shard_name(std::string_view f
   const std::size_t of = file.rfind(between);
   const std::size_t dash = of == 0 || of == file.npos ? file.npos : file.rfind('-', of - 1);
   if (dash == file.npos) return std::nullopt;
-  const auto number = [](std::string_view digits) {
-    std::size_t read = 0;
-    const char* const end = digits.data() + digits.size();
-    const auto [stop, code] = std::from_chars(digits.data(), end, read);
-    return code == std::errc{} && stop == end ? read : 0;
-  };
-  const std::size_t index = number(file.substr(dash + 1, of - dash - 1));
-  const std::size_t count = number(file.substr(of + between.size()));
-  if (index == 0 || index > count) return std::nullopt;
-  return parsed_shard_name{std::string(file.substr(0, dash)), {index - 1, count}};
+  const auto index = parse_number<std::size_t>(file.substr(dash + 1, of - dash - 1));
+  const auto count = parse_number<std::size_t>(file.substr(of + between.size()));
+  if (!index || !count || *index == 0 || *index > *count) return std::nullopt;
+  return parsed_shard_name{std::string(file.substr(0, dash)), {*index - 1, *count}};
 }
 
 PARX_INLINE std::optional<piece_to_write> piece_of_copy(std::string_view name,

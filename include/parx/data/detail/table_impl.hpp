@@ -1,9 +1,8 @@
 // Definitions of table.hpp.
 #pragma once
 
-#include <charconv>
-
 #include <parx/core/joined_text.hpp>
+#include <parx/core/parse_number.hpp>
 #include <parx/data/table.hpp>
 
 namespace parx::inline PARX_ABI::data::detail {
@@ -16,16 +15,13 @@ PARX_INLINE std::int64_t read_class(const csv_reader& file, const std::string& t
     throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is none of the classes {}.",
                 file.path(), file.line(), file.column_name(column), text, joined_text(classes));
   }
-  std::int64_t number = -1;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (code != std::errc{} || end != text.data() + text.size() || number < 0) {
-    throw_error(
-        errc::bad_data,
-        "\"{}\", line {}, {}: \"{}\" is not a class number 0, 1, 2, .... Name the texts of the "
-        "classes in table_options::classes, or read numbers to predict: read_table<float>.",
-        file.path(), file.line(), file.column_name(column), text);
-  }
-  return number;
+  const auto number = parx::detail::parse_number<std::int64_t>(text);
+  if (number && *number >= 0) return *number;
+  throw_error(
+      errc::bad_data,
+      "\"{}\", line {}, {}: \"{}\" is not a class number 0, 1, 2, .... Name the texts of the "
+      "classes in table_options::classes, or read numbers to predict: read_table<float>.",
+      file.path(), file.line(), file.column_name(column), text);
 }
 
 }  // namespace parx::data::detail

@@ -1,10 +1,10 @@
 // Definitions of text_classification.hpp.
 #pragma once
 
-#include <charconv>
 #include <numeric>
 
 #include <parx/core/joined_text.hpp>
+#include <parx/core/parse_number.hpp>
 #include <parx/data/text_classification.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -65,15 +65,13 @@ PARX_INLINE std::int64_t text_classification::read_label(const std::string& plac
     throw_error(errc::bad_data, "{}: the label \"{:.60}\" is none of the classes {}. {}.", place,
                 text, joined_text(names), advice);
   }
-  std::int64_t number = -1;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto number = parx::detail::parse_number<std::int64_t>(text);
   const std::int64_t limit = options_.class_count > 0
                                  ? static_cast<std::int64_t>(options_.class_count)
                                  : std::int64_t{1} << 20U;
-  if (code != std::errc{} || end != text.data() + text.size() || number < 0 || number >= limit)
-    throw_error(errc::bad_data, "{}: the label \"{:.60}\" is not a class number from 0 to {}. {}.",
-                place, text, limit - 1, advice);
-  return number;
+  if (number && *number >= 0 && *number < limit) return *number;
+  throw_error(errc::bad_data, "{}: the label \"{:.60}\" is not a class number from 0 to {}. {}.",
+              place, text, limit - 1, advice);
 }
 
 PARX_INLINE void text_classification::count_classes(const std::string& source) {

@@ -6,7 +6,6 @@
 // Source of the semantics: torch/csrc/distributed/c10d/{HashStore,TCPStoreBackend}.cpp.
 #pragma once
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include <parx/core/abi.hpp>
+#include <parx/core/parse_number.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -45,14 +45,10 @@ class value_map {
   /// text is not a decimal integer or the sum overflows 64 bits.
   [[nodiscard]] static std::optional<std::int64_t> plus(const std::string* text,
                                                         std::int64_t delta) {
-    std::int64_t value = 0;
-    if (text != nullptr) {
-      const char* const end = text->data() + text->size();
-      const auto [stop, code] = std::from_chars(text->data(), end, value);
-      if (code != std::errc{} || stop != end) return std::nullopt;
-    }
-    if (__builtin_add_overflow(value, delta, &value)) return std::nullopt;
-    return value;
+    const auto value = text == nullptr ? 0 : parse_number<std::int64_t>(*text);
+    std::int64_t sum = 0;
+    if (!value || __builtin_add_overflow(*value, delta, &sum)) return std::nullopt;
+    return sum;
   }
 
   /// Adds to a counter and returns its new value; nullopt, with nothing changed, as from plus().

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -27,6 +26,7 @@
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/parse_number.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -48,17 +48,15 @@ struct interface_address {
                                                     std::string_view network) {
   const auto slash = network.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
-  unsigned bits = 0;
-  const std::string_view width = network.substr(slash + 1);
-  const auto [end, code] = std::from_chars(width.data(), width.data() + width.size(), bits);
-  if (code != std::errc{} || end != width.data() + width.size()) return std::nullopt;
+  const auto bits = parse_number<unsigned>(network.substr(slash + 1));
+  if (!bits) return std::nullopt;
   for (const auto& [family, size] : {std::pair{AF_INET, 4u}, std::pair{AF_INET6, 16u}}) {
     unsigned char wanted[16] = {};
     unsigned char given[16] = {};
     if (::inet_pton(family, std::string(network.substr(0, slash)).c_str(), wanted) != 1) continue;
-    if (bits > 8 * size) return std::nullopt;
+    if (*bits > 8 * size) return std::nullopt;
     if (::inet_pton(family, std::string(address).c_str(), given) != 1) return false;
-    for (unsigned bit = 0; bit < bits; ++bit) {
+    for (unsigned bit = 0; bit < *bits; ++bit) {
       const unsigned mask = 0x80u >> (bit % 8);
       if (((wanted[bit / 8] ^ given[bit / 8]) & mask) != 0) return false;
     }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -12,6 +11,8 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
+#include <parx/core/parse_number.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/data/formats/csv.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -54,9 +55,7 @@ PARX_INLINE std::size_t csv_reader::column(std::string_view name) const {
     return static_cast<std::size_t>(found - header_.begin());
   }
   if (header_.empty()) {
-    std::size_t number = 0;
-    const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (code == std::errc{} && end == name.data() + name.size()) return number;
+    if (const auto number = parx::detail::parse_number<std::size_t>(name)) return *number;
     throw_usage("\"{}\" has no header, so its columns are \"0\", \"1\", ...; \"{}\" is not one",
                 path(), name);
   }
@@ -73,17 +72,14 @@ PARX_INLINE float csv_reader::number(std::string_view text, std::size_t column) 
   const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
   while (!digits.empty() && is_blank(digits.front())) digits.remove_prefix(1);
   while (!digits.empty() && is_blank(digits.back())) digits.remove_suffix(1);
-  // from_chars takes a minus sign but no plus sign.
+  // parse_number takes a minus sign but no plus sign.
   if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') digits.remove_prefix(1);
-  double value = 0;
-  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const auto value = parx::detail::parse_number<double>(digits);
   // Larger values would become infinite as a float.
-  if (digits.empty() || code != std::errc{} || end != digits.data() + digits.size() ||
-      !(std::abs(value) <= std::numeric_limits<float>::max())) {
-    throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is not a finite number.", path(),
-                record_line_, column_name(column), text);
-  }
-  return static_cast<float>(value);
+  if (value && std::abs(*value) <= std::numeric_limits<float>::max())
+    return static_cast<float>(*value);
+  throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is not a finite number.", path(),
+              record_line_, column_name(column), text);
 }
 
 PARX_INLINE std::string csv_reader::column_name(std::size_t column) const {
@@ -201,9 +197,7 @@ PARX_INLINE void csv_reader::read_quoted(std::string& field, std::size_t number)
 }
 
 PARX_INLINE std::string csv_reader::printable(char character) {
-  if (character == '\t') return "\\t";
-  const auto code = static_cast<unsigned char>(character);
-  return code < 0x20 || code >= 0x7F ? formatted("\\x{:02x}", code) : std::string(1, character);
+  return character == '\t' ? "\\t" : parx::printable({&character, 1});
 }
 
 }  // namespace parx::data
