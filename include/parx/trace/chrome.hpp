@@ -27,6 +27,7 @@
 #include <parx/core/env.hpp>
 #include <parx/core/file_limit.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/host_name.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/own_process.hpp>
 #include <parx/core/temporary_file.hpp>
@@ -65,8 +66,7 @@ namespace detail {
   using std::chrono::duration;
   using std::chrono::steady_clock;
   using std::chrono::system_clock;
-  char host[256] = "?";
-  ::gethostname(host, sizeof host - 1);
+  const std::string host = parx::detail::host_name();
   const int rank = logger::instance().rank();
   const duration<double, std::micro> offset =
       system_clock::now().time_since_epoch() - steady_clock::now().time_since_epoch();

@@ -12,6 +12,7 @@
 #include <parx/checkpoint/staged_folder.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/host_name.hpp>
 #include <parx/train/detail/run_lock.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
@@ -33,9 +34,8 @@ PARX_INLINE run_lock::run_lock(const std::string& folder) {
 }
 
 PARX_INLINE void run_lock::sign() const {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  const std::string name = formatted("process {} on {}", ::getpid(), host.data());
+  const std::string name =
+      formatted("process {} on {}", ::getpid(), parx::detail::host_name());
   if (::ftruncate(file_.get(), 0) != 0) return;  // the lock works without a name, too
   [[maybe_unused]] const auto written = ::pwrite(file_.get(), name.data(), name.size(), 0);
 }

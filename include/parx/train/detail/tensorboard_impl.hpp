@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include <parx/core/formatted.hpp>
+#include <parx/core/host_name.hpp>
 #include <parx/train/detail/crc32c.hpp>
 #include <parx/train/tensorboard.hpp>
 
@@ -27,11 +28,10 @@ PARX_INLINE event_writer::event_writer(const std::string& folder) {
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   static std::atomic<unsigned> counter{0};
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof host - 1);
   // TensorBoard reads all files with "tfevents" in their names, ordered by the seconds.
   file_ = detail::append_file(formatted("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder,
-                                        static_cast<std::uint64_t>(now()), host, ::getpid(),
+                                        static_cast<std::uint64_t>(now()),
+                                        parx::detail::host_name(), ::getpid(),
                                         counter.fetch_add(1)));
   put(event(0).bytes(3, "brain.Event:2"));
 }

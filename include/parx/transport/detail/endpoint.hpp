@@ -28,6 +28,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/host_name.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>

@@ -121,15 +121,9 @@ struct placement {
 
 /// The target of a symbolic link of /proc; empty where it cannot be read.
 [[nodiscard]] inline std::string read_link(const char* path) {
-  char text[256];
+  char text[4096];  // PATH_MAX
   const auto length = ::readlink(path, text, sizeof text);
   return {text, length > 0 ? static_cast<std::size_t>(length) : 0};
-}
-
-[[nodiscard]] inline std::string host_name() {
-  char text[256] = "";
-  if (::gethostname(text, sizeof text - 1) != 0) return "unknown-host";
-  return text;
 }
 
 }  // namespace parx::detail
