@@ -209,6 +209,22 @@ BOOST_AUTO_TEST_CASE(another_key_is_refused_with_a_reason) {
   BOOST_TEST_MESSAGE(said);
 }
 
+#ifndef PARX_SEPARATE_COMPILATION
+BOOST_AUTO_TEST_CASE(a_session_that_cannot_be_made_is_freed) {
+  static int freed = 0;
+  auto library = parx::detail::tls_library::instance();
+  library.SSL_SESSION_set_cipher = [](void*, const void*) { return 0; };
+  library.SSL_SESSION_free = [](void* session) {
+    ++freed;
+    parx::detail::tls_library::instance().SSL_SESSION_free(session);
+  };
+  parx::detail::tls_state state(library, -1, key_of(1));
+  state.ssl = library.SSL_new(library.context);
+  BOOST_TEST(state.session_of_key() == nullptr);
+  BOOST_TEST(freed == 1);
+}
+#endif
+
 BOOST_AUTO_TEST_CASE(bytes_that_are_no_tls_are_refused_with_a_reason) {
   ends pair;
   tls_session server(pair.server.get(), tls_side::server, key_of(1));

@@ -50,6 +50,7 @@ struct tls_library {
   void* (*SSL_get_ex_data)(const void* ssl, int index);
   const void* (*SSL_CIPHER_find)(void* ssl, const unsigned char* code);
   void* (*SSL_SESSION_new)();
+  void (*SSL_SESSION_free)(void* session);
   int (*SSL_SESSION_set1_master_key)(void* session, const unsigned char* key, std::size_t size);
   int (*SSL_SESSION_set_cipher)(void* session, const void* cipher);
   int (*SSL_SESSION_set_protocol_version)(void* session, int version);
@@ -118,7 +119,9 @@ struct tls_state {
                       library.SSL_SESSION_set1_master_key(made, key.data(), key.size()) == 1 &&
                       library.SSL_SESSION_set_cipher(made, cipher) == 1 &&
                       library.SSL_SESSION_set_protocol_version(made, openssl::tls_1_3) == 1;
-    return done ? made : nullptr;
+    if (done) return made;
+    library.SSL_SESSION_free(made);
+    return nullptr;
   }
   static int use_key(void* ssl, const void* /*hash*/, const unsigned char** identity,
                      std::size_t* size, void** session) {
@@ -230,6 +233,7 @@ PARX_INLINE bool tls_library::finds_all(void* library) {
          find("SSL_get_error", SSL_get_error) && find("SSL_set_ex_data", SSL_set_ex_data) &&
          find("SSL_get_ex_data", SSL_get_ex_data) && find("SSL_CIPHER_find", SSL_CIPHER_find) &&
          find("SSL_SESSION_new", SSL_SESSION_new) &&
+         find("SSL_SESSION_free", SSL_SESSION_free) &&
          find("SSL_SESSION_set1_master_key", SSL_SESSION_set1_master_key) &&
          find("SSL_SESSION_set_cipher", SSL_SESSION_set_cipher) &&
          find("SSL_SESSION_set_protocol_version", SSL_SESSION_set_protocol_version) &&
