@@ -12,9 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <parx/core/env.hpp>
