@@ -155,6 +155,9 @@ BOOST_AUTO_TEST_CASE(misuse_is_a_usage_error_that_names_the_shape) {
   BOOST_CHECK_EXCEPTION((void)t.at(2, 0), parx::usage_error, names_shape);
   BOOST_CHECK_EXCEPTION((void)t.at(0), parx::usage_error, names_shape);
   BOOST_CHECK_EXCEPTION((void)t.slice(1, 2, 4), parx::usage_error, names_shape);
+  BOOST_CHECK_EXCEPTION(tensor<int>::without_memory(t.shape()).fill(1), parx::usage_error,
+                        names_shape);
+  BOOST_CHECK_THROW(tensor<int>().fill(1), parx::usage_error);
   BOOST_CHECK_EXCEPTION((void)t.select(0, 2), parx::usage_error, names_shape);
   BOOST_CHECK_EXCEPTION((void)t.reshape({4}), parx::usage_error, names_shape);
   BOOST_CHECK_EXCEPTION((void)t.permute({0, 0}), parx::usage_error, names_shape);

@@ -198,6 +198,8 @@ class tensor {
   }
 
   void fill(T value) const {
+    require(defined() || shape_.size() == 0, "fill() of a tensor of shape {} without memory",
+            to_string(shape_));
     const detail::loop_nest<1> nest(shape_, {strides_});
     const std::size_t count = nest.run_length(), step = nest.run_step()[0];
     nest.for_each_run([&](const auto& offset) {
