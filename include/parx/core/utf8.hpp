@@ -1,4 +1,5 @@
-// UTF-8 (RFC 3629), one character at a time. Decoding accepts any bytes. Pure.
+// UTF-8 (RFC 3629), one character at a time. Decoding accepts any bytes. Pure. Source for ill-formed
+// bytes: Unicode 14.0, section 3.9.
 #pragma once
 
 #include <cstddef>
@@ -9,28 +10,32 @@
 
 namespace parx::inline PARX_ABI::detail {
 
+/// A character and the bytes that it took. `valid` is false where the bytes are ill-formed UTF-8:
+/// the code is then U+FFFD, for the longest part that could have begun a character, as in Rust's
+/// and Python's decoders.
 struct utf8_character {
   char32_t code = 0;
   std::size_t bytes = 1;
   bool valid = true;
 };
 
-/// The character at the front of `text`, which is not empty. A byte that starts no well-formed
-/// sequence (overlong, surrogate, cut off) is one invalid character.
+/// The character at the front of `text`, which is not empty.
 [[nodiscard]] constexpr utf8_character front_character(std::string_view text) noexcept {
-  constexpr utf8_character invalid{.code = 0xFFFD, .bytes = 1, .valid = false};
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
+  const auto byte = [&](std::size_t i) -> unsigned {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const unsigned first = byte(0);
   if (first < 0x80) return {.code = first};
+  if (first < 0xC2 || first > 0xF4) return {.code = 0xFFFD, .valid = false};
   const std::size_t bytes = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || bytes > text.size()) return invalid;
-  char32_t code = first & (0xFFu >> (bytes + 1));
+  char32_t code = first & (0xFFU >> (bytes + 1));
   for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return invalid;
-    code = (code << 6) | (byte(i) & 0x3Fu);
+    // The second byte is narrower after E0 and F0 (overlong), ED (surrogates) and F4 (> U+10FFFF).
+    const unsigned low = i > 1 ? 0x80 : first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+    const unsigned high = i > 1 ? 0xBF : first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+    if (byte(i) < low || byte(i) > high) return {.code = 0xFFFD, .bytes = i, .valid = false};
+    code = code << 6 | (byte(i) & 0x3F);
   }
-  const char32_t smallest = bytes == 4 ? 0x10000 : bytes == 3 ? 0x800 : 0x80;
-  if (code < smallest || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return invalid;
   return {.code = code, .bytes = bytes};
 }
 

@@ -95,7 +95,7 @@ std::size_t bert_words(std::string_view text, letter_case letters, Use&& use) {
         break;
       case detail::ascii_kind::wide: {
         const decoded_character next = decode_character(text.substr(at));
-        at += next.length;
+        at += next.bytes;
         if (!next.valid) {
           ++invalid;
         } else if (next.code == replacement_character || is_control(next.code) ||

@@ -3,7 +3,7 @@
 //
 // The tables are Unicode 14.0's (text/detail/unicode_tables.hpp, which is generated); a look-up is
 // a binary search, except for ASCII. Pure. Sources: unicode.org/reports/tr15 (NFD), Unicode 14.0
-// section 3.9 (what a decoder makes of ill-formed UTF-8), section 3.12 (Hangul).
+// section 3.12 (Hangul).
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include <parx/core/utf8.hpp>
 #include <parx/data/text/detail/unicode_tables.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -19,20 +20,17 @@ namespace parx::inline PARX_ABI::data {
 /// U+FFFD, which replaces bytes that are not a character.
 inline constexpr std::uint32_t replacement_character = 0xFFFD;
 
-/// A character and the bytes that it took. `valid` is false where the bytes are ill-formed UTF-8:
-/// the code is then U+FFFD, for the longest part that could have begun a character, as in Rust's
-/// and Python's decoders.
-struct decoded_character {
-  std::uint32_t code;
-  std::uint32_t length;
-  bool valid = true;
-};
+using decoded_character = parx::detail::utf8_character;
 
 /// The character that `text` begins with; `text` is not empty.
-[[nodiscard]] decoded_character decode_character(std::string_view text) noexcept;
+[[nodiscard]] inline decoded_character decode_character(std::string_view text) noexcept {
+  return parx::detail::front_character(text);
+}
 
 /// Appends a character to `text` as UTF-8.
-void append_character(std::string& text, std::uint32_t code);
+inline void append_character(std::string& text, std::uint32_t code) {
+  parx::detail::append_utf8(text, code);
+}
 
 /// How many characters `text` has; an ill-formed piece of UTF-8 counts as one.
 [[nodiscard]] std::size_t count_characters(std::string_view text) noexcept;

@@ -60,7 +60,7 @@ class vocabulary_builder {
     while (!word.empty()) {
       const decoded_character next = decode_character(word);
       use(next.code);
-      word.remove_prefix(next.length);
+      word.remove_prefix(next.bytes);
     }
   }
   static std::string as_text(std::uint32_t code);

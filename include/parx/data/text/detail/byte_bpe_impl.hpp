@@ -46,7 +46,7 @@ PARX_INLINE const std::array<std::uint32_t, 256>& printable_bytes() {
     const auto found = bytes.find(next.code);
     if (!next.valid || found == bytes.end()) return std::nullopt;
     result.push_back(found->second);
-    text.remove_prefix(next.length);
+    text.remove_prefix(next.bytes);
   }
   return result;
 }

@@ -15,7 +15,7 @@ PARX_INLINE character_tokenizer::character_tokenizer(vocabulary tokens)
     : tokens_(std::move(tokens)) {
   for (const std::string& token : tokens_.tokens()) {
     const decoded_character only = decode_character(token);
-    require(only.valid && only.length == token.size(),
+    require(only.valid && only.bytes == token.size(),
             "character_tokenizer: the token \"{}\" is not one character", token);
     if (only.code < 128) ascii_[only.code] = *tokens_.find(token);
   }
@@ -31,7 +31,7 @@ PARX_INLINE character_tokenizer character_tokenizer::from_text(std::string_view 
                   "encodes any bytes.",
                   at);
     codes.insert(next.code);
-    at += next.length;
+    at += next.bytes;
   }
   std::vector<std::string> tokens;
   for (const std::uint32_t code : codes) append_character(tokens.emplace_back(), code);
@@ -43,7 +43,7 @@ PARX_INLINE void character_tokenizer::encode(std::string_view text,
   ids.reserve(ids.size() + text.size());
   for (std::size_t at = 0; at < text.size();) {
     const auto byte = static_cast<unsigned char>(text[at]);
-    const std::size_t length = byte < 128 ? 1 : decode_character(text.substr(at)).length;
+    const std::size_t length = byte < 128 ? 1 : decode_character(text.substr(at)).bytes;
     const std::string_view character = text.substr(at, length);
     const token_id id = byte < 128 ? ascii_[byte] : tokens_.find(character).value_or(-1);
     if (id < 0)

@@ -17,12 +17,12 @@ struct gpt2_character {
 
 [[nodiscard]] PARX_INLINE gpt2_character gpt2_character_at(std::string_view text) noexcept {
   const decoded_character next = decode_character(text);
-  if (!next.valid) return {gpt2_kind::other, next.length};
+  if (!next.valid) return {gpt2_kind::other, next.bytes};
   const gpt2_kind kind = is_letter(next.code)   ? gpt2_kind::letter
                          : is_space(next.code)  ? gpt2_kind::space
                          : is_number(next.code) ? gpt2_kind::number
                                                 : gpt2_kind::other;
-  return {kind, next.length};
+  return {kind, next.bytes};
 }
 
 PARX_INLINE std::size_t gpt2_word_length(std::string_view text) noexcept {

@@ -58,7 +58,7 @@ PARX_INLINE void llama_tokenizer::encode(std::string_view text, std::vector<toke
   detail::symbol_joiner<float> symbols;
   if (const auto space = ids_.find(" "); space != ids_.end()) symbols.add(space->second);
   while (!text.empty()) {
-    const std::size_t length = decode_character(text).length;
+    const std::size_t length = decode_character(text).bytes;
     const std::string_view character = text.substr(0, length);
     if (const auto found = ids_.find(character); found != ids_.end()) {
       symbols.add(found->second);
