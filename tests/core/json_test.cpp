@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include <boost/test/unit_test.hpp>
 
@@ -117,6 +119,20 @@ BOOST_AUTO_TEST_CASE(text_in_any_script_is_kept) {
   BOOST_TEST(json::parse(json::quote(text)).text() == text);
   BOOST_TEST(json::parse(R"("\u00e9\u4f60\ud83d\ude00\/")").text() ==
              "\xC3\xA9\xE4\xBD\xA0\xF0\x9F\x98\x80/");
+}
+
+BOOST_AUTO_TEST_CASE(bytes_that_are_not_utf8_are_replaced_so_that_what_is_written_can_be_read) {
+  const std::string replaced = "\xEF\xBF\xBD";
+  const std::pair<std::string, std::string> table[]{
+      {"a\xFF\xC3z", "a" + replaced + replaced + "z"},
+      {"\xE2\x82", replaced},                                     // one character, cut off
+      {"\xF0\x9F\x98\"", replaced + "\""},                        // the same, before a quote
+      {"\xED\xA0\x80", replaced + replaced + replaced},           // half of a surrogate pair
+      {"\xC0\x80", replaced + replaced},                          // overlong
+      {"\xF4\x90\x80\x80", replaced + replaced + replaced + replaced},  // after the last one
+      {std::string("\0\t\x7F", 3), std::string("\0\t\x7F", 3)},
+  };
+  for (const auto& [text, read] : table) BOOST_TEST(json::parse(json::quote(text)).text() == read);
 }
 
 BOOST_AUTO_TEST_CASE(a_reader_takes_what_it_wants_and_skips_the_rest) {

@@ -9,7 +9,7 @@
 namespace parx::inline PARX_ABI::json {
 
 /// `text` in double quotes; quotes, backslashes and control characters in it are escaped. Bytes
-/// from 0x80 on pass unchecked.
+/// that are not UTF-8 become U+FFFD, since a reader refuses a file that has them.
 [[nodiscard]] std::string quote(std::string_view text);
 
 }  // namespace parx::json

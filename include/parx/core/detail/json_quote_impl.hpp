@@ -3,22 +3,27 @@
 
 #include <parx/core/formatted.hpp>
 #include <parx/core/json_quote.hpp>
+#include <parx/core/utf8.hpp>
 
 namespace parx::inline PARX_ABI::json {
 
 PARX_INLINE std::string quote(std::string_view text) {
   std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
+  while (!text.empty()) {
+    const auto next = parx::detail::front_character(text);
+    if (!next.valid) {
+      result += "\\ufffd";
+    } else if (next.code == '"' || next.code == '\\') {
       result += '\\';
-      result += c;
-    } else if (c == '\n') {
+      result += text.front();
+    } else if (next.code == '\n') {
       result += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      result += formatted("\\u{:04x}", static_cast<unsigned>(c));
+    } else if (next.code < 0x20) {
+      result += formatted("\\u{:04x}", static_cast<unsigned>(next.code));
     } else {
-      result += c;
+      result += text.substr(0, next.bytes);
     }
+    text.remove_prefix(next.bytes);
   }
   return result += '"';
 }

@@ -15,30 +15,10 @@
 #include <variant>
 
 #include <parx/core/formatted.hpp>
-#include <parx/core/utf8.hpp>
+#include <parx/core/json_quote.hpp>
 #include <parx/trace/detail/recorder.hpp>
 
 namespace parx::inline PARX_ABI::trace::detail {
-
-/// `text` in quotes. A byte that is not UTF-8 becomes U+FFFD: viewers refuse a file that has one.
-inline void append_json_string(std::string& out, std::string_view text) {
-  out += '"';
-  while (!text.empty()) {
-    const auto next = parx::detail::front_character(text);
-    if (!next.valid) {
-      out += "\\ufffd";
-    } else if (next.code == '"' || next.code == '\\') {
-      out += '\\';
-      out += text.front();
-    } else if (next.code < 0x20 || next.code == 0x7F) {
-      out += formatted("\\u{:04x}", static_cast<std::uint32_t>(next.code));
-    } else {
-      out += text.substr(0, next.bytes);
-    }
-    text.remove_prefix(next.bytes);
-  }
-  out += '"';
-}
 
 /// JSON has no infinity and no NaN: they become strings.
 inline void append_json_number(std::string& out, const number& value) {
@@ -61,10 +41,10 @@ inline void append_event(std::string& out, const event& e, int pid, int tid) {
   out += e.kind == event_kind::span ? "\"X\"" : "\"C\"";
   if (*e.category != '\0') {
     out += ",\"cat\":";
-    append_json_string(out, e.category);
+    out += json::quote(e.category);
   }
   out += ",\"name\":";
-  append_json_string(out, e.name.view());
+  out += json::quote(e.name.view());
   out += formatted(",\"pid\":{},\"tid\":{},\"ts\":", pid, tid);
   append_microseconds(out, e.start_ns);
   if (e.kind == event_kind::span) {
@@ -75,7 +55,7 @@ inline void append_event(std::string& out, const event& e, int pid, int tid) {
     out += ",\"args\":";
     for (std::size_t i = 0; i < e.argument_count; ++i) {
       out += i == 0 ? '{' : ',';
-      append_json_string(out, e.arguments[i].key);
+      out += json::quote(e.arguments[i].key);
       out += ':';
       append_json_number(out, e.arguments[i].value);
     }
@@ -89,7 +69,7 @@ inline void append_name(std::string& out, std::string_view kind, int pid, int ti
   out += formatted(
       "{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":", kind,
       pid, tid);
-  append_json_string(out, name);
+  out += json::quote(name);
   out += "}}";
 }
 
