@@ -19,6 +19,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/json.hpp>
+#include <parx/core/socket_address.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -149,7 +150,7 @@ inline void check_addresses(std::span<const rank_health> ranks, std::size_t host
   std::map<std::string, const rank_health*> owner;
   std::set<std::string> told;
   for (const rank_health& each : ranks) {
-    if (each.address.starts_with("127.") || each.address == "::1") {
+    if (is_loopback(each.address)) {
       if (told.insert(each.host).second) {
         found.push_back(formatted(
             "{}: its address is {}, which other hosts cannot reach: name its network by "

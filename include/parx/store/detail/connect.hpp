@@ -5,7 +5,6 @@
 // 250 ms, not minutes. The functions have no shared state and may run on any thread.
 #pragma once
 
-#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -14,7 +13,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,44 +23,21 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/socket_address.hpp>
 #include <parx/store/detail/failure.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
-
-/// Null, with a `reason`, where the name cannot be resolved. Blocks as long as the system's
-/// resolver does, which takes no deadline.
+/// As find_addresses(); null, with a `reason`, where the name cannot be resolved.
 [[nodiscard]] inline address_list resolve(const std::string& host, std::uint16_t port,
                                           std::string& reason) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (code != 0) {
+  int code = 0;
+  address_list found = find_addresses(host.c_str(), port, 0, code);
+  if (!found) {
     reason = formatted("the name \"{}\" cannot be resolved: {}", host,
                        code == EAI_SYSTEM ? errno_text(errno) : ::gai_strerror(code));
-    return {nullptr, &::freeaddrinfo};
   }
-  return {found, &::freeaddrinfo};
-}
-
-/// The numeric form of an address: "10.0.0.7", "fe80::1%eth0".
-[[nodiscard]] inline std::string address_text(const addrinfo& address) {
-  char text[NI_MAXHOST] = "";
-  const int code = ::getnameinfo(address.ai_addr, address.ai_addrlen, text, sizeof text, nullptr, 0,
-                                 NI_NUMERICHOST);
-  return code == 0 ? text : "?";
-}
-
-/// The errno with which a non-blocking connect() has failed; 0 where it has succeeded.
-[[nodiscard]] inline int connection_error(int socket) noexcept {
-  int error_number = 0;
-  socklen_t length = sizeof error_number;
-  ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error_number, &length);
-  return error_number;
+  return found;
 }
 
 /// Tries every address once. Not valid, with a `reason`, where none accepts.
@@ -79,16 +54,15 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
   };
   std::vector<attempt> attempts;
   const auto note = [&](const addrinfo* address, int error_number) {
-    reason = formatted("{}: {}", address_text(*address), errno_text(error_number));
+    reason = formatted("{}: {}", address_text(address->ai_addr, address->ai_addrlen),
+                       errno_text(error_number));
   };
   const addrinfo* next = addresses;
   auto next_start = clock::now();
   while (true) {
     const auto now = clock::now();
     if (next != nullptr && (attempts.empty() || now >= next_start)) {
-      attempt a{descriptor(::socket(next->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                                    next->ai_protocol)),
-                next};
+      attempt a{stream_socket(next->ai_family), next};
       next = next->ai_next;
       next_start = now + stagger;
       if (!a.socket.valid()) {
@@ -104,7 +78,8 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
     }
     if (attempts.empty()) return {};
     if (now >= give_up) {
-      reason = formatted("{}: no answer", address_text(*attempts.front().address));
+      const addrinfo& first = *attempts.front().address;
+      reason = formatted("{}: no answer", address_text(first.ai_addr, first.ai_addrlen));
       return {};
     }
     std::vector<pollfd> polled;

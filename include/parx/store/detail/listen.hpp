@@ -13,6 +13,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/socket_address.hpp>
 #include <parx/store/detail/connect.hpp>
 #include <parx/store/detail/port_owner.hpp>
 
@@ -20,21 +21,12 @@ namespace parx::inline PARX_ABI::detail {
 
 /// The port that a socket is bound to; 0 where it is not bound.
 [[nodiscard]] inline std::uint16_t bound_port(int socket) noexcept {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return 0;
-  if (storage.ss_family == AF_INET) {
-    return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
-  }
-  if (storage.ss_family == AF_INET6) {
-    return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
-  }
-  return 0;
+  return socket_address::of(socket).port();
 }
 
 /// A socket that listens at `address`. Not valid, with the errno in `why`, where that fails.
 [[nodiscard]] inline descriptor listen_at(const addrinfo& address, int& why) noexcept {
-  descriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  descriptor socket = stream_socket(address.ai_family);
   const auto set = [&](int level, int name, int value) {
     ::setsockopt(socket.get(), level, name, &value, sizeof value);
   };
@@ -76,11 +68,11 @@ namespace parx::inline PARX_ABI::detail {
   const address_list found = resolve(host, 0, reason);
   std::string only;
   for (const addrinfo* a = found.get(); a != nullptr; a = a->ai_next) {
-    const std::string text = address_text(*a);
+    const std::string text = address_text(a->ai_addr, a->ai_addrlen);
     if (!only.empty() && text != only) return host == "localhost" ? host : std::string();
     only = text;
   }
-  if (only.starts_with("127.") || only == "::1") {
+  if (is_loopback(only)) {
     return host == only || host == "localhost" ? host : std::string();
   }
   int unused = 0;
@@ -91,20 +83,15 @@ namespace parx::inline PARX_ABI::detail {
 /// `port` (0: a free one). Throws parx::error(io), which names the process that uses the port if it
 /// can be found; usage_error where that is this process.
 [[nodiscard]] inline descriptor listen_on(const std::string& address, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
   const char* const node = address.empty() ? nullptr : address.c_str();
-  if (const int code = ::getaddrinfo(node, std::to_string(port).c_str(), &hints, &found);
-      code != 0) {
+  int code = 0;
+  const address_list addresses = find_addresses(node, port, AI_PASSIVE, code);
+  if (!addresses) {
     throw_error(errc::io,
                 "a store cannot listen on \"{}\": the name cannot be resolved: {}. Give an "
                 "address of this host, or none for all of them.",
                 address, ::gai_strerror(code));
   }
-  const address_list addresses(found, &::freeaddrinfo);
   int last_error = 0;
   // IPv6 first: with V6ONLY off, [::] takes IPv4 connections too.
   for (const int family : {AF_INET6, AF_INET}) {

@@ -9,7 +9,6 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,6 +26,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/parse_number.hpp>
+#include <parx/core/socket_address.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -35,9 +35,6 @@ struct interface_address {
   std::string address;  ///< numeric, "10.0.0.7" or "fe80::1"
 };
 
-[[nodiscard]] inline bool is_loopback(std::string_view address) noexcept {
-  return address.substr(0, 4) == "127." || address == "::1";
-}
 /// Link-local addresses are unique per network segment only, so two hosts may have the same one.
 [[nodiscard]] inline bool is_link_local(std::string_view address) noexcept {
   return address.substr(0, 8) == "169.254." || address.substr(0, 5) == "fe80:";
@@ -99,35 +96,24 @@ struct interface_address {
     if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) continue;
     const int family = each->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
-    char text[NI_MAXHOST] = "";
     const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    if (::getnameinfo(each->ifa_addr, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) {
-      found.push_back({each->ifa_name, text});
-    }
+    const std::string text = address_text(each->ifa_addr, length);
+    if (!text.empty()) found.push_back({each->ifa_name, text});
   }
   return found;
 }
 
 /// The source address of this host's route to `host`; empty where there is no route.
 [[nodiscard]] inline std::string source_address_towards(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* raw = nullptr;
-  if (::getaddrinfo(host.c_str(), "9", &hints, &raw) != 0) return {};
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, &::freeaddrinfo);
+  int code = 0;
+  const address_list list = find_addresses(host.c_str(), 9, 0, code);
   for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
     // Connecting a datagram socket sends nothing; it only looks up the route.
     const descriptor probe(::socket(each->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!probe.valid() || ::connect(probe.get(), each->ai_addr, each->ai_addrlen) != 0) continue;
-    sockaddr_storage own{};
-    socklen_t length = sizeof own;
-    char text[NI_MAXHOST] = "";
-    if (::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
-        ::getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text, sizeof text, nullptr, 0,
-                      NI_NUMERICHOST) == 0) {
-      return text;
-    }
+    const auto own = socket_address::of(probe.get());
+    std::string text = address_text(own.data(), own.length);
+    if (!text.empty()) return text;
   }
   return {};
 }
