@@ -1,5 +1,5 @@
-// UTF-8 (RFC 3629), one character at a time. Decoding accepts any bytes. Pure. Source for ill-formed
-// bytes: Unicode 14.0, section 3.9.
+// UTF-8 (RFC 3629), one character at a time. Decoding accepts any bytes. Pure. Source for what is
+// ill-formed: Unicode 14.0, section 3.9.
 #pragma once
 
 #include <cstddef>
