@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -18,6 +19,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include <parx/comm.hpp>
 #include <parx/comm/threads.hpp>
@@ -253,6 +256,16 @@ BOOST_AUTO_TEST_CASE(a_listener_hands_no_pacing_on_and_remembers_what_other_host
   const std::string inherited = parx::detail::congestion_control_of(incoming.listeners().first);
   BOOST_TEST((inherited == usual || usual.starts_with("bbr")));
   BOOST_TEST(!inherited.starts_with("bbr"));
+}
+
+BOOST_AUTO_TEST_CASE(a_long_link_is_read_whole) {
+  const auto link =
+      std::filesystem::temp_directory_path() / fmt::format("parx_link_{}", ::getpid());
+  const std::string target(1000, 'x');
+  std::filesystem::create_symlink(target, link);
+  BOOST_TEST(parx::detail::read_link(link.c_str()) == target);
+  std::filesystem::remove(link);
+  BOOST_TEST(parx::detail::read_link(link.c_str()) == "");
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_sleeps_although_it_awaits_more_links_than_it_may_have_descriptors) {
