@@ -16,7 +16,9 @@
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
+#include <parx/comm/process_group.hpp>
 #include <parx/core/json.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -43,6 +45,11 @@ class saved_checkpoint {
   [[nodiscard]] static saved_checkpoint open(std::filesystem::path folder,
                                              checkpoint_check check = checkpoint_check::contents,
                                              shard_place mine = {});
+  /// Collective; local if `group` is nullptr. The same on all ranks, each of which verifies the
+  /// contents of some of the files. If it fails on one rank, every rank throws.
+  [[nodiscard]] static saved_checkpoint open_together(process_group* group,
+                                                      const std::filesystem::path& folder,
+                                                      call_site site = call_site::current());
 
   /// The path of the folder.
   [[nodiscard]] std::string path() const { return folder_.string(); }

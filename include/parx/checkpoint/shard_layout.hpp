@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include <parx/comm/process_group.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/tensor/shape.hpp>
@@ -34,6 +35,13 @@ struct shard_place {
   std::size_t index = 0;
   std::size_t count = 1;
 };
+[[nodiscard]] inline shard_place place_in(const process_group& group) {
+  return {static_cast<std::size_t>(group.rank()), static_cast<std::size_t>(group.size())};
+}
+/// The place of `inner` in group `outer`, if that is one of several groups of equal sizes.
+[[nodiscard]] inline shard_place place_within(shard_place outer, shard_place inner) {
+  return {outer.index * inner.count + inner.index, outer.count * inner.count};
+}
 
 /// "model-00002-of-00004": the name of piece 1 of 4 of "model", numbered as Hugging Face's
 /// libraries number the files of large models.

@@ -46,7 +46,6 @@
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
-#include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
 
@@ -54,7 +53,7 @@ namespace parx::inline PARX_ABI {
 
 /// Parameters are cut over the ranks of `group`; each element is on one rank.
 [[nodiscard]] inline sharding sharded_over(const process_group& group) {
-  const shard_place place = detail::place_in(group);
+  const shard_place place = place_in(group);
   return {.file = place, .copies = {}, .others = place};
 }
 /// The same where the ranks of `replicas`, a part of `group`, hold the same parts.

@@ -23,10 +23,6 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-[[nodiscard]] inline shard_place place_in(const process_group& group) {
-  return {static_cast<std::size_t>(group.rank()), static_cast<std::size_t>(group.size())};
-}
-
 /// The arguments of checkpoint_manager::save; see there.
 struct save_plan {
   std::filesystem::path target;  ///< the final path of the folder

@@ -111,9 +111,6 @@ class parallelized {
   }
 
  private:
-  [[nodiscard]] static shard_place place_in(const process_group& group) {
-    return {static_cast<std::size_t>(group.rank()), static_cast<std::size_t>(group.size())};
-  }
   [[nodiscard]] sharding spread_over(const process_group& world, shard_place replica) const;
 
   std::shared_ptr<tp::axis> axis_;

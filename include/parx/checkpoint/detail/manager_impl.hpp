@@ -8,7 +8,6 @@
 
 #include <parx/checkpoint/agreement.hpp>
 #include <parx/checkpoint/manager.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/object.hpp>
@@ -45,15 +44,9 @@ std::optional<saved_checkpoint> checkpoint_manager::find(call_site site, Order&&
     for (const saved_checkpoint& one : candidates) steps.push_back(one.step());
   });
   if (group_ != nullptr) broadcast_object(*group_, steps, {.root = 0}, site);
-  const shard_place mine = group_ == nullptr ? shard_place{} : detail::place_in(*group_);
   for (const std::uint64_t step : steps) {
-    std::optional<saved_checkpoint> found;
     try {
-      detail::agree(group_, site, [&] {
-        found = saved_checkpoint::open(detail::checkpoint_path(folder_, step),
-                                       checkpoint_check::contents, mine);
-      });
-      return found;
+      return saved_checkpoint::open_together(group_, detail::checkpoint_path(folder_, step), site);
     } catch (const error& reason) {
       if (group_ != nullptr && group_->closed()) throw;
       skip(reason);

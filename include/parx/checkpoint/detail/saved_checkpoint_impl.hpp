@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/checkpoint/agreement.hpp>
 #include <parx/checkpoint/detail/xxh64.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/core/error.hpp>
@@ -52,6 +53,15 @@ PARX_INLINE saved_checkpoint saved_checkpoint::open(std::filesystem::path folder
     if (fault) result.reject(files[i].name, *fault);
   }
   return result;
+}
+
+PARX_INLINE saved_checkpoint saved_checkpoint::open_together(process_group* group,
+                                                             const std::filesystem::path& folder,
+                                                             call_site site) {
+  const shard_place mine = group == nullptr ? shard_place{} : place_in(*group);
+  std::optional<saved_checkpoint> found;
+  detail::agree(group, site, [&] { found = open(folder, checkpoint_check::contents, mine); });
+  return std::move(*found);
 }
 
 PARX_INLINE bool saved_checkpoint::contains(std::string_view file_name) const noexcept {

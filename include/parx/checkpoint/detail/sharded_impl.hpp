@@ -7,6 +7,7 @@
 #include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/sharded.hpp>
+#include <parx/checkpoint/write_together.hpp>
 #include <parx/core/error.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -40,7 +41,7 @@ namespace parx::inline PARX_ABI {
 
 PARX_INLINE sharding sharded_over(const process_group& group, const process_group& replicas) {
   sharding how = sharded_over(group);
-  how.copies = [copy = detail::place_in(replicas)](const auto&, const auto&) { return copy; };
+  how.copies = [copy = place_in(replicas)](const auto&, const auto&) { return copy; };
   return how;
 }
 

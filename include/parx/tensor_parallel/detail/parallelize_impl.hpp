@@ -18,8 +18,7 @@ PARX_INLINE sharding parallelized::sharded() const { return spread_over(axis_->g
 
 PARX_INLINE sharding parallelized::spread_over(const process_group& world,
                                                shard_place replica) const {
-  const shard_place here = place_in(axis_->group());
-  const shard_place all{here.index * replica.count + replica.index, here.count * replica.count};
+  const shard_place all = place_within(place_in(axis_->group()), replica);
   const auto copies = [=, this](const std::string& name, const shard_spec&) {
     return is_cut(name) ? replica : all;
   };

@@ -51,12 +51,8 @@ class run_folder {
   /// verifying its checksums. A failure on one rank throws on every rank.
   template <typename Use>
   void load(std::uint64_t step, Use&& use) const {
-    const parx::shard_place mine = parx::detail::place_in(group_);
-    std::optional<saved_checkpoint> found;
-    parx::detail::agree(&group_, site_, [&] {
-      found = saved_checkpoint::open(path_of(step), checkpoint_check::contents, mine);
-    });
-    parx::detail::agree(&group_, site_, [&] { use(*found); });
+    const auto found = saved_checkpoint::open_together(&group_, path_of(step), site_);
+    parx::detail::agree(&group_, site_, [&] { use(found); });
   }
   /// Blocks until everything that was saved is on the disk.
   void wait() {
