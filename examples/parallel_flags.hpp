@@ -224,7 +224,7 @@ parx::train::metrics measure(Wrapped& wrapped, const Batch& batch, Forward forwa
 template <typename Wrapped, typename Model>
 void copy_values(Wrapped& wrapped, Model& copy) {
   const parx::sharding how = [&] {
-    if constexpr (is_pipeline<Wrapped> || is_tensor_parallel<Wrapped>) {
+    if constexpr (parx::distributed<Wrapped>) {
       return sharded_over(wrapped);
     } else {
       return parx::sharded_over(wrapped.group(), wrapped.replica_group());
@@ -273,7 +273,7 @@ template <typename Wrapped>
 void save_model(Wrapped& wrapped, const parx::json::value& config, const std::string& folder,
                 const parx::text_files& files) {
   parx::process_group& job = wrapped.job_group();
-  if constexpr (is_fsdp<Wrapped> || is_tensor_parallel<Wrapped> || is_pipeline<Wrapped>) {
+  if constexpr (parx::distributed<Wrapped>) {
     if (job.rank() == 0) parx::save_pretrained_config(config, folder, files);
     parx::barrier(job);
     save_gathered(wrapped, folder + "/model.safetensors");

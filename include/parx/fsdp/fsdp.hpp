@@ -28,12 +28,14 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include <parx/autograd/region.hpp>
+#include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/rank_comparison.hpp>
 #include <parx/core/hash.hpp>
@@ -68,7 +70,7 @@ class [[nodiscard]] gathered_values_scope : private backward_region {
 };
 
 template <nn::module_type Module>
-class fsdp {
+class fsdp : public distributed_wrapper {
  public:
   /// Collective over `group`. Checks that all ranks have the same parameters, units and options
   /// (errc::mismatch with the difference otherwise). If the model has no values, each rank
@@ -134,6 +136,10 @@ class fsdp {
   /// one rank is there while others run on, all of them throw errc::mismatch that names both
   /// places, instead of waiting for each other.
   void meet(call_site site = call_site::current()) { units_->meet(site); }
+  // For saving (checkpoint/distributed_wrapper.hpp).
+  static constexpr std::string_view keeps = "an fsdp keeps a shard of the parameters";
+  void before_save(call_site site) { meet(site); }
+  void require_resumable(call_site /*site*/) const noexcept {}
 
   /// Local; call it on all ranks. Each rank fills its part of all parameters with the initial
   /// values that the model would get from this seed, and seeds the model's random layers.

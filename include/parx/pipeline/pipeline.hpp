@@ -34,11 +34,13 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <parx/autograd/no_grad.hpp>
 #include <parx/autograd/parameter.hpp>
+#include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
@@ -62,7 +64,7 @@
 namespace parx::inline PARX_ABI {
 
 template <typename Model, typename Input, typename T>
-class pipeline {
+class pipeline : public staged_wrapper {
  public:
   /// Collective over both groups. Validates the schedule, initializes the parameters of this rank's
   /// stages that have no values, and frees the values of all others. Model and groups are borrowed
@@ -153,6 +155,10 @@ class pipeline {
   /// Call this on all ranks before parameters are written by anything other than an optimizer or
   /// load(): it invalidates the gathered values of sharded stages.
   void before_write() { reductions_->before_write(); }
+  // For saving (checkpoint/distributed_wrapper.hpp).
+  static constexpr std::string_view keeps = "a pipeline keeps a stage";
+  void before_save(call_site /*site*/) const noexcept {}
+  void require_resumable(call_site /*site*/) const noexcept {}
   /// Whether the stages are sharded over the data-parallel ranks.
   [[nodiscard]] bool is_sharded() const noexcept { return options_.sharding.has_value(); }
 
@@ -197,8 +203,7 @@ class pipeline {
   /// them this one is. `name` is as in user_of().
   [[nodiscard]] shard_place replica_of(const std::string& name) {
     if (is_sharded() && !is_within(name, kept_whole_)) return {};
-    return {static_cast<std::size_t>(data_group().rank()),
-            static_cast<std::size_t>(data_group().size())};
+    return place_in(data_group());
   }
   /// A flag raised on any rank of the job reaches all ranks with the gradients of the next step.
   void raise_flag() noexcept {

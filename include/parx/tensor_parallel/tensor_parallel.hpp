@@ -23,9 +23,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <parx/autograd/parameter.hpp>
+#include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/process_group.hpp>
@@ -37,7 +39,7 @@ namespace parx::inline PARX_ABI {
 
 /// Inner: a ddp or an fsdp.
 template <typename Inner>
-class tensor_parallel {
+class tensor_parallel : public distributed_wrapper {
  public:
   /// Local. `job` has all ranks: those of the axis times those of `inner`. All are borrowed. Throws
   /// usage_error if the numbers of ranks do not match.
@@ -111,6 +113,25 @@ class tensor_parallel {
         },
         site);
     return hash;
+  }
+
+  // For saving (checkpoint/distributed_wrapper.hpp).
+
+  static constexpr std::string_view keeps = "a tensor_parallel keeps a part of each layer";
+  void before_save(call_site /*site*/) const noexcept {}
+  /// Throws usage_error for a ddp whose hook has state.
+  void require_resumable(call_site site) {
+    require(!inner_.has_hook_state(),
+            "checkpoint at {}:{}: the ddp's hook has state, which cannot be saved if layers are "
+            "cut: use a hook without state",
+            site.file_name(), site.line);
+  }
+  /// Call this before parameters are written by anything other than an optimizer or load(): it
+  /// invalidates the gathered values of an fsdp.
+  void before_write() {
+    module().for_each_parameter([](const std::string&, auto& part) {
+      if (part.observer() != nullptr) part.observer()->before_write();
+    });
   }
 
   // For the trainer (train/wrapped_model.hpp).

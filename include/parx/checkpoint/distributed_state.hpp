@@ -1,0 +1,94 @@
+// Saving and loading a distributed_wrapper (an fsdp, tensor_parallel or pipeline), by hand or from
+// a trainer (train/wrapped_model.hpp). Every rank writes and reads its parts, and never holds more.
+// A checkpoint loads with any other number of ranks and any other wrapper, or in Python.
+//
+//   parx::save(fsdp, "out/model");     // a folder, see checkpoint/sharded.hpp
+//   parx::load(fsdp, "out/model");     // or a Hugging Face folder, or a safetensors file
+//
+// Include the wrapper's training_state.hpp, which includes this.
+#pragma once
+
+#include <concepts>
+#include <filesystem>
+#include <string>
+
+#include <parx/checkpoint/distributed_wrapper.hpp>
+#include <parx/checkpoint/parts.hpp>
+#include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/checkpoint/sharded.hpp>
+#include <parx/checkpoint/whole_file.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/source.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// How a file must match what a rank has of the model.
+template <distributed Wrapper>
+inline constexpr state_match match_of =
+    std::derived_from<Wrapper, staged_wrapper> ? state_match::part : state_match::strict;
+
+/// Collective over the job. See save_sharded.
+template <distributed Wrapper>
+void save(Wrapper& wrapper, const std::string& folder, call_site site = call_site::current()) {
+  wrapper.before_save(site);
+  save_sharded(wrapper.job_group(), folder, sharded_over(wrapper), wrapper.module(), site);
+}
+/// Collective over the job. See load_sharded.
+template <distributed Wrapper>
+state_report load(Wrapper& wrapper, const std::filesystem::path& path,
+                  state_match match = match_of<Wrapper>, call_site site = call_site::current()) {
+  wrapper.before_write();
+  return load_sharded(wrapper.job_group(), path, wrapper.module(), match, site);
+}
+
+/// Collective. Adds this rank's parts of the checkpoint parts "model" and "optimizer". Model and
+/// optimizer are borrowed. Throws usage_error if there is other state, that of a ddp's hook.
+template <distributed Wrapper, typename Optimizer>
+void add_training_state(Wrapper& wrapper, Optimizer& optimizer, checkpoint_parts& parts,
+                        call_site site = call_site::current()) {
+  wrapper.require_resumable(site);
+  wrapper.before_save(site);
+  const sharding how = sharded_over(wrapper);
+  parts.add_shard("model", how, wrapper.module()).add_shard("optimizer", how, optimizer);
+}
+
+/// Local. Adds this rank's part of the checkpoint part `name`: state that belongs to the
+/// parameters, such as an optim::ema. Borrowed.
+template <distributed Wrapper, typename State>
+void add_part(Wrapper& wrapper, const std::string& name, State& state, checkpoint_parts& parts) {
+  parts.add_shard(name, sharded_over(wrapper), state);
+}
+
+/// Local; call it on every rank. Throws as load_state does if the parameters do not match.
+template <distributed Wrapper>
+void load_model(Wrapper& wrapper, const saved_checkpoint& saved) {
+  wrapper.before_write();
+  saved.load("model", wrapper.module(), match_of<Wrapper>);
+}
+
+/// Local; call it on every rank. The inverse of add_training_state.
+template <distributed Wrapper, typename Optimizer>
+void load_training_state(Wrapper& wrapper, Optimizer& optimizer, const saved_checkpoint& saved) {
+  load_model(wrapper, saved);
+  saved.load("optimizer", optimizer, match_of<Wrapper>);
+}
+
+/// Collective. All ranks write the whole model to `path`, one safetensors file.
+template <distributed Wrapper>
+void save_gathered(Wrapper& wrapper, const std::string& path,
+                   call_site site = call_site::current()) {
+  wrapper.before_save(site);
+  auto& all = [&]() -> auto& {
+    if constexpr (std::derived_from<Wrapper, staged_wrapper>) return wrapper.whole_model();
+    else return wrapper.module();
+  }();
+  save_whole(wrapper.job_group(), path, sharded_over(wrapper), wrapper.module(), all, site);
+}
+
+/// Why training cannot continue after a rank is lost.
+template <distributed Wrapper>
+[[nodiscard]] std::string reason_to_stop_at_loss(Wrapper& /*wrapper*/) {
+  return formatted("{} on each rank, and a lost rank's is gone", Wrapper::keeps);
+}
+
+}  // namespace parx
