@@ -36,6 +36,39 @@ BOOST_AUTO_TEST_CASE(a_job_ends_without_waiting_for_strangers) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(rank_0_waits_for_the_others_and_not_for_a_stranger_where_it_leaves_first) {
+  job all;
+  for (int rank = 0; rank < 2; ++rank) {
+    all.start(rank, 2, [rank](parx::world& world) {
+      std::this_thread::sleep_for(600ms);
+      parx::barrier(world);
+      std::this_thread::sleep_for(rank * 300ms);
+    });
+  }
+  std::this_thread::sleep_for(300ms);
+  raw_client stranger(all.port());
+  BOOST_TEST(stranger.send("\x06"));
+  for (const auto& each : all.wait()) {
+    BOOST_TEST(each.exit_code == 0, each.text);
+    BOOST_TEST(each.seconds < 3);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_last_rank_has_the_jobs_store_until_it_leaves) {
+  static constexpr int world_size = 3;
+  job all;
+  for (int rank = 0; rank < world_size; ++rank) {
+    all.start(rank, world_size, [rank](parx::world& world) {
+      parx::barrier(world);
+      std::this_thread::sleep_for(rank * 200ms);
+      if (rank < world_size - 1) return;
+      std::this_thread::sleep_for(600ms);  // the others have left
+      world.job_store()->set("result", "1");
+    });
+  }
+  for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
+}
+
 BOOST_AUTO_TEST_CASE(who_comes_with_another_secret_is_told_so_and_delays_nobody) {
   job all;
   for (int rank = 0; rank < 2; ++rank) {

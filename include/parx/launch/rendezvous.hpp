@@ -215,7 +215,7 @@ class rendezvous {
     if (job_store_ == nullptr || job_.keeper != store_keeper::rank_zero) return;
     try {
       const auto others = static_cast<int>(members_.size()) - 1;
-      if (job_store_->add(formatted("left/{}", rounds_), 1, limit) == others) {
+      if (job_store_->add(formatted("leavers/{}", rounds_), 1, limit) == others) {
         job_store_->set("all left", "1", limit);
       }
     } catch (const std::exception&) {
