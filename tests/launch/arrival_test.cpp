@@ -5,11 +5,13 @@
 #include <boost/test/unit_test.hpp>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,10 +19,35 @@
 #include <launch/processes.hpp>
 
 #include <parx/comm.hpp>
+#include <parx/store/detail/listen.hpp>
+#include <parx/store/tcp.hpp>
 
 namespace {
 
 using namespace std::chrono_literals;
+
+/// Joins a job and returns the exit code 1 with the reason where that fails.
+int join(const parx::init_options& options, std::chrono::milliseconds patience) {
+  try {
+    const parx::rendezvous meeting(parx::detect_launch(options.env), options.env,
+                                   parx::deadline::after(patience), [] {});
+    return 0;
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "%s\n", failure.what());
+    return 1;
+  }
+}
+
+/// A store's server that greets its first client and does not answer its first request: it hangs up
+/// or, until the client has gone, waits.
+void fail_the_first_request(int listener, bool hangs_up) {
+  const parx::descriptor client(::accept(listener, nullptr, nullptr));
+  char bytes[4096];
+  const auto got = ::recv(client.get(), bytes, sizeof bytes, 0);
+  ::send(client.get(), bytes + got - 4, 4, MSG_NOSIGNAL);  // the ping's number
+  ::recv(client.get(), bytes, sizeof bytes, 0);
+  if (!hangs_up) ::recv(client.get(), bytes, sizeof bytes, 0);
+}
 
 /// Cuts this process's connections with a port. How many there were.
 int cut_connections_with(std::uint16_t port) {
@@ -69,6 +96,66 @@ BOOST_AUTO_TEST_CASE(a_rank_that_dies_before_all_have_come_is_named_at_once) {
                  results[rank].text);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_dies_before_it_listens_is_named_at_once) {
+  processes::job all;
+  for (const int rank : {0, 1}) {  // the fourth never comes
+    all.start_program(rank, 4,
+                      [](const parx::init_options& options) { return join(options, 20s); });
+  }
+  const std::uint16_t port = all.port();
+  all.start_program(2, 4, [port](const parx::init_options&) {
+    parx::tcp_store client({.port = port});
+    client.compare_set("parx//claim/2", "", "pid 7 on there");
+    return ::raise(SIGKILL);
+  });
+  const auto results = all.wait();
+  for (const std::size_t rank : {0U, 1U}) {
+    BOOST_TEST(results[rank].seconds < 5, results[rank].text);
+    BOOST_TEST(processes::contains(results[rank].text, "rank 2 (pid 7 on there) has ended or was "
+                                                       "killed before all had come"),
+               results[rank].text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(rank_0_is_named_where_it_dies_or_stops_while_others_join) {
+  for (const bool dies : {true, false}) {
+    const auto listener = parx::detail::listen_on("127.0.0.1", 0);
+    processes::job all(parx::detail::bound_port(listener.get()));
+    all.start_program(1, 2, [](const parx::init_options& options) { return join(options, 700ms); });
+    const int flags = ::fcntl(listener.get(), F_GETFL);
+    ::fcntl(listener.get(), F_SETFL, flags & ~O_NONBLOCK);
+    fail_the_first_request(listener.get(), dies);
+    const auto results = all.wait();
+    BOOST_TEST(processes::contains(results[0].text, "rank 1 of 2 could not join the job at"),
+               results[0].text);
+    BOOST_TEST(processes::contains(results[0].text,
+                                   dies ? "rank 0, which keeps the job's store, has ended or was"
+                                        : "rank 0, which keeps the job's store, does not answer"),
+               results[0].text);
+    BOOST_TEST(results[0].seconds < 2, results[0].text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_0_that_stops_while_others_wait_does_not_delay_their_end) {
+  processes::job all;
+  for (const int rank : {0, 1}) {  // the third never comes
+    all.start_program(rank, 3, [rank](const parx::init_options& options) {
+      std::thread later;
+      const auto stops = [] { std::this_thread::sleep_for(500ms), ::kill(::getpid(), SIGSTOP); };
+      if (rank == 0) later = std::thread(stops);
+      const int code = join(options, 1500ms);
+      if (later.joinable()) later.join();
+      return code;
+    });
+  }
+  const auto results = all.wait(5s);  // which then kills rank 0
+  BOOST_TEST(results[1].exit_code == 1, results[1].text);
+  BOOST_TEST(results[1].seconds < 4, results[1].text);
+  BOOST_TEST(processes::contains(results[1].text, "rank 0, which keeps the job's store, does not "
+                                                  "answer; is its process stopped?"),
+             results[1].text);
 }
 
 BOOST_AUTO_TEST_CASE(a_broken_connection_with_the_store_is_made_again_before_anybody_is_accused) {

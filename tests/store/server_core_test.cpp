@@ -54,6 +54,26 @@ BOOST_FIXTURE_TEST_CASE(a_client_that_has_gone_is_sent_nothing_more, fixture) {
   BOOST_TEST(sent.count(3) == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(the_end_of_a_client_that_marked_its_presence_is_a_key) {
+  server_core core([](std::uint64_t, std::string_view) {}, "here/");
+  const auto create = [&](std::uint64_t client, const std::string& key) {
+    const request r{.op = operation::compare_set, .keys = {key}, .values = {"", "v"}};
+    core.execute(client, store_dialect::torch_2_5, r);
+  };
+  const auto has = [&](const std::string& key) {
+    return core.answer_bytes({.op = operation::get, .keys = {key}}) > 0;
+  };
+  create(1, "here/1");
+  create(2, "here/1");  // exists already
+  create(2, "there/2");
+  core.execute(1, store_dialect::torch_2_5, {.op = operation::wait, .keys = {"never"}});
+  core.forget(2);
+  BOOST_TEST(!has("here/1/gone"));
+  BOOST_TEST(!has("there/2/gone"));
+  core.forget(1);
+  BOOST_TEST(has("here/1/gone"));
+}
+
 BOOST_FIXTURE_TEST_CASE(a_cancelled_or_abandoned_wait_is_never_answered, fixture) {
   run(1, {.op = operation::wait, .keys = {"a"}});
   run(1, {.op = operation::cancel_wait});

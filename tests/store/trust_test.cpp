@@ -125,6 +125,30 @@ BOOST_AUTO_TEST_CASE(a_client_says_at_once_what_is_wrong_with_its_secret) {
   BOOST_TEST(plain.find("its process has no secret") != std::string::npos, plain);
 }
 
+BOOST_AUTO_TEST_CASE(a_server_that_has_ended_is_not_said_to_lack_the_secret) {
+  for (const bool answers : {false, true}) {
+    auto server = std::make_unique<parx::tcp_store_server>(
+        parx::tcp_store_server_options{.address = "127.0.0.1", .key = key});
+    const auto port = server->port();
+    parx::tcp_store member({.port = port, .key = key});
+    server.reset();
+    const auto listener = parx::detail::listen_on("127.0.0.1", port);
+    std::thread dying([&] {  // a server's process that is killed during the exchange
+      pollfd waiting{listener.get(), POLLIN, 0};
+      ::poll(&waiting, 1, 5'000);
+      const parx::descriptor client(::accept(listener.get(), nullptr, nullptr));
+      char greeting[40];
+      ::recv(client.get(), greeting, sizeof greeting, MSG_WAITALL);
+      if (answers) ::send(client.get(), greeting, 32, MSG_NOSIGNAL);
+      if (answers) ::recv(client.get(), greeting, 32, MSG_WAITALL);
+    });
+    const auto text = message_of([&] { static_cast<void>(member.watch("k", soon())); },
+                                 parx::errc::peer_lost);
+    dying.join();
+    BOOST_TEST(text.find("secret") == std::string::npos, text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_server_that_does_not_know_the_key_is_believed_nothing) {
   const parx::descriptor listener = parx::detail::listen_on("127.0.0.1", 0);
   std::thread impostor([&] {

@@ -40,6 +40,7 @@
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/divergence_text.hpp>
 #include <parx/launch/detail/failure_report.hpp>
+#include <parx/launch/detail/job_keys.hpp>
 #include <parx/launch/detail/output_channel.hpp>
 #include <parx/launch/detail/rank_process.hpp>
 #include <parx/launch/detail/rank_variables.hpp>
@@ -117,7 +118,8 @@ class agent {
             .address = local_job::host,
             .port = job.port,
             .key = secret.empty() ? std::nullopt
-                                  : std::optional(job_key(secret, job.run_id, encrypts))});
+                                  : std::optional(job_key(secret, job.run_id, encrypts)),
+            .presence_keys = presence_keys(job.run_id)});
       }
       for (rank_process& process : ranks_) {
         for (const stream which : {stream::out, stream::err}) pass_next_output_on(process, which);

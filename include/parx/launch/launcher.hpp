@@ -25,7 +25,7 @@ enum class launcher {
     case launcher::alone:
       return "no launcher";
     case launcher::parx:
-      return "parxrun";
+      return "parxrun or by hand";
     case launcher::torchrun:
       return "torchrun";
     case launcher::variables:

@@ -3,9 +3,9 @@
 // The job's keys in the store have the prefix parx/<run id>/, so that two jobs can use one store.
 // Where the job has a secret, its store serves only clients that prove to know it. No rank
 // continues before all have arrived. Missing ranks are named in a warning after five seconds and in
-// the error at the deadline. A rank that fails before that tells the others why; the end of a rank
-// that is killed is noticed by rank 0, which probes those that have arrived. Rank 0 keeps the store
-// long enough for the others to read why the job ends.
+// the error at the deadline. A rank that fails before that tells the others why. The end of a rank
+// that is killed is noticed by rank 0: by the end of its connection with the store, and once it
+// listens by a probe. Rank 0 keeps the store long enough for the others to read why the job ends.
 #pragma once
 
 #include <poll.h>
@@ -32,9 +32,11 @@
 #include <parx/core/joined_text.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/printable.hpp>
+#include <parx/launch/detail/job_keys.hpp>
 #include <parx/launch/detail/survivors.hpp>
 #include <parx/launch/launcher.hpp>
 #include <parx/store/prefix.hpp>
+#include <parx/store/store_error.hpp>
 #include <parx/store/tcp.hpp>
 #include <parx/store/tcp_server.hpp>
 #include <parx/transport/hybrid.hpp>
@@ -62,7 +64,11 @@ class rendezvous {
     }
     // Before all else: a process that joins a running job under a rank that is taken must not end
     // it.
-    claim_rank(limit);
+    try {
+      claim_rank(limit);
+    } catch (const store_error& failure) {
+      blame_keeper(failure, limit);
+    }
     try {
       agree_on("world_size", std::to_string(job.world_size), "a world size of", limit);
       agree_on("program", program_name(), "the program", limit);
@@ -75,10 +81,15 @@ class rendezvous {
           .may_spin = cores() >= job.local_world_size.value_or(job.world_size),
           .env = env,
           .key = key_of(job)};
-      endpoint_.reset(new detail::endpoint(std::move(options)));
+      endpoint_.reset(new detail::endpoint(std::move(options), limit));
       prepare();
       await_everybody(limit);
       if (job.rank == 0) endpoint_->publish_placements(limit);
+    } catch (const store_error& failure) {
+      // The others can be told only by a store that answers.
+      if (failure.code_value() != errc::timeout) tell_others(text_of(failure));
+      leave(std::chrono::seconds(1));
+      blame_keeper(failure, limit);
     } catch (...) {
       leave_because_of(text_of(std::current_exception()));
       throw;
@@ -171,7 +182,7 @@ class rendezvous {
     store_of_job(const launch_env& job, const deadline& limit)
         : whole({.host = job.master_host, .port = job.master_port, .key = key_of_store(job)},
                 limit),
-          part(formatted("parx/{}", job.run_id), whole) {}
+          part(detail::job_prefix(job.run_id), whole) {}
   };
 
   /// torchrun's store is PyTorch's own, which does not support a key.
@@ -204,10 +215,39 @@ class rendezvous {
             .elapsed_seconds = limit.elapsed_seconds()};
   }
   [[noreturn]] void fail(errc code, const deadline& limit, const std::string& reason) const {
-    throw error(code,
-                formatted("rank {} of {} could not join the job at {}:{}: {}", job_.rank,
-                          job_.world_size, job_.master_host, job_.master_port, reason),
-                context(limit));
+    throw error(code, not_joined(reason), context(limit));
+  }
+  [[nodiscard]] std::string not_joined(const std::string& reason) const {
+    return formatted("rank {} of {} could not join the job at {}:{}: {}", job_.rank,
+                     job_.world_size, job_.master_host, job_.master_port, reason);
+  }
+
+  /// The process that keeps the job's store.
+  [[nodiscard]] std::string keeper() const {
+    switch (job_.keeper) {
+      case store_keeper::rank_zero:
+        return "rank 0, which keeps the job's store,";
+      case store_keeper::agent:
+        return "torchrun's agent, which keeps the job's store,";
+      case store_keeper::parxrun:
+        break;
+    }
+    return "parxrun, which keeps the job's store,";
+  }
+  [[nodiscard]] std::string end_of_keeper() const {
+    return formatted("{} has ended or was killed; see its output", keeper());
+  }
+  [[nodiscard]] std::string silence_of_keeper() const {
+    return formatted("{} does not answer; is its process stopped?", keeper());
+  }
+  /// For a handler of `failure`: names the process because of which the store did not serve.
+  [[noreturn]] void blame_keeper(const store_error& failure, const deadline& limit) const {
+    const errc code = failure.code_value();
+    if (job_.hosts_store() || (code != errc::peer_lost && code != errc::timeout)) throw;
+    const bool is_silent = code == errc::timeout;
+    throw error(is_silent ? errc::rendezvous_failed : code,
+                not_joined(is_silent ? silence_of_keeper() : end_of_keeper()), context(limit),
+                std::current_exception());
   }
 
   /// Counts the ranks that leave: open connections do not tell, as other clients may have some.
@@ -235,10 +275,11 @@ class rendezvous {
   /// Aborts the job with a reason, unless another rank has done so first.
   void tell_others(const std::string& reason) noexcept {
     try {
+      const bool is_silent = endpoint_ != nullptr && endpoint_->store_is_silent();
       job_store_->compare_set(
           "abort", "",
           reason.starts_with("rank ") ? reason : formatted("rank {}: {}", job_.rank, reason),
-          deadline::after(std::chrono::seconds(2)));
+          is_silent ? endpoint_->parting_deadline() : deadline::after(std::chrono::seconds(2)));
     } catch (const std::exception&) {
       // The store is gone, and its clients notice that by themselves.
     }
@@ -248,7 +289,7 @@ class rendezvous {
   void await_latecomers(const deadline& limit) noexcept {
     try {
       std::vector<std::string> claims;
-      for (int rank = 0; rank < job_.world_size; ++rank) claims.push_back(claim_key(rank));
+      for (int rank = 0; rank < job_.world_size; ++rank) claims.push_back(detail::claim_key(rank));
       job_store_->wait(claims, limit);
     } catch (const std::exception&) {
       // They did not come.
@@ -261,7 +302,8 @@ class rendezvous {
         server_.emplace(tcp_store_server_options{
             .address = detail::narrowest_address(job_.master_host),
             .port = job_.master_port,
-            .key = key_of_store(job_)});
+            .key = key_of_store(job_),
+            .presence_keys = detail::presence_keys(job_.run_id)});
       } catch (const error& failure) {
         error_context where = context(limit);
         where.advice = where_the_port_is_from();
@@ -297,11 +339,10 @@ class rendezvous {
                      printable(first.substr(0, end))));
   }
 
-  [[nodiscard]] static std::string claim_key(int rank) { return formatted("claim/{}", rank); }
-
   void claim_rank(const deadline& limit) {
     const std::string mine = formatted("pid {} on {}", ::getpid(), detail::host_name());
-    const std::string holder = job_store_->compare_set(claim_key(job_.rank), "", mine, limit);
+    const std::string holder = job_store_->compare_set(detail::claim_key(job_.rank), "", mine,
+                                                       limit);
     if (holder == mine) return;
     throw error(errc::mismatch,
                 formatted("rank {} of {} is taken: {} has joined this job as that rank. Two "
@@ -313,14 +354,22 @@ class rendezvous {
   }
 
   [[nodiscard]] static std::string arrival_key(int rank) { return formatted("arrived/{}", rank); }
-  [[nodiscard]] bool is_there(const std::string& key) const {
-    return job_store_->check(std::vector{key}, deadline::after(std::chrono::seconds(5)));
+  /// nullopt where the store does not answer.
+  [[nodiscard]] std::optional<bool> is_there(const std::string& key) const {
+    bool found = false;
+    const auto ask = [&](store& job_store, const deadline& limit) {
+      found = job_store.check(std::vector{key}, limit);
+    };
+    return endpoint_->ask_for_diagnosis(ask) ? std::optional(found) : std::nullopt;
   }
-  [[nodiscard]] std::string missing_ranks() const {
+  /// nullopt where the store does not answer.
+  [[nodiscard]] std::optional<std::string> missing_ranks() const {
     static constexpr std::size_t most_named = 16;
     std::vector<int> missing;
     for (int rank = 0; rank < job_.world_size; ++rank) {
-      if (!is_there(arrival_key(rank))) missing.push_back(rank);
+      const auto arrived = is_there(arrival_key(rank));
+      if (!arrived) return std::nullopt;
+      if (!*arrived) missing.push_back(rank);
     }
     if (missing.empty()) return "the last rank";  // it has just arrived
     const auto named = std::min(missing.size(), most_named);
@@ -331,18 +380,22 @@ class rendezvous {
     return text;
   }
 
-  /// Throws where a rank has arrived and ended before all had arrived. Probes some ranks per call.
+  /// Whether a rank has joined and ended since.
+  [[nodiscard]] bool has_ended(int rank) const {
+    if (is_there(detail::endpoint::record_key(rank)).value_or(false)) {
+      return endpoint_->has_ended(rank);
+    }
+    return is_there(detail::gone_key(rank)).value_or(false);
+  }
+  /// Throws where a rank has ended before all had arrived. Asks for some ranks per call.
   void check_for_ended(const deadline& limit) {
     static constexpr int most_asked = 64;
     for (int asked = 0; asked < std::min(most_asked, job_.world_size); ++asked) {
       const int rank = next_asked_++ % job_.world_size;
-      if (rank == job_.rank || !is_there(detail::endpoint::record_key(rank)) ||
-          !endpoint_->has_ended(rank)) {
-        continue;
-      }
+      if (rank == job_.rank || !has_ended(rank)) continue;
       fail(errc::peer_lost, limit,
            formatted("rank {} ({}) has ended or was killed before all had come; see its output",
-                     rank, printable(job_store_->get(claim_key(rank), limit))));
+                     rank, printable(job_store_->get(detail::claim_key(rank), limit))));
     }
   }
 
@@ -368,20 +421,21 @@ class rendezvous {
                     context(limit));
       }
       if (state == watch_state::lost) {
-        fail(errc::peer_lost, limit,
-             "the job's store is gone while ranks were still arriving; rank 0 has ended or was "
-             "killed");
+        fail(errc::peer_lost, limit, end_of_keeper());
       }
       if (limit.passed()) {
+        const auto missing = missing_ranks();
+        if (!missing) fail(errc::rendezvous_failed, limit, silence_of_keeper());
         fail(errc::rendezvous_failed, limit,
              formatted("{} did not come within {:.0f} s. See their output: they have failed "
                        "before this point, cannot reach {}, or were never started",
-                       missing_ranks(), limit.elapsed_seconds(), job_.master_host));
+                       *missing, limit.elapsed_seconds(), job_.master_host));
       }
       if (!warned && warn_at.passed()) {
         warned = true;
         log(log_level::warn, "rank {} of {} has waited 5 s at {}:{} for {}", job_.rank,
-            job_.world_size, job_.master_host, job_.master_port, missing_ranks());
+            job_.world_size, job_.master_host, job_.master_port,
+            missing_ranks().value_or(keeper() + " which does not answer"));
       }
       if (job_.rank == 0 && look_at.passed()) {
         check_for_ended(limit);

@@ -388,7 +388,7 @@ class tcp_store final : public store {
 
   // No retry: a server that accepted before and refuses now is gone.
   [[nodiscard]] detail::connection connect_again(const deadline& limit) const {
-    detail::connection server = detail::dial(address_, limit);
+    detail::connection server = detail::dial(address_, limit, detail::encounter::later);
     detail::greet(server, dialect_, limit);
     return server;
   }

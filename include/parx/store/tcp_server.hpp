@@ -24,6 +24,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/own_process.hpp>
 #include <parx/store/detail/listen.hpp>
@@ -43,6 +44,9 @@ struct tcp_store_server_options {
   store_dialect legacy_dialect = store_dialect::torch_1_13;
   /// Admits only clients that know this key: tcp_stores with the same one.
   std::optional<job_key> key = std::nullopt;
+  /// A prefix of keys; empty for none. Where a client creates the key K with it by compare_set, the
+  /// server sets "K/gone" once that connection of the client has closed. One key per connection.
+  std::string presence_keys = {};
 };
 
 class tcp_store_server {
@@ -51,6 +55,7 @@ class tcp_store_server {
   /// the message names the process that uses it. Throws usage_error where this process does.
   explicit tcp_store_server(tcp_store_server_options options = {})
       : loop_(listening_socket(options), checked(options.legacy_dialect), std::move(options.key),
+              options.presence_keys.empty() ? "" : formatted("/{}", options.presence_keys),
               members_) {
     // The new thread inherits this mask: the program's signals are handled by other threads.
     sigset_t all;

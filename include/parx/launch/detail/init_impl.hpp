@@ -84,8 +84,9 @@ inline void read_group_settings(const environment& env, group_options& group) {
   const flight_place place = find_flight_place(
       env, name_of_start(job.run_id, job.master_host, job.master_port));
   if (place.directory.empty()) return nullptr;
-  const std::string start = job_store.compare_set("recorder", "", random_hex());
   try {
+    const auto limit = deadline::after(std::chrono::seconds(10));
+    const std::string start = job_store.compare_set("recorder", "", random_hex(), limit);
     return std::shared_ptr<flight_recorder>(new flight_recorder({.directory = place.directory,
                                                                  .rank = job.rank,
                                                                  .world_size = job.world_size,

@@ -95,18 +95,23 @@ class admission {
   admission_nonce server_{};
 };
 
+/// Whether the server has admitted this process before. A server that has and that closes the
+/// connection during the exchange has ended; it does not lack the secret.
+enum class encounter { first, later };
+
 /// The client's side. Throws store_failure: protocol where the server does not know the key.
-inline void be_admitted(connection& server, const job_key& key, const deadline& limit) {
+inline void be_admitted(connection& server, const job_key& key, encounter which,
+                        const deadline& limit) {
   const auto mine = random_bytes<sizeof(admission_nonce)>();
   server.send(std::string(admission_magic).append(job_key::view(mine)), limit);
   const auto theirs = [&] {
     try {
       return server.receive<admission_nonce>(limit);
     } catch (store_failure& failure) {
-      if (failure.code == errc::peer_lost) {
+      if (failure.code == errc::peer_lost && which == encounter::first) {
         failure.reason +=
             " at this process's greeting: its process has no secret (PARX_SECRET, "
-            "PARX_SECRET_FILE), or is none of parx";
+            "PARX_SECRET_FILE), is none of parx, or has just ended";
       }
       throw;
     }
@@ -120,7 +125,7 @@ inline void be_admitted(connection& server, const job_key& key, const deadline& 
       return;
     }
   } catch (const store_failure& failure) {
-    if (failure.code != errc::peer_lost) throw;
+    if (failure.code != errc::peer_lost || which == encounter::later) throw;
   }
   throw store_failure{errc::protocol,
                       "the process that keeps it has another secret: all ranks of a job need the "

@@ -11,11 +11,12 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/store/store_error.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 /// Thrown by the functions below a store's operations. The operation catches it and throws a
-/// parx::error with its name and keys.
+/// store_error with its name and keys.
 struct store_failure {
   errc code;
   std::string reason;
@@ -53,10 +54,10 @@ struct store_failure {
   error_context context;
   context.operation = formatted("store {}", operation);
   context.elapsed_seconds = elapsed;
-  throw error(code,
-              formatted("store {}{}{} at {} failed after {:.1f} s: {}.", operation,
-                        keys.empty() ? "" : " of ", keys, where, elapsed, reason),
-              std::move(context));
+  throw store_error(code,
+                    formatted("store {}{}{} at {} failed after {:.1f} s: {}.", operation,
+                              keys.empty() ? "" : " of ", keys, where, elapsed, reason),
+                    std::move(context));
 }
 
 }  // namespace parx::detail

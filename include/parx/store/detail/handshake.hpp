@@ -42,14 +42,15 @@ struct server_address {
 
 /// Connects once. Throws store_failure{peer_lost} where no address accepts, protocol where the
 /// server does not know the key.
-[[nodiscard]] inline connection dial(const server_address& server, const deadline& limit) {
+[[nodiscard]] inline connection dial(const server_address& server, const deadline& limit,
+                                     encounter which = encounter::first) {
   std::string reason;
   const address_list addresses = resolve(server.host, server.port, reason);
   descriptor socket = addresses ? connect_any(addresses.get(), limit, reason) : descriptor{};
   if (!socket.valid()) throw store_failure{errc::peer_lost, reason};
   set_stream_options(socket.get());
   connection opened(std::move(socket));
-  if (server.key) be_admitted(opened, *server.key, limit);
+  if (server.key) be_admitted(opened, *server.key, which, limit);
   return opened;
 }
 

@@ -34,7 +34,9 @@ class server_core {
   /// Queues bytes for a client. Must not call back into the core.
   using sender = std::function<void(client_id, std::string_view)>;
 
-  explicit server_core(sender send) : send_(std::move(send)) {}
+  /// `presence_keys` is a prefix of keys, see tcp_store_server_options; empty for none.
+  explicit server_core(sender send, std::string presence_keys = {})
+      : send_(std::move(send)), presence_keys_(std::move(presence_keys)) {}
 
   /// A lower bound of the size of a request's answer; fixed-size answers count as 0.
   [[nodiscard]] std::size_t answer_bytes(const request& r) const {
@@ -125,7 +127,11 @@ class server_core {
     for (const std::string& key : gone->second.watched) {
       take_off(client, &key_state::watchers, keys_.find(key));
     }
+    const std::string presence = std::move(gone->second.presence);
     clients_.erase(gone);
+    if (presence.empty()) return;
+    waiting_bytes_ -= waiter_bytes + presence.size();
+    static_cast<void>(store(presence + "/gone", "1"));
   }
 
  private:
@@ -141,6 +147,7 @@ class server_core {
     std::vector<std::string> waited;  // the keys that were missing when its wait began
     std::size_t missing = 0;          // how many of them are still missing
     std::vector<std::string> watched;
+    std::string presence;  // its key with the prefix presence_keys_
   };
   // Approximate memory of a map entry besides its key and value, measured with glibc.
   static constexpr std::size_t entry_bytes = 160;
@@ -150,6 +157,10 @@ class server_core {
   verdict refuse(std::string limit) {
     passed_limit_ = std::move(limit);
     return verdict::hang_up;
+  }
+  verdict refuse_to_wait() {
+    return refuse(formatted("all clients together wait for at most {} MiB of keys",
+                            max_waiting_bytes >> 20));
   }
   // Whether `grown` more bytes may be stored; `added`: for a new key.
   verdict make_room(std::size_t grown, bool added) {
@@ -237,10 +248,25 @@ class server_core {
   verdict compare_set(client_id client, const request& r) {
     const std::string* present = values_.find(r.keys[0]);
     if (value_map::matches(present, r.values[0])) {
+      if (present == nullptr && note_presence(client, r.keys[0]) == verdict::hang_up) {
+        return verdict::hang_up;
+      }
       if (store(r.keys[0], r.values[1]) == verdict::hang_up) return verdict::hang_up;
       return answer_value(client, r.values[1]);
     }
     return answer_value(client, present == nullptr ? r.values[0] : *present);
+  }
+
+  /// Keeps the first key of a client that marks its presence.
+  verdict note_presence(client_id client, const std::string& key) {
+    if (presence_keys_.empty() || !key.starts_with(presence_keys_)) return verdict::keep;
+    const std::size_t whole = waiter_bytes + key.size();
+    if (waiting_bytes_ + whole > max_waiting_bytes) return refuse_to_wait();
+    std::string& presence = clients_[client].presence;
+    if (!presence.empty()) return verdict::keep;
+    presence = key;
+    waiting_bytes_ += whole;
+    return verdict::keep;
   }
 
   verdict get(client_id client, store_dialect dialect, const std::string& key) {
@@ -312,8 +338,7 @@ class server_core {
     const bool known = state != keys_.end() && state->first == key;
     const std::size_t whole = known ? 0 : state_bytes + key.size();
     if (waiting_bytes_ + whole + waiter_bytes + key.size() > max_waiting_bytes) {
-      static_cast<void>(refuse(formatted("all clients together wait for at most {} MiB of keys",
-                                         max_waiting_bytes >> 20)));
+      static_cast<void>(refuse_to_wait());
       return keys_.end();
     }
     if (known) return state;
@@ -426,10 +451,12 @@ class server_core {
     keys_.erase(at);
   }
   void drop_if_unused(std::map<client_id, client_state>::iterator at) {
-    if (at->second.waited.empty() && at->second.watched.empty()) clients_.erase(at);
+    const client_state& state = at->second;
+    if (state.waited.empty() && state.watched.empty() && state.presence.empty()) clients_.erase(at);
   }
 
   sender send_;
+  std::string presence_keys_;
   value_map values_;
   std::map<std::string, key_state> keys_;
   std::map<client_id, client_state> clients_;

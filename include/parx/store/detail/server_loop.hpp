@@ -52,12 +52,13 @@ class server_loop {
  public:
   /// With a `key`, only clients that prove to know it are served. Throws errc::io.
   server_loop(descriptor listener, store_dialect legacy, std::optional<job_key> key,
-              member_count& members)
+              std::string presence_keys, member_count& members)
       : legacy_(legacy),
         key_(std::move(key)),
         listener_(std::move(listener)),
         port_(bound_port(listener_.get())),
-        core_([this](std::uint64_t client, std::string_view bytes) { send(client, bytes); }),
+        core_([this](std::uint64_t client, std::string_view bytes) { send(client, bytes); },
+              std::move(presence_keys)),
         members_(&members) {
     if (!poller_.valid() || !stop_.valid()) {
       throw_error(errc::io, "a store's server cannot start: {}", errno_text(errno));
@@ -443,7 +444,10 @@ class server_loop {
   }
 
   void hang_up_on_marked() {
-    for (const client_id each : std::exchange(marked_, {})) hang_up(each);
+    // Again, because the end of a client may wake others that cannot be sent to.
+    while (!marked_.empty()) {
+      for (const client_id each : std::exchange(marked_, {})) hang_up(each);
+    }
   }
   void hang_up(client_id id) {
     const auto gone = clients_.find(id);
@@ -452,8 +456,8 @@ class server_loop {
     arriving_ -= gone->second.held;
     leaving_ -= gone->second.outgoing.size() - gone->second.outgoing_sent;
     clients_.erase(gone);
-    core_.forget(id);
     if (was_member) members_->leave();
+    core_.forget(id);
   }
 
   void count_member(peer& c) {

@@ -62,14 +62,15 @@ struct endpoint_options {
 
 class endpoint {
  public:
-  /// Starts to listen and publishes this rank's record. Throws parx::error where that fails.
-  explicit endpoint(endpoint_options options)
+  /// Starts to listen and publishes this rank's record. Throws parx::error where that fails; the
+  /// store must answer before `limit`, by default within its timeout.
+  explicit endpoint(endpoint_options options, std::optional<deadline> limit = {})
       : options_(std::move(options)),
         own_(describe_self(options_)),
         arrivals_(own_.address, own_.memory) {
     raise_descriptor_limit();
     const std::string offer = random_hex();
-    const std::string agreed = options_.job_store->compare_set("token", "", offer);
+    const std::string agreed = options_.job_store->compare_set("token", "", offer, limit);
     if (agreed.size() != token_.size()) {
       throw_error(errc::protocol, "the job's token in the store has {} bytes instead of {}",
                   agreed.size(), token_.size());
@@ -81,8 +82,8 @@ class endpoint {
     own_.probe = address_of(token_.data());
     if (!arrivals_.shares_memory()) own_.memory.clear();
     permit_reading();
-    options_.job_store->set(record_key(options_.rank), own_.to_text());
-    watch_for_abort(options_.job_store->watch("abort"));
+    options_.job_store->set(record_key(options_.rank), own_.to_text(), limit);
+    watch_for_abort(options_.job_store->watch("abort", limit));
   }
 
   ~endpoint() {
