@@ -121,7 +121,32 @@ BOOST_AUTO_TEST_CASE(a_directory_that_others_may_write_to_is_refused) {
   const folder where;
   std::filesystem::create_directory(where.path);
   BOOST_TEST(::chmod(where.path.c_str(), 0777) == 0);
-  BOOST_CHECK_THROW(parx::flight_recorder({.directory = where.path}), parx::error);
+  const auto refusal = [](const std::string& directory) -> std::string {
+    try {
+      const parx::flight_recorder made({.directory = directory});
+    } catch (const parx::error& refused) {
+      return refused.what();
+    }
+    return "";
+  };
+  BOOST_TEST(contains(refusal(where.path), "its directory belongs to user " +
+                                               std::to_string(::geteuid()) + " and has mode 0777"));
+  const std::string link = where.path + "/link";
+  std::filesystem::create_directory_symlink(where.path, link);
+  BOOST_TEST(contains(refusal(link), "its directory is a symbolic link"));
+}
+
+BOOST_AUTO_TEST_CASE(a_job_does_not_clear_the_directory_behind_a_symbolic_link) {
+  const folder where;
+  static_cast<void>(recorded(where, 10));
+  const std::string link = where.path + ".link";
+  std::filesystem::create_directory_symlink(where.path, link);
+  parx::detail::clear_flight_directory(link);
+  BOOST_TEST(!parx::detail::find_flight_directory(link).valid());
+  BOOST_TEST(parx::read_flight_logs(link).ranks.size() == 1u);
+  std::filesystem::remove(link);
+  parx::detail::clear_flight_directory(where.path);
+  BOOST_TEST(!std::filesystem::exists(where.path));
 }
 
 BOOST_AUTO_TEST_CASE(files_go_once_all_have_left_and_stay_where_one_has_not) {

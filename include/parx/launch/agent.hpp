@@ -377,7 +377,8 @@ class agent {
                        lost->rank);
     }
     try {
-      return divergence_text(read_flight_logs(recorder_.directory).ranks, stopped_ranks_);
+      const descriptor folder = find_flight_directory(recorder_.directory);
+      return divergence_text(read_flight_logs(folder, recorder_.directory).ranks, stopped_ranks_);
     } catch (const std::exception&) {
       return {};  // no recorder, or a damaged one
     }
@@ -395,6 +396,11 @@ class agent {
       }
     }
     return nullptr;
+  }
+
+  [[nodiscard]] bool has_recorders() const {
+    const descriptor folder = find_flight_directory(recorder_.directory);
+    return folder.valid() && !flight_file_names(folder).empty();
   }
 
   /// Prints how the job ended, unless it succeeded, and returns parxrun's exit code.
@@ -424,7 +430,7 @@ class agent {
       console_.queue(stream::err)
           .add(failure_report(
               {command, ends[cause], ends, ranks_[cause].error_log, {lines.begin(), lines.end()},
-               flight_file_names(recorder_.directory).empty() ? "" : recorder_.directory,
+               has_recorders() ? recorder_.directory : "",
                divergence_of(ends[cause])}));
       return ends[cause].status.shell_code();
     }

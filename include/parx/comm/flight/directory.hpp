@@ -17,6 +17,7 @@
 #include <parx/comm/flight/layout.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 
@@ -55,11 +56,15 @@ namespace detail {
   return formatted("rank_{}{}", rank, flight_suffix);
 }
 
-/// The names of the recorders in a directory, in no order; none if it cannot be read.
-[[nodiscard]] inline std::vector<std::string> flight_file_names(const std::string& directory) {
+/// The names of the recorders in an open directory, in no order; none if it cannot be read.
+[[nodiscard]] inline std::vector<std::string> flight_file_names(const descriptor& folder) {
   std::vector<std::string> names;
-  DIR* const entries = ::opendir(directory.c_str());
-  if (entries == nullptr) return names;
+  const int again = ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const entries = again < 0 ? nullptr : ::fdopendir(again);
+  if (entries == nullptr) {
+    if (again >= 0) ::close(again);
+    return names;
+  }
   while (const dirent* const entry = ::readdir(entries)) {
     const std::string_view name = entry->d_name;
     if (name.starts_with("rank_") && name.ends_with(flight_suffix)) names.emplace_back(name);
@@ -68,18 +73,35 @@ namespace detail {
   return names;
 }
 
-/// Opens the directory and makes it if it is missing. Not valid, with errno, if another user could
-/// write into it.
-[[nodiscard]] inline descriptor open_flight_directory(const std::string& directory) {
-  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return {};
+[[nodiscard]] inline bool is_own(const struct stat& directory) noexcept {
+  return directory.st_uid == ::geteuid() && (directory.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+/// Opens the directory. Not valid, with errno, if it is missing or another user could write into
+/// it.
+[[nodiscard]] inline descriptor find_flight_directory(const std::string& directory) {
   descriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat found {};
   if (!opened.valid() || ::fstat(opened.get(), &found) != 0) return {};
-  if (found.st_uid != ::geteuid() || (found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+  if (!is_own(found)) {
     errno = EPERM;
     return {};
   }
   return opened;
+}
+/// The same, and makes the directory if it is missing.
+[[nodiscard]] inline descriptor open_flight_directory(const std::string& directory) {
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return {};
+  return find_flight_directory(directory);
+}
+/// Why the directory could not be opened, after errno.
+[[nodiscard]] inline std::string flight_refusal(const std::string& directory, int reason) {
+  struct stat found {};
+  if (::lstat(directory.c_str(), &found) != 0) return errno_text(reason);
+  if (S_ISLNK(found.st_mode)) return "its directory is a symbolic link, which is not followed";
+  if (reason != EPERM || is_own(found)) return errno_text(reason);
+  return formatted("its directory belongs to user {} and has mode {:04o}; it must belong to this "
+                   "process's user {}, and no other user may write to it",
+                   found.st_uid, found.st_mode & 07777, ::geteuid());
 }
 
 /// Makes an empty file of mode 0600; one that an earlier job left is replaced. Not valid, with
@@ -99,18 +121,21 @@ namespace detail {
 }
 
 /// Whether a file is of that job and its rank has left the job without failure.
-[[nodiscard]] inline bool has_left(const std::string& path, std::uint64_t job) {
-  const descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+[[nodiscard]] inline bool has_left(const descriptor& folder, const std::string& name,
+                                   std::uint64_t job) {
+  const descriptor file(::openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   flight_header header;
   return file.valid() && ::pread(file.get(), &header, sizeof header, 0) ==
                              static_cast<ssize_t>(sizeof header) &&
          header.job == job && header.ending == flight_ending::left;
 }
 
-/// Removes the directory and all recorders in it.
+/// Removes the directory and all recorders in it, if it is this user's own.
 inline void clear_flight_directory(const std::string& directory) {
-  for (const std::string& name : flight_file_names(directory)) {
-    ::unlink((directory + "/" + name).c_str());
+  const descriptor folder = find_flight_directory(directory);
+  if (!folder.valid()) return;
+  for (const std::string& name : flight_file_names(folder)) {
+    ::unlinkat(folder.get(), name.c_str(), 0);
   }
   ::rmdir(directory.c_str());
 }
@@ -118,8 +143,10 @@ inline void clear_flight_directory(const std::string& directory) {
 /// Removes a job's files and their directory, unless a rank is still running, has failed or was
 /// killed.
 inline void remove_flight_files(const std::string& directory, std::uint64_t job) noexcept try {
-  for (const std::string& name : flight_file_names(directory)) {
-    if (!has_left(directory + "/" + name, job)) return;
+  const descriptor folder = find_flight_directory(directory);
+  if (!folder.valid()) return;
+  for (const std::string& name : flight_file_names(folder)) {
+    if (!has_left(folder, name, job)) return;
   }
   clear_flight_directory(directory);
 } catch (const std::exception&) {

@@ -2,11 +2,13 @@
 // checked before use: a damaged file gives an error that names it, or fewer records.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +16,7 @@
 #include <parx/comm/flight/directory.hpp>
 #include <parx/comm/flight/layout.hpp>
 #include <parx/comm/schedule/operation.hpp>
+#include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/formatted.hpp>
@@ -121,18 +124,26 @@ template <std::size_t N>
   return log;
 }
 
-/// Throws errc::io if the file cannot be read, else as parse_flight_log.
-[[nodiscard]] inline flight_log read_flight_log(const std::string& path) {
+namespace detail {
+
+/// Reads the file `name` of an open directory; `path` is for errors. Throws errc::io if the file
+/// cannot be read, else as parse_flight_log.
+[[nodiscard]] inline flight_log read_flight_log(const descriptor& folder, const std::string& name,
+                                                const std::string& path) {
+  const descriptor file(::openat(folder.get(), name.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat found {};
-  if (::stat(path.c_str(), &found) == 0 && found.st_size > std::int64_t{flight_file_bytes}) {
+  if (file.valid() && ::fstat(file.get(), &found) == 0 &&
+      found.st_size > std::int64_t{flight_file_bytes}) {
     throw_error(errc::bad_data,
                 "{} is no flight recorder that can be read: it has {} bytes instead of {}", path,
                 found.st_size, flight_file_bytes);
   }
-  const auto bytes = detail::file_text(path);
+  const auto bytes = file.valid() ? text_of_file(file) : std::nullopt;
   if (!bytes) throw_error(errc::io, "cannot read {}: {}", path, errno_text(errno));
   return parse_flight_log(*bytes, path);
 }
+
+}  // namespace detail
 
 /// The logs of the job that started last, by rank, and a sentence about each file left out.
 struct flight_logs {
@@ -140,12 +151,13 @@ struct flight_logs {
   std::vector<std::string> left_out;
 };
 
-/// Throws errc::io if the directory has no flight recorder.
-[[nodiscard]] inline flight_logs read_flight_logs(const std::string& directory) {
+/// Throws errc::io if the open directory has no flight recorder; `directory` is its name.
+[[nodiscard]] inline flight_logs read_flight_logs(const descriptor& folder,
+                                                  const std::string& directory) {
   flight_logs found;
-  for (const std::string& name : detail::flight_file_names(directory)) {
+  for (const std::string& name : detail::flight_file_names(folder)) {
     try {
-      found.ranks.push_back(read_flight_log(directory + "/" + name));
+      found.ranks.push_back(detail::read_flight_log(folder, name, directory + "/" + name));
     } catch (const error& damaged) {
       found.left_out.push_back(damaged.message());
     }
@@ -170,6 +182,11 @@ struct flight_logs {
   std::sort(found.ranks.begin(), found.ranks.end(),
             [](const auto& a, const auto& b) { return a.rank < b.rank; });
   return found;
+}
+/// The same for a directory of any user, also by a symbolic link.
+[[nodiscard]] inline flight_logs read_flight_logs(const std::string& directory) {
+  const descriptor folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return read_flight_logs(folder, directory);
 }
 
 }  // namespace parx

@@ -47,7 +47,7 @@ class flight_recorder {
     const std::string path = options_.directory + "/" + name;
     const auto fail = [&](int reason) {
       throw_error(errc::io, "the flight recorder {} cannot be written: {}", path,
-                  errno_text(reason));
+                  detail::flight_refusal(options_.directory, reason));
     };
     const descriptor file = detail::make_flight_file(options_.directory, name);
     if (!file.valid()) fail(errno);
