@@ -209,6 +209,36 @@ BOOST_AUTO_TEST_CASE(what_a_rank_has_printed_is_there_when_it_is_killed) {
   BOOST_TEST(processes::contains(results[1].text, "rank 1 has said this"), results[1].text);
 }
 
+BOOST_AUTO_TEST_CASE(small_messages_to_a_rank_that_was_killed_soon_end_in_an_error) {
+  for (const std::string_view transport : {"auto", "tcp"}) {
+    for (const int victim : {0, 1}) {  // with the job's store, and without
+      job all;
+      for (int rank = 0; rank < 3; ++rank) {
+        all.start(rank, 3, [&](parx::world& world) {
+          std::vector<int> x(4);
+          if (world.rank() == victim) {
+            parx::recv(world, x, 2);
+            ::raise(SIGKILL);
+          } else if (world.rank() == 2) {
+            for (int i = 0; i < 300; ++i) {  // a sixth of what the ring in shared memory holds
+              parx::send(world, x, victim);
+              std::this_thread::sleep_for(20ms);
+            }
+          } else {
+            parx::recv(world, x, 2);
+          }
+        }, {{"PARX_TRANSPORT", std::string(transport)}});
+      }
+      const auto ends = all.wait();
+      BOOST_TEST_CONTEXT(transport << ", victim " << victim << ": " << ends[2].text) {
+        BOOST_TEST(ends[2].exit_code == 1);
+        BOOST_TEST(contains(ends[2].text, "rank " + std::to_string(victim)));
+        BOOST_TEST(ends[2].seconds < 3.0);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_death_of_one_sender_ends_a_receive_from_anybody_and_its_leaving_does_not) {
   for (const std::string_view transport : {"auto", "tcp"}) {
     for (const int messages : {0, 1}) {

@@ -39,9 +39,13 @@ class shm_link final : public detail::process_link {
 
   std::size_t try_send(const const_bytes& first, const const_bytes& second) override {
     if (!opened()) return 0;
+    // Before the send: bytes that are sent before the peer ends may still be received, but not
+    // those that are put into the ring after that.
+    const bool ended = has_ended();
+    if (ended && !sender_.has_offer()) throw link_lost(key_.peer, "it closed the connection");
     const std::size_t sent = sender_.send(first, second);
     if (sender_.published()) wake_peer();
-    if (sent == 0 && ended_) throw link_lost(key_.peer, "it closed the connection");
+    if (sent == 0 && ended) throw link_lost(key_.peer, "it closed the connection");
     return sent;
   }
 

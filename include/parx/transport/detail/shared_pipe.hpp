@@ -73,6 +73,9 @@ class pipe_sender {
   /// Whether the last send() published something that the receiver may be waiting for.
   [[nodiscard]] bool published() const noexcept { return published_; }
 
+  /// Whether the receiver has not taken all offered bytes, as far as send() knows.
+  [[nodiscard]] bool has_offer() const noexcept { return taken_ < offered_; }
+
   /// Lets this end write the memory of the receiving process.
   void permit_writes(pid_t receiver) noexcept { receiver_ = receiver; }
 

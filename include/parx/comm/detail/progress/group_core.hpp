@@ -34,6 +34,7 @@
 #include <parx/comm/detail/progress/call_lock.hpp>
 #include <parx/comm/detail/progress/unread_call.hpp>
 #include <parx/comm/detail/progress/watch.hpp>
+#include <parx/core/coarse_clock.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/own_process.hpp>
 #include <parx/trace/event.hpp>
@@ -334,8 +335,13 @@ class group_core final : private inline_groups::group {
     backoff_.progressed();
     while (!enough()) {
       std::optional<failure> failed;
+      bool must_look = false;
       try {
-        if (has_incoming_.load(std::memory_order_relaxed)) take_incoming();
+        if (has_incoming_.load(std::memory_order_relaxed)) {
+          taken_at_ = coarse_now();
+          must_look = taken_at_ >= next_look_;
+          take_incoming();
+        }
       } catch (...) {
         failed = failure_at_hand();
       }
@@ -346,6 +352,7 @@ class group_core final : private inline_groups::group {
                (when_idle == idle::sleep && waiting_.load(std::memory_order_relaxed) > 0);
       };
       try {
+        if (must_look) look_at_links();
         progressed = pending_.step();
         // The lock is not needed here: of other threads' actions only a new call ends this wait.
         while (!progressed && waited_for() && !has_incoming_.load(std::memory_order_relaxed)) {
@@ -407,7 +414,25 @@ class group_core final : private inline_groups::group {
     watch_.look(blocks);
   }
 
-  /// The same without sleeping, once a millisecond: deadlines also hold in a loop around test().
+  /// Unlocked: finds out whether a peer or the job has ended, for calls that end without a sleep:
+  /// small sends in shared memory always do until the ring is full.
+  void look_at_links() {
+    static constexpr std::chrono::milliseconds interval{100};
+    next_look_ = taken_at_ + interval;
+    interests_.clear();
+    for (const channel traffic : {channel::collective, channel::message}) {
+      network_->for_each_link(traffic, [&](int peer, link&) {
+        interests_.push_back({peer, traffic, true, false});
+      });
+    }
+    network_->wait(interests_, std::chrono::milliseconds(0));
+    network_->wake();  // another thread may have called it, which that wait has consumed
+    if (auto reason = network_->abort_reason()) {
+      throw failure{std::move(*reason), errc::aborted, -1};
+    }
+  }
+
+  /// As sleep(), without sleeping, once a millisecond: deadlines also hold in a loop around test().
   void glance() {
     static constexpr std::chrono::milliseconds interval{1};
     const auto now = clock::now();
@@ -477,6 +502,8 @@ class group_core final : private inline_groups::group {
   backoff backoff_;
   watch watch_{*network_, diagnosis_, pending_, options_};
   clock::time_point next_glance_{};
+  clock::time_point taken_at_{};  ///< when calls were last taken from incoming_; coarse_now()
+  clock::time_point next_look_{};
   std::vector<link_interest> interests_;
 
   plan_cache plans_;
