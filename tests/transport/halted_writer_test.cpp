@@ -26,6 +26,8 @@ using namespace std::chrono_literals;
 
 enum class writer { free, to_be_halted, halted, released, done };
 std::atomic<writer> state{writer::free};
+/// The call that comes late writes its number, fails then, and is halted after that.
+bool fails_after_the_first_piece = false;
 
 void await(writer wanted) {
   for (int i = 0; i < 1500 && state != wanted; ++i) std::this_thread::sleep_for(10ms);
@@ -39,14 +41,19 @@ extern "C" ssize_t process_vm_writev(pid_t pid, const iovec* here, unsigned long
                                      unsigned long flags) noexcept {
   auto expected = writer::to_be_halted;
   const bool is_late = state.compare_exchange_strong(expected, writer::halted);
-  if (is_late) await(writer::released);
+  if (is_late && fails_after_the_first_piece) heres = theres = 1;
+  if (is_late && !fails_after_the_first_piece) await(writer::released);
   const long written = ::syscall(SYS_process_vm_writev, pid, here, heres, there, theres, flags);
+  if (is_late && fails_after_the_first_piece) await(writer::released);
   if (is_late) state = writer::done;
   return written;
 }
 
-BOOST_AUTO_TEST_CASE(
-    a_writer_that_is_halted_neither_holds_up_a_deadline_nor_writes_when_it_goes_on) {
+namespace {
+
+/// Repeats a broadcast until the sender is halted in its part of a copy.
+void halt_a_writer() {
+  state = writer::free;
   constexpr std::byte kept{0xAB};
   double seconds = 0;
   bool unharmed = false, was_halted = false;
@@ -79,4 +86,17 @@ BOOST_AUTO_TEST_CASE(
   BOOST_TEST(seconds < 4);
   BOOST_TEST(unharmed);
   BOOST_TEST(said[1].find("timed out") != std::string::npos, said[1]);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(
+    a_writer_that_is_halted_neither_holds_up_a_deadline_nor_writes_when_it_goes_on) {
+  fails_after_the_first_piece = false;
+  halt_a_writer();
+}
+
+BOOST_AUTO_TEST_CASE(a_writer_that_fails_and_is_halted_before_it_says_so_holds_up_no_deadline) {
+  fails_after_the_first_piece = true;
+  halt_a_writer();
 }

@@ -134,11 +134,14 @@ class shm_link final : public detail::process_link {
 
   /// Waits until the peer no longer writes into this rank's memory. A write that is under way ends
   /// within microseconds. A peer that is stopped just before its write loses the permission to it.
+  /// A write that has begun cannot be revoked. The kernel does not stop a process inside the copy,
+  /// so one that has still not said how it ended has failed, and its process was stopped then.
   void await_writer() noexcept {
-    static constexpr std::chrono::milliseconds patience{200};
+    static constexpr std::chrono::milliseconds patience{200}, longest{800};
     const auto began = std::chrono::steady_clock::now();
     while (!receiver_.reclaim() && !wakes_->ended()) {
       const auto waited = std::chrono::steady_clock::now() - began;
+      if (waited > longest) return;
       if (waited > patience && !guard_.closed()) guard_.close();
       // The second interval is for a write that passed the guard just before it was closed.
       if (guard_.closed() && waited > 2 * patience && !receiver_.write_has_begun()) return;
