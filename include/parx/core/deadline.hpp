@@ -19,7 +19,10 @@ class deadline {
 
   /// `limit` from now. A limit of zero or less has already passed.
   [[nodiscard]] static deadline after(duration limit) noexcept {
-    const auto start = clock::now();
+    return after(limit, clock::now());
+  }
+  /// `limit` from `start`, which is not in the future.
+  [[nodiscard]] static deadline after(duration limit, clock::time_point start) noexcept {
     if (limit >= std::chrono::duration_cast<duration>(clock::time_point::max() - start)) {
       return never();
     }

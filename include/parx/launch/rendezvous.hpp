@@ -84,7 +84,7 @@ class rendezvous {
       endpoint_.reset(new detail::endpoint(std::move(options), limit));
       prepare();
       await_everybody(limit);
-      if (job.rank == 0) endpoint_->publish_placements(limit);
+      meet_everybody(limit);
     } catch (const store_error& failure) {
       // The others can be told only by a store that answers.
       if (failure.code_value() != errc::timeout) tell_others(text_of(failure));
@@ -444,6 +444,15 @@ class rendezvous {
       std::array<pollfd, 2> polled{{{ready->descriptor(), POLLIN, 0},
                                     {endpoint_->abort_descriptor(), POLLIN, 0}}};
       ::poll(polled.data(), polled.size(), limit.poll_timeout(200));
+    }
+  }
+
+  void meet_everybody(const deadline& limit) {
+    try {
+      endpoint_->meet_everybody(limit);
+    } catch (const error& failure) {
+      // All have arrived: if the store is gone by now, this rank's next operation says why.
+      if (failure.code_value() == errc::timeout) throw;
     }
   }
 

@@ -261,7 +261,8 @@ class tcp_store final : public store {
     return server.receive<std::uint8_t>(limit) == 0;
   }
 
-  // False when the deadline passed first; the connection is then usable or closed.
+  // False when the deadline passed first. The connection is then closed, which ends the wait at the
+  // server: to cancel it would take an answer, and a server that is stopped gives none.
   bool wait_on(detail::connection& server, std::span<const std::string> keys,
                const deadline& limit) const {
     ask(server, limit, {.op = operation::wait, .keys = wire(keys)});
@@ -269,16 +270,8 @@ class tcp_store final : public store {
       if (server.receive<std::uint8_t>(limit) == 0) return true;
       throw detail::store_failure{errc::protocol, "the server's answer to a wait is invalid"};
     }
-    if (dialect_ == store_dialect::torch_1_13) {
-      // This dialect cannot cancel: the late answer would precede that of the next request.
-      server.close();
-      return false;
-    }
-    const auto patience = deadline::after(std::chrono::seconds(2));
-    ask(server, patience, {.op = operation::cancel_wait});
-    const bool was_done = server.receive<std::uint8_t>(patience) == 0;
-    if (was_done) (void)server.receive<std::uint8_t>(patience);
-    return was_done;
+    server.hang_up();
+    return false;
   }
 
   std::vector<std::string> get_all(std::string_view name, std::span<const std::string> keys,
@@ -397,19 +390,21 @@ class tcp_store final : public store {
                                   const deadline& limit) {
     constexpr std::size_t most_asked = 256;
     std::vector<std::string> missing;
+    std::string reason = "nobody set ";
     try {
-      const auto patience = deadline::after(std::chrono::seconds(2));
+      const auto patience = deadline::after(std::chrono::milliseconds(500));
       detail::connection server = take(patience);
       for (const std::string& key : keys.first(std::min(keys.size(), most_asked))) {
         if (!check_on(server, std::span(&key, 1), patience)) missing.push_back(key);
       }
       give_back(std::move(server));
     } catch (const detail::store_failure&) {
-      // Then the message names all keys.
+      reason = "the server did not answer in time; it may be stopped, or nobody set ";
+      missing.clear();
     }
+    reason += detail::quoted_keys(missing.empty() ? keys : std::span<const std::string>(missing));
     detail::throw_store_error(errc::timeout, name, detail::quoted_keys(keys), describe(), limit,
-                              "nobody set " + (missing.empty() ? detail::quoted_keys(keys)
-                                                               : detail::quoted_keys(missing)));
+                              reason);
   }
 
   detail::server_address address_;

@@ -182,16 +182,28 @@ class endpoint {
     if (job_store == nullptr) throw_error(errc::closed, "this process has left the job");
     placements_ = job_store->check(key, limit)
                       ? placements_from_text(job_store->get(key.front(), limit))
-                      : place(*job_store, limit);
+                      : place_ranks(read_records(*job_store, limit));
     if (placements_.size() != static_cast<std::size_t>(options_.world_size)) {
       throw_error(errc::protocol, "the table of hosts in the store has {} ranks instead of {}",
                   placements_.size(), options_.world_size);
     }
     return placements_;
   }
-  /// For rank 0, once all have arrived: then the others need not read every record.
-  void publish_placements(deadline limit) {
-    options_.job_store->set("placements", to_text(place(*options_.job_store, limit)), limit);
+  /// Once all have arrived: reads all ranks' records, so that links can be opened although the
+  /// store's process is stopped later. In a large world that would be too much for the store: there
+  /// rank 0 publishes the table of placements, and a record is read when a link needs it.
+  void meet_everybody(const deadline& limit) {
+    static constexpr int most_read = 256;  // some 250 bytes each: the store sends up to 16 MB
+    const bool is_large = options_.world_size > most_read;
+    if (is_large && options_.rank != 0) return;
+    auto records = read_records(*options_.job_store, limit);
+    auto places = place_ranks(records);
+    if (is_large) options_.job_store->set("placements", to_text(places), limit);
+    const std::scoped_lock lock(placements_mutex_, mutex_);
+    placements_ = std::move(places);
+    for (std::size_t i = 0; i < records_.size(); ++i) {
+      if (!records_[i].is_known()) records_[i] = std::move(records[i]);
+    }
   }
 
   /// The hello that the connecting side of a link sends first, to the rank of `peer`.
@@ -372,14 +384,15 @@ class endpoint {
     return socket;
   }
 
-  [[nodiscard]] std::vector<placement> place(parx::store& job_store, const deadline& limit) {
+  [[nodiscard]] std::vector<peer_record> read_records(parx::store& job_store,
+                                                      const deadline& limit) const {
     std::vector<std::string> keys;
     for (int rank = 0; rank < options_.world_size; ++rank) keys.push_back(record_key(rank));
     std::vector<peer_record> records;
     for (const std::string& text : job_store.multi_get(keys, limit)) {
       records.push_back(peer_record::from_text(text));
     }
-    return place_ranks(records);
+    return records;
   }
 
   /// The fields that are known before listening. Throws usage_error for a wrong PARX_TRANSPORT or

@@ -68,13 +68,8 @@ struct call {
     until = deadline::unset();
     done = false;
   }
-  void start_clock() noexcept {
-    if (until.is_unset()) until = deadline::after(timeout);
-  }
-  /// Until its deadline, which is set if it was not.
-  [[nodiscard]] std::chrono::milliseconds time_left() noexcept {
-    start_clock();
-    return until.remaining();
+  void start_clock(deadline::clock::time_point issued = deadline::clock::now()) noexcept {
+    if (until.is_unset()) until = deadline::after(timeout, issued);
   }
   [[nodiscard]] bool all_done() const noexcept {
     for (const call* each = this; each != nullptr; each = each->next.get()) {

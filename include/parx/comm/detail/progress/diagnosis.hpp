@@ -102,11 +102,7 @@ class diagnosis {
     }
     if (peers.size() > named) text += formatted("; and {} more", peers.size() - named);
     text += cause_of_wait(peers);
-    if (!network_.has_notices()) {
-      text +=
-          ". Where the others are is unknown: the job's store, which rank 0 or the launcher "
-          "keeps, does not answer; its process may be stopped";
-    }
+    if (!network_.has_notices()) text += notices_are_missing;
     return text;
   }
 

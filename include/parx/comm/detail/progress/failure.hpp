@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <parx/core/error.hpp>
@@ -24,6 +25,11 @@ struct failure {
   }
 };
 
+/// Said where other ranks' notices cannot be read.
+inline constexpr std::string_view notices_are_missing =
+    ". Where the others are is unknown: the job's store, which rank 0 or the launcher keeps, does "
+    "not answer; its process may be stopped";
+
 /// A link often breaks because another rank failed first: waits briefly for that rank's reason.
 [[nodiscard]] inline failure reason_of(const link_lost& lost, transport& network) {
   static constexpr std::chrono::milliseconds grace{100};
@@ -41,6 +47,10 @@ struct failure {
                : ": its process is still there, so it left the group, or the network cut the "
                  "connection (a firewall, a reset)";
   }
+  // A rank whose wait for a stopped one has ended closes its links. If that one keeps the store,
+  // nobody can say so: find out whether the store answers.
+  static_cast<void>(network.notices_of(network.job_rank(lost.peer)));
+  if (!network.has_notices()) why += notices_are_missing;
   return {formatted("lost {}: {}", network.describe(lost.peer), why), errc::peer_lost, lost.peer,
           cause_of(lost)};
 }

@@ -409,9 +409,20 @@ class group_core final : private inline_groups::group {
   void sleep(std::chrono::milliseconds limit, bool blocks) {
     interests_.clear();
     pending_.interests(interests_);
-    pending_.for_each([&](call& request) { limit = std::min(limit, request.time_left()); });
+    pending_.for_each([&](call& request) {
+      request.start_clock(issued_at());
+      limit = std::min(limit, request.until.remaining());
+    });
     network_->wait(interests_, watch_.longest_sleep(limit));
     watch_.look(blocks);
+  }
+
+  /// Since when a blocking call runs whose clock has not been started: from its issue on if that
+  /// is longer ago than the coarse clock is late, for instance because the store was asked.
+  [[nodiscard]] clock::time_point issued_at() const noexcept {
+    static constexpr std::chrono::milliseconds longest_tick{10};
+    const auto now = clock::now();
+    return now - taken_at_ > longest_tick ? taken_at_ : now;
   }
 
   /// Unlocked: finds out whether a peer or the job has ended, for calls that end without a sleep:
@@ -468,7 +479,10 @@ class group_core final : private inline_groups::group {
       flight_.finish(request, flight_state::failed);
       request.done = true;
     };
-    pending_.end(end);
+    pending_.end([&](call& request) {
+      request.start_clock(issued_at());
+      end(request);
+    });
     for (call* each : incoming_) end(*each);
     incoming_.clear();
     has_incoming_.store(false, std::memory_order_relaxed);
