@@ -13,6 +13,17 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
+/// Deletes a group, except in a process that was forked from a rank: the links and the thread
+/// belong to the rank, which still uses them.
+struct end_in_own_process {
+  own_process process{};
+
+  void operator()(group_core* core) const {
+    if (process.is_this()) delete core;
+    else keep_for_good(core);
+  }
+};
+
 PARX_INLINE const group_options& checked(const group_options& options) {
   require(options.timeout.count() > 0,
           "a group's timeout must be positive, not {} ms; there is no infinite setting",

@@ -25,6 +25,13 @@ struct failure {
   }
 };
 
+/// Throws a failure if a rank has aborted the job.
+inline void throw_if_aborted(transport& network) {
+  if (auto reason = network.abort_reason()) {
+    throw failure{std::move(*reason), errc::aborted, -1};
+  }
+}
+
 /// Said where other ranks' notices cannot be read.
 inline constexpr std::string_view notices_are_missing =
     ". Where the others are is unknown: the job's store, which rank 0 or the launcher keeps, does "

@@ -23,9 +23,9 @@
 #include <parx/comm/detail/issue/repeats.hpp>
 #include <parx/comm/detail/progress/backoff.hpp>
 #include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/detail/progress/current_failure.hpp>
 #include <parx/comm/detail/progress/diagnosis.hpp>
 #include <parx/comm/detail/progress/ending.hpp>
-#include <parx/comm/detail/progress/failure.hpp>
 #include <parx/comm/detail/progress/flight_notes.hpp>
 #include <parx/comm/detail/progress/inline_groups.hpp>
 #include <parx/comm/detail/progress/pending_calls.hpp>
@@ -298,34 +298,6 @@ class group_core final : private inline_groups::group {
 
   enum class idle { back_off, sleep, leave };
 
-  /// The current exception as a failure of the group.
-  [[nodiscard, gnu::cold, gnu::noinline]] failure failure_at_hand() noexcept {
-    try {
-      return describe_failure_at_hand();
-    } catch (...) {
-      return {"out of memory", errc::io, -1};  // short enough for the string's inline buffer
-    }
-  }
-  [[nodiscard]] failure describe_failure_at_hand() {
-    try {
-      throw;
-    } catch (const header_mismatch& found) {
-      return {diagnosis_.mismatch(pending_.where_parted(found)), errc::mismatch, found.peer};
-    } catch (const message_mismatch& found) {
-      return {diagnosis_.mismatch(found), errc::mismatch, found.peer};
-    } catch (const link_lost& lost) {
-      return reason_of(lost, *network_);
-    } catch (const failure& known) {
-      return known;
-    } catch (const error& known) {
-      return {known.message(), known.code_value(), -1, known.cause()};
-    } catch (const std::exception& other) {
-      return {other.what(), errc::io, -1, cause_of(other)};  // out of memory, of descriptors
-    } catch (...) {  // thrown by a user's function
-      return {"an exception that is not a std::exception", errc::io, -1, std::current_exception()};
-    }
-  }
-
   /// Becomes the owner of the progress and drives it until `enough()`. The lock is held on entry
   /// and exit, and released while bytes move. Returns whether the last step moved anything.
   template <typename Enough>
@@ -343,7 +315,7 @@ class group_core final : private inline_groups::group {
           take_incoming();
         }
       } catch (...) {
-        failed = failure_at_hand();
+        failed = current_failure(*network_, diagnosis_, pending_);
       }
       lock.unlock();
       bool progressed = false;
@@ -372,7 +344,7 @@ class group_core final : private inline_groups::group {
           sleep(longest_sleep, false);
         }
       } catch (...) {
-        failed = failure_at_hand();
+        failed = current_failure(*network_, diagnosis_, pending_);
       }
       lock.lock();
       if (failed) fail(*failed);
@@ -438,9 +410,7 @@ class group_core final : private inline_groups::group {
     }
     network_->wait(interests_, std::chrono::milliseconds(0));
     network_->wake();  // another thread may have called it, which that wait has consumed
-    if (auto reason = network_->abort_reason()) {
-      throw failure{std::move(*reason), errc::aborted, -1};
-    }
+    throw_if_aborted(*network_);
   }
 
   /// As sleep(), without sleeping, once a millisecond: deadlines also hold in a loop around test().
@@ -525,17 +495,6 @@ class group_core final : private inline_groups::group {
   std::map<std::uint64_t, std::uint64_t> made_groups_;  ///< key, number made
   detail::choice choice_{options_.choice};
   shared_areas areas_;
-};
-
-/// Deletes a group, except in a process that was forked from a rank: the links and the thread
-/// belong to the rank, which still uses them.
-struct end_in_own_process {
-  own_process process{};
-
-  void operator()(group_core* core) const {
-    if (process.is_this()) delete core;
-    else keep_for_good(core);
-  }
 };
 
 }  // namespace parx::detail

@@ -54,9 +54,7 @@ class watch {
 
   /// Called after each sleep. `blocks`: a thread of the program waits for these calls.
   void look(bool blocks) {
-    if (auto reason = network_.abort_reason()) {
-      throw failure{std::move(*reason), errc::aborted, -1};
-    }
+    throw_if_aborted(network_);
     pending_.for_each([&](const call& request) {
       if (!request.until.passed()) return;
       const auto missing = pending_.missing_peers(request);
