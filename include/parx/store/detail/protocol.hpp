@@ -68,6 +68,12 @@ struct request {
   std::vector<std::string> values = {};  ///< compare_set: expected, desired
   std::int64_t number = 0;               ///< add: delta; validate: magic; ping: nonce
 };
+[[nodiscard]] inline std::size_t memory_of(const request& r) noexcept {
+  std::size_t total = sizeof(std::string) * (r.keys.size() + r.values.size());
+  for (const std::string& each : r.keys) total += each.size();
+  for (const std::string& each : r.values) total += each.size();
+  return total;
+}
 
 namespace tables {
 using enum operation;

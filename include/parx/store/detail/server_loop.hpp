@@ -2,9 +2,8 @@
 //
 // It waits in epoll and never blocks on a client. Answers that do not fit into the socket are
 // queued, and a client with queued answers is not read from. The memory of incomplete requests and
-// of queued answers is limited for all clients together: a client that would exceed a limit is
-// paused (not read from) until there is room. While clients are paused, the one that has occupied
-// room longest is disconnected if it makes no progress for 250 ms or takes more than 5 s. Where
+// of queued answers is limited for all clients together, see room: a client that would exceed a
+// limit is paused (not read from) until there is room, and slow clients are disconnected. Where
 // descriptors run out, connections that have made no request are closed; the last free descriptors
 // are left to the program that the server is a part of.
 #pragma once
@@ -42,6 +41,7 @@
 #include <parx/store/detail/listen.hpp>
 #include <parx/store/detail/member_count.hpp>
 #include <parx/store/detail/request_parser.hpp>
+#include <parx/store/detail/room.hpp>
 #include <parx/store/detail/server_core.hpp>
 #include <parx/store/detail/store_socket.hpp>
 #include <parx/store/dialect.hpp>
@@ -98,10 +98,7 @@ class server_loop {
     std::string outgoing = {};                // answers that the socket did not take yet
     std::size_t outgoing_sent = 0;
     std::optional<store_protocol::request> postponed = {};  // there is no room for its answer yet
-    clock::time_point since = clock::now();  // when it began to occupy room
-    clock::time_point resumed = since;       // when it was last resumed
-    clock::time_point moved = since;         // when it last made progress
-    std::size_t held = 0;                    // bytes of its incomplete request, part of arriving_
+    clock::time_point connected = clock::now();
     bool awaiting_write = false;             // polled for EPOLLOUT, else for EPOLLIN
     bool paused = false;                     // until there is room
     bool member = false;                     // has made a request
@@ -113,13 +110,12 @@ class server_loop {
     std::array<epoll_event, 64> ready;
     const int count =
         ::epoll_wait(poller_.get(), ready.data(), static_cast<int>(ready.size()), patience_ms());
-    if (accepting_paused_ && clock::now() >= accept_after_) accept_all();
-    if (!paused_.empty()) free_room();
+    if (accepting_paused_ && clock::now() >= accept_after_) accept_some();
     for (int i = 0; i < count; ++i) {
       const client_id id = ready[static_cast<std::size_t>(i)].data.u64;
       if (id == stop_id) return false;
       if (id == listener_id) {
-        accept_all();
+        accept_some();
       } else if (const auto found = clients_.find(id); found != clients_.end()) {
         // It is not read from while answers are queued; flush() continues with it afterwards.
         peer& c = found->second;
@@ -127,12 +123,16 @@ class server_loop {
       }
     }
     read_buffered_tls();
+    const bool more_arrive = free_room(arriving_);
+    const bool more_leave = free_room(leaving_);
+    unfinished_ = more_arrive || more_leave;
     return true;
   }
 
   [[nodiscard]] int patience_ms() const noexcept {
-    if (!tls_buffered_.empty()) return 0;
-    return accepting_paused_ || !paused_.empty() ? look_again_after_ms : -1;
+    if (unfinished_ || !tls_buffered_.empty()) return 0;
+    const bool timed = accepting_paused_ || arriving_.is_short() || leaving_.is_short();
+    return timed ? look_again_after_ms : -1;
   }
 
   // Level-triggered: readiness that is not used now is reported again.
@@ -145,8 +145,8 @@ class server_loop {
     }
   }
 
-  void accept_all() {
-    while (true) {
+  void accept_some() {
+    for (int i = 0; i < accepted_at_once; ++i) {
       if (is_scarce() && !drop_silent()) {
         warn_of_shortage(EMFILE);
         return pause_accepting(true);
@@ -160,7 +160,7 @@ class server_loop {
               failure.what());
         }
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        return pause_accepting(false);
+        break;
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         const int why = errno;
         if (drop_silent()) continue;
@@ -174,6 +174,7 @@ class server_loop {
       }
       // Other errors concern one pending connection (accept(2), "Error handling").
     }
+    pause_accepting(false);
   }
 
   void warn_of_shortage(int reason) {
@@ -199,7 +200,7 @@ class server_loop {
     const auto latest = clock::now() - first_request_timeout;
     std::vector<client_id> found;
     for (const auto& [id, each] : clients_) {
-      if (!each.member && each.since < latest) found.push_back(id);
+      if (!each.member && each.connected < latest) found.push_back(id);
     }
     for (const client_id id : found) hang_up(id);
     return !found.empty();
@@ -225,7 +226,6 @@ class server_loop {
   void guarded(peer& c, Action action) {
     guard(c, action);
     hang_up_on_marked();
-    if (!paused_.empty()) free_room();
   }
   template <typename Action>
   void guard(peer& c, Action action) {
@@ -256,77 +256,69 @@ class server_loop {
 
   // One read per turn, so that a client with a large request does not keep the others waiting.
   void read_from(peer& c) {
-    const ssize_t got = c.wire.take(incoming_.get(), incoming_size);
+    if (c.paused) return mark_for_hang_up(c);  // epoll reports only that its connection has broken
+    std::size_t size = incoming_size;
+    if (arriving_.is_full() && !arriving_.goes_first(c.id)) {
+      if (c.parser.held() > 0) return pause(c, arriving_, incoming_size);
+      size = small_request;
+    }
+    const ssize_t got = c.wire.take(incoming_.get(), size);
     if (got < 0 && is_transient(errno)) return;
     if (got <= 0) return mark_for_hang_up(c);
     std::string_view bytes(incoming_.get(), static_cast<std::size_t>(got));
     if (c.authentication && !admitted(c, bytes)) return;
     c.parser.feed(bytes);
+    arriving_.progress(c.id, clock::now());
     note_buffered_tls(c);
     serve(c);
     count_arriving(c);
   }
 
-  // Updates the count of the bytes of incomplete requests, or of requests that wait behind an
-  // answer.
-  void count_arriving(peer& c) {
-    const std::size_t now = c.parser.held();
-    if (now != c.held) c.moved = clock::now();
-    if (c.held == 0) c.since = c.resumed = c.moved;
-    arriving_ += now - c.held;
-    c.held = now;
-    using store_protocol::max_arriving_bytes;
-    // The oldest continues, so that the requests are completed one after the other.
-    if (arriving_ <= max_arriving_bytes || now == 0 || c.awaiting_write) return;
-    if (oldest(is_arriving) != &c) pause(c);
+  // Incomplete requests, requests that wait behind an answer, and the one whose answer has no room.
+  void count_arriving(const peer& c) {
+    const std::size_t postponed = c.postponed ? store_protocol::memory_of(*c.postponed) : 0;
+    arriving_.hold(c.id, c.parser.held() + postponed, clock::now());
   }
 
-  void pause(peer& c) {
+  void pause(peer& c, room& full, std::size_t wanted) {
     if (c.marked_for_hang_up || std::exchange(c.paused, true)) return;
-    paused_.push_back(c.id);
+    full.wait(c.id, wanted);
     watch(EPOLL_CTL_MOD, c.wire.socket(), 0, c.id);
   }
 
-  // Disconnects the client that has occupied room longest, if it is too slow. Then resumes paused
-  // clients, the longest paused first.
-  void free_room() {
+  // Disconnects the clients that are too slow, then resumes those for which there is room. Returns
+  // whether it stopped before it was done, for the sake of the other clients.
+  bool free_room(room& shared) {
+    int turns = 0;
     const auto now = clock::now();
-    const bool arriving = arriving_ > store_protocol::max_arriving_bytes;
-    const peer* const occupant = arriving ? oldest(is_arriving) : oldest(is_leaving);
-    if (occupant != nullptr && !occupant->paused &&
-        (now - occupant->moved > standstill_timeout ||
-         now - occupant->resumed > occupant_timeout)) {
+    for (auto slow = shared.overdue(now); slow; slow = shared.overdue(now)) {
+      if (clients_.at(*slow).postponed) break;  // it waits for the other room
+      if (++turns > turns_at_once) return true;
       warn_sometimes(
           "it does not end its request, or take its answers, while others wait for room");
-      hang_up(occupant->id);
+      hang_up(*slow);
     }
-    for (const client_id id : std::exchange(paused_, {})) {
-      const auto found = clients_.find(id);
-      if (found == clients_.end()) continue;
-      peer& c = found->second;
-      c.paused = false;
-      c.resumed = c.moved = now;
-      guard(c, [&] {
-        if (!c.awaiting_write) watch(EPOLL_CTL_MOD, c.wire.socket(), EPOLLIN, c.id);
-        note_buffered_tls(c);
-        serve(c);
-        count_arriving(c);
-      });
+    for (auto next = shared.next(); next; next = shared.next()) {
+      if (++turns > turns_at_once) return true;
+      resume(clients_.at(*next));
     }
-    hang_up_on_marked();
+    return false;
   }
-  // The client that began to occupy room first.
-  template <typename Occupies>
-  [[nodiscard]] const peer* oldest(const Occupies& occupies) const {
-    const peer* found = nullptr;
-    for (const auto& [id, each] : clients_) {
-      if (!occupies(each) || (found != nullptr && found->since <= each.since)) continue;
-      found = &each;
-    }
-    return found;
+
+  void resume(peer& c) {
+    const auto now = clock::now();
+    arriving_.resume(c.id, now);
+    leaving_.resume(c.id, now);
+    c.paused = false;
+    if (c.awaiting_write) return;  // flush() continues
+    guarded(c, [&] {
+      watch(EPOLL_CTL_MOD, c.wire.socket(), EPOLLIN, c.id);
+      if (!c.postponed) return read_from(c);
+      note_buffered_tls(c);
+      serve(c);
+      count_arriving(c);
+    });
   }
-  static bool is_arriving(const peer& c) noexcept { return c.held > 0; }
-  static bool is_leaving(const peer& c) noexcept { return !c.outgoing.empty(); }
 
   // Feeds the authentication; true once the client is admitted and `bytes` may hold requests.
   bool admitted(peer& c, std::string_view& bytes) {
@@ -365,10 +357,9 @@ class server_loop {
         count_member(c);
       }
       const std::size_t answer = core_.answer_bytes(r);
-      if (answer > small_answer && leaving_ > 0 &&
-          leaving_ + answer > store_protocol::max_leaving_bytes) {
+      if (answer > small_answer && !leaving_.fits(answer)) {
         c.postponed = std::move(r);
-        return pause(c);
+        return pause(c, leaving_, answer);
       }
       if (core_.execute(c.id, c.parser.dialect(), r) == verdict::hang_up) {
         if (!core_.passed_limit().empty()) {
@@ -394,15 +385,10 @@ class server_loop {
       if (sent < 0 && !is_transient(errno)) return mark_for_hang_up(c);
       if (bytes.empty()) return;
     }
-    // serve() has not checked the room for small answers and watch events. They may exceed the
-    // limit if nothing is queued yet.
-    using store_protocol::max_leaving_bytes;
-    if (leaving_ + bytes.size() > max_leaving_bytes && (c.awaiting_write || leaving_ > 0)) {
-      return mark_for_hang_up(c);
-    }
-    if (c.outgoing.empty()) c.since = c.resumed = c.moved = clock::now();
+    // serve() has not checked the room for small answers and watch events.
+    if (!leaving_.fits(bytes.size())) return mark_for_hang_up(c);
     c.outgoing.append(bytes);
-    leaving_ += bytes.size();
+    leaving_.hold(c.id, c.outgoing.size(), clock::now());
     if (!c.awaiting_write) await_room(c);
   }
 
@@ -417,10 +403,10 @@ class server_loop {
     if (sent < 0 && !is_transient(errno)) return mark_for_hang_up(c);
     if (sent > 0) {
       c.outgoing_sent += static_cast<std::size_t>(sent);
-      leaving_ -= static_cast<std::size_t>(sent);
-      c.moved = clock::now();
+      for (room* each : {&leaving_, &arriving_}) each->progress(c.id, clock::now());
     }
     if (c.outgoing_sent < c.outgoing.size()) return;
+    leaving_.hold(c.id, 0, clock::now());
     c.outgoing = {};
     c.outgoing_sent = 0;
     c.awaiting_write = false;
@@ -453,8 +439,8 @@ class server_loop {
     const auto gone = clients_.find(id);
     if (gone == clients_.end()) return;
     const bool was_member = gone->second.member;
-    arriving_ -= gone->second.held;
-    leaving_ -= gone->second.outgoing.size() - gone->second.outgoing_sent;
+    arriving_.forget(id);
+    leaving_.forget(id);
     clients_.erase(gone);
     if (was_member) members_->leave();
     core_.forget(id);
@@ -468,11 +454,12 @@ class server_loop {
 
   static constexpr int look_again_after_ms = 100;
   static constexpr std::size_t incoming_size = 16 * 1024;
+  static constexpr std::size_t small_request = 4 * 1024;
   static constexpr std::size_t small_answer = 16 * 1024;
+  static constexpr int turns_at_once = 256;
+  static constexpr int accepted_at_once = 64;
   static constexpr rlim_t most_reserved = 1024;  ///< descriptors
   static constexpr std::chrono::milliseconds first_request_timeout{1000};
-  static constexpr std::chrono::milliseconds standstill_timeout{250};
-  static constexpr std::chrono::seconds occupant_timeout{5};
   static constexpr std::chrono::seconds warning_interval{10};
 
   store_dialect legacy_;
@@ -485,10 +472,10 @@ class server_loop {
   std::unique_ptr<char[]> incoming_ = std::make_unique<char[]>(incoming_size);
   std::map<client_id, peer> clients_;
   std::vector<client_id> marked_;
-  std::vector<client_id> paused_;        // the longest paused first
   std::vector<client_id> tls_buffered_;  // TLS may hold bytes of theirs
-  std::size_t arriving_ = 0;             // bytes of incomplete requests
-  std::size_t leaving_ = 0;              // bytes of queued answers
+  room arriving_{store_protocol::max_arriving_bytes};  // incomplete requests
+  room leaving_{store_protocol::max_leaving_bytes};    // queued answers
+  bool unfinished_ = false;                            // free_room() has more to do
   clock::time_point warn_after_{};
   clock::time_point accept_after_{};  // while accepting is paused
   store_protocol::server_core core_;
