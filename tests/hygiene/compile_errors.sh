@@ -23,6 +23,7 @@ program() {
 #include <parx/nn/loss.hpp>
 #include <parx/nn/sequential.hpp>
 #include <parx/optim.hpp>
+#include <parx/train/evaluation.hpp>
 #ifdef WRONG
 #define LAYER visit(layer)
 #define TOUCHED_ROWS touched_row
@@ -181,6 +182,10 @@ void calls(parx::process_group& world) {
   parx::data::distributed_sampler sampler{set, world};
   samples one_by_one;
   parx::data::loader loader{one_by_one, {.batch_size = 2}};
+  (void)parx::train::samples_in(one_by_one[0]);
+  std::vector<int> whole_numbers(4);
+  parx::raw_module<float> of_floats;
+  of_floats.add("w", whole_numbers);
 #else
   using parx::data::csv_header;
   (void)parx::data::read_table("a.csv", {.csv = {.header = csv_header::absent}, .label = "3"});
@@ -192,6 +197,7 @@ void calls(parx::process_group& world) {
   (void)unnamed().parameters();
   rows whole;
   parx::data::loader loader{whole, {.batch_size = 2}};
+  (void)parx::train::samples_in(whole.fetch({}));
   float array[4] = {}, sum[4] = {};
   parx::all_reduce(world, array, sum);
   parx::reduce(world, array, sum);
@@ -247,6 +253,10 @@ told 1 'does not take two elements'
 told 4 'written to const elements'
 told 1 'counts are a range of integers'
 told 1 'a data set has size() and fetch'
+told 1 'a batch for the trainer has count()'
+told 1 'this raw_module is of RawModuleIsOf'
+grep -q -e 'RawModuleIsOf = float; BufferHolds = int' -e 'explain_other_elements<float, int>' <<<"$said" ||
+  { echo "the types of a raw_module and its buffer are not named"; echo "$said"; exit 1; }
 told 2 'takes the parameters of a model'
 told 1 'the learning rate is one of the options'
 told 1 "these options are another optimizer's"
@@ -282,4 +292,4 @@ told 1 'a step_aware_parameter has end_step'
 # Beside the sentence, that no loader, no ddp and no sequential can be made.
 others=$(errors | grep -v -e '::\(loader\|ddp\|sequential\)(<brace' \
   -e "arguments of '\(loader\|ddp\|sequential\)'" -e 'implicitly-deleted copy')
-[ "$(grep -c . <<<"$others")" = 87 ] || { echo "$others"; exit 1; }
+[ "$(grep -c . <<<"$others")" = 89 ] || { echo "$others"; exit 1; }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <messages.hpp>
+#include <parx/train/evaluation.hpp>
 #include <parx/train/meter.hpp>
 #include <parx/train/state.hpp>
 
@@ -218,4 +219,17 @@ BOOST_AUTO_TEST_CASE(a_run_that_goes_on_in_another_order_of_its_data_is_warned) 
   // The seed of a sequential order decides nothing.
   BOOST_TEST(train::data_order_of({.order = data::sample_order::sequential, .seed = 1}) ==
              train::data_order_of({.order = data::sample_order::sequential, .seed = 2}));
+}
+
+BOOST_AUTO_TEST_CASE(the_samples_of_a_batch_are_counted_by_its_weights_unless_it_counts_itself) {
+  const auto weights = parx::tensor<float>::from({1, 1, 0}, {3});  // the third is padding
+  struct weighted {
+    parx::tensor<float> weights;
+  };
+  struct counting : weighted {
+    [[nodiscard]] float count() const { return 7; }
+  };
+  BOOST_TEST(train::samples_in(weighted{weights}) == 2);
+  BOOST_TEST(train::samples_in(counting{{weights}}) == 7);
+  BOOST_TEST(train::samples_in(std::vector<int>(5)) == 5);  // of another loader
 }

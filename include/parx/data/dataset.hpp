@@ -8,10 +8,9 @@
 //   struct houses {
 //     struct batch {  // anything that can be moved and has weights
 //       parx::tensor<float> rooms, place, price;
-//       parx::tensor<float> weights;                       // left empty: they come from the loader
-//       std::size_t size() const { return price.size(); }  // only the trainer needs it
+//       parx::tensor<float> weights;  // left empty: the loader fills them in
 //     };
-//     std::size_t size() const;                              // samples of all ranks
+//     std::size_t size() const;       // samples of all ranks
 //     batch fetch(std::span<const std::size_t> rows) const;  // their tensors, [rows.size(), ...]
 //   };
 //

@@ -48,6 +48,19 @@ template <typename T>
 class target;  // for parameters(); its callers include <parx/optim.hpp>
 }
 
+namespace detail {
+
+/// Fails to compile for a buffer of other elements. Compilers name both types beside the sentence,
+/// by the names of these template parameters.
+template <typename RawModuleIsOf, typename BufferHolds>
+constexpr void explain_other_elements() {
+  static_assert(std::is_same_v<RawModuleIsOf, BufferHolds>,
+                "this raw_module is of RawModuleIsOf and the buffer holds BufferHolds, two types "
+                "that are named beside this message: make a raw_module<BufferHolds>");
+}
+
+}  // namespace detail
+
 template <element T>
 class raw_module {
   struct entry {
@@ -164,11 +177,10 @@ class raw_module {
     requires mutable_buffer<Buffer&>
   index add(std::string name, Buffer& values, const shape& extents = {},
             call_site site = call_site::current()) {
-    constexpr bool is_right = std::is_same_v<std::remove_pointer_t<decltype(std::data(values))>, T>;
-    static_assert(is_right,
-                  "the values are of the type that the raw_module names: raw_module<double>");
+    using held = std::remove_pointer_t<decltype(std::data(values))>;
+    detail::explain_other_elements<T, held>();
     detail::require_contiguous(values);
-    if constexpr (is_right) {
+    if constexpr (std::is_same_v<T, held>) {
       const std::span<T> memory(std::data(values), static_cast<std::size_t>(std::size(values)));
       return add(std::move(name), memory, extents, site);
     }

@@ -16,6 +16,7 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
+#include <parx/data/dataset.hpp>
 #include <parx/nn/evaluation_mode.hpp>
 #include <parx/train/detail/own_samples.hpp>
 #include <parx/train/metrics.hpp>
@@ -23,13 +24,23 @@
 
 namespace parx::inline PARX_ABI::train {
 
-/// Samples of a batch that count.
+/// Samples of a batch that count: its count(), else the sum of its weights, else its size().
 template <typename Batch>
 [[nodiscard]] double samples_in(const Batch& batch) {
-  if constexpr (requires { batch.count(); }) {
+  constexpr bool counts = requires { batch.count(); };
+  constexpr bool has_weights = requires { data::sum_of_weights(batch.weights); };
+  constexpr bool has_size = requires { batch.size(); };
+  static_assert(counts || has_weights || has_size,
+                "a batch for the trainer has count(), a tensor<float> weights or size(): see "
+                "data/dataset.hpp");
+  if constexpr (counts) {
     return static_cast<double>(batch.count());
-  } else {
+  } else if constexpr (has_weights) {
+    return static_cast<double>(data::sum_of_weights(batch.weights));
+  } else if constexpr (has_size) {
     return static_cast<double>(batch.size());
+  } else {
+    return 0;
   }
 }
 /// Tokens of a batch that count; 0 for data that have none.
