@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(what_the_program_does_with_its_signals_is_left_as_it_is) {
   for (const int way : {0, 1, 2}) {
     setup plain = twenty_steps(way == 0 ? "" : place.path);
     plain.options.load_best_model_at_end = false;
-    if (way == 0) plain.options.resume_from_checkpoint = train::resume::no;
+    if (way == 0) plain.options.resume_from_checkpoint = train::resume::never;
     if (way == 1) plain.options.save_strategy = train::strategy::no;
     if (way == 2) plain.options.save_on_signal = false;
     plain.options.max_steps = 22;

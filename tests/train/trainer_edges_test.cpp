@@ -460,7 +460,7 @@ BOOST_AUTO_TEST_CASE(an_average_of_the_weights_resumes_in_the_same_bits) {
     });
     return values;
   };
-  const auto whole = average_after(8, train::resume::no);
+  const auto whole = average_after(8, train::resume::never);
   (void)average_after(4, train::resume::overwrite);
   BOOST_TEST(average_after(8, train::resume::latest) == whole);
 }

@@ -22,9 +22,9 @@ namespace parx::inline PARX_ABI::train {
 /// When something happens: never, every so many steps, or at the end of each epoch.
 enum class strategy { no, steps, epoch };
 
-/// Where a run starts.
+/// Where a run starts, and what becomes of an earlier run in output_dir.
 enum class resume {
-  no,      ///< at step 0; an output_dir with the checkpoints or logs of a run is an error
+  never,   ///< at step 0; an output_dir with the checkpoints or logs of a run is an error
   latest,  ///< at the newest complete checkpoint in output_dir, at step 0 if there is none
   overwrite,  ///< at step 0; checkpoints and logs in output_dir are deleted
 };
@@ -71,7 +71,7 @@ struct trainer_options {
   double early_stopping_threshold = 0;
 
   std::uint64_t seed = 42;  ///< of dropout, which every step seeds again; not of sampler and model
-  train::resume resume_from_checkpoint = train::resume::no;
+  train::resume resume_from_checkpoint = train::resume::never;
   /// If checkpoints are written: SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2 to any rank ends
   /// training on all ranks after the current step. A checkpoint is saved, and train() throws
   /// stopped_by_signal, for which parx::run() returns 75. A second signal ends the process at once.
