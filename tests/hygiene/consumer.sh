@@ -25,10 +25,24 @@ use() {
   quietly cmake --build "$work/build"
   for component in ${components//;/ }; do says_the_sum "$work/build/consumer_$component"; done
 }
+# tells_of_instructions YES_OR_NO OPTION...: whether configuring the consumer warns that its products
+# are slow, which they are unless it links parx::native or has flags of its own.
+tells_of_instructions() {
+  local expected=$1 said=no
+  shift
+  rm -rf "$work/told"
+  configure -S "$here/consumer" -B "$work/told" "$@"
+  if grep -q "without -march=native" "$work/log"; then said=yes; fi
+  [ "$said" = "$expected" ] || { cat "$work/log"; echo "it told of slow products: $said ($*)"; exit 1; }
+}
 without=(-DCMAKE_DISABLE_FIND_PACKAGE_Eigen3=ON -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON)
 case $how in
   add_subdirectory)
-    use parx -DPARX_SOURCE_DIR="$root" ;;
+    use parx -DPARX_SOURCE_DIR="$root"
+    tells_of_instructions yes -DPARX_SOURCE_DIR="$root"
+    tells_of_instructions no -DPARX_SOURCE_DIR="$root" -DFLAGS_BY_LIBRARY=ON
+    tells_of_instructions no -DPARX_SOURCE_DIR="$root" -DCOMPONENTS=compiled
+    tells_of_instructions no -DPARX_SOURCE_DIR="$root" -DCMAKE_CXX_FLAGS=-march=native ;;
   installed)
     cmake --install "$4" --prefix "$work/prefix" --component parx_development >/dev/null
     # The installed package must not lead back to the sources.
@@ -38,6 +52,8 @@ case $how in
     use comm,comm_compiled "${without[@]}" -DCMAKE_PREFIX_PATH="$work/prefix"
     rm -rf "$work/build"
     use parx,compiled -DCMAKE_PREFIX_PATH="$work/prefix"
+    tells_of_instructions yes -DCMAKE_PREFIX_PATH="$work/prefix"
+    tells_of_instructions no -DCMAKE_PREFIX_PATH="$work/prefix" -DFLAGS_BY_LIBRARY=ON
     command -v pkg-config >/dev/null || { echo "NOT TRIED: pkg-config, which is not installed"; exit 0; }
     PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name parx.pc)")
     export PKG_CONFIG_PATH
