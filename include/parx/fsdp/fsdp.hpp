@@ -257,7 +257,7 @@ class fsdp : public distributed_wrapper {
     const auto bytes_of = [&](const std::string& path) {
       std::size_t bytes = 0;
       for (const unit_parameter& each : parameters) {
-        if (!detail::is_in_module(each.name, path)) continue;
+        if (!is_in_module(each.name, path)) continue;
         bytes += each.extents.size() * size_of(each.type);
       }
       return bytes;

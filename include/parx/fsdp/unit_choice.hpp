@@ -28,6 +28,12 @@ struct unit_choice {
   std::size_t bytes = 0;  ///< 0: not by size
 };
 
+/// Whether `path`, of a module or parameter, is `module` or within it. All is within "".
+[[nodiscard]] inline bool is_in_module(std::string_view path, std::string_view module) {
+  return module.empty() || (path.starts_with(module) &&
+                            (path.size() == module.size() || path[module.size()] == '.'));
+}
+
 namespace detail {
 
 template <typename... Modules>
@@ -39,12 +45,6 @@ struct units_of_types {
 
 /// Whether `path` is `pattern`, in which * stands for any part between dots.
 [[nodiscard]] bool matches_path(std::string_view pattern, std::string_view path);
-
-/// Whether `path`, of a module or parameter, is `module` or within it. All is within "".
-[[nodiscard]] inline bool is_in_module(std::string_view path, std::string_view module) {
-  return module.empty() || (path.starts_with(module) &&
-                            (path.size() == module.size() || path[module.size()] == '.'));
-}
 
 [[nodiscard]] std::string demangled(const char* name);
 

@@ -14,15 +14,15 @@
 #include <vector>
 
 #include <parx/core/abi.hpp>
+#include <parx/fsdp/unit_choice.hpp>
 #include <parx/nn/module.hpp>
 
 namespace parx::inline PARX_ABI {
 
 /// Whether `path` is one of `parts` or within one.
 [[nodiscard]] inline bool is_within(std::string_view path, const std::vector<std::string>& parts) {
-  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
-    return path.starts_with(part) && (path.size() == part.size() || path[part.size()] == '.');
-  });
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const std::string& part) { return is_in_module(path, part); });
 }
 
 template <typename Model>

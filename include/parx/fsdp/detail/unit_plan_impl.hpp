@@ -71,7 +71,7 @@ PARX_INLINE std::size_t unit_plan::unit_of(std::string_view path) const {
   for (std::size_t i = 1; i < units_.size(); ++i) {
     const std::string& outer = units_[i].path;
     const bool is_inner = outer.size() >= units_[found].path.size();
-    if (is_inner && detail::is_in_module(path, outer)) found = i;
+    if (is_inner && is_in_module(path, outer)) found = i;
   }
   return found;
 }
