@@ -15,6 +15,8 @@
 
 #include <fmt/format.h>
 
+#include <parx/core/xml_text.hpp>
+
 namespace bench {
 
 struct plot_point {
@@ -85,20 +87,6 @@ class axis {
   return fmt::format("{:g} {}", bytes, units[unit]);
 }
 
-[[nodiscard]] inline std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char each : text) {
-    if (each == '&') {
-      result += "&amp;";
-    } else if (each == '<') {
-      result += "&lt;";
-    } else {
-      result += each;
-    }
-  }
-  return result;
-}
-
 [[nodiscard]] inline std::string marker(std::size_t line, double x, double y) {
   switch (line % 4) {
     case 0: return fmt::format(R"(<circle cx="{:.1f}" cy="{:.1f}" r="3.4"/>)", x, y);
@@ -164,8 +152,8 @@ class axis {
       "\n"
       R"(<text class="quiet" x="{4}" y="48">{5}</text>)"
       "\n",
-      frame::width, frame::height, detail::escaped(title), detail::style(), frame::left,
-      detail::escaped(subtitle));
+      frame::width, frame::height, parx::xml_text(title), detail::style(), frame::left,
+      parx::xml_text(subtitle));
   auto out = std::back_inserter(svg);
 
   // About eight labels along the sizes, each a power of two.
@@ -236,7 +224,7 @@ class axis {
                    R"(<text x="{7}" y="{8}">{9}</text>)"
                    "\n",
                    i % 8, dashes, track, key, row, dots, detail::marker(i, key + 13, row), key + 34,
-                   row + 4.5, detail::escaped(lines[i].name));
+                   row + 4.5, parx::xml_text(lines[i].name));
   }
   return svg + "</svg>\n";
 }

@@ -267,6 +267,14 @@ BOOST_AUTO_TEST_CASE(a_drawing_has_a_row_for_each_rank_and_a_box_for_each_action
   BOOST_TEST(boxes == 16U);
 }
 
+BOOST_AUTO_TEST_CASE(a_drawing_shows_a_name_with_the_characters_of_markup) {
+  auto made = simulate(schedules::one_f_one_b({.ranks = 2, .microbatches = 2}));
+  made.name = "a<b> & \"c\"";
+  const std::string svg = to_svg(std::vector{made});
+  BOOST_TEST(svg.find(">a&lt;b&gt; &amp; &quot;c&quot;: 9 long") != std::string::npos, svg);
+  BOOST_TEST(svg.find("<b>") == std::string::npos);
+}
+
 /// A rank's trace: an evaluation, then 1F1B on two ranks, whose actions take 10 and 20 us.
 std::string trace_of(int rank, double offset, double late, bool drops_the_first) {
   const std::vector<std::string> step =

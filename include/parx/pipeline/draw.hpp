@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include <parx/core/formatted.hpp>
+#include <parx/core/xml_text.hpp>
 #include <parx/pipeline/simulate.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -137,7 +138,7 @@ struct action_colour {
     svg += formatted(
         "<text x=\"8\" y=\"{:.1f}\" font-size=\"13\" font-weight=\"bold\">{}: {:.4g} long, bubble "
         "{:.1f} %</text>\n",
-        y + 22, each.name, each.makespan(), 100 * each.bubble());
+        y + 22, xml_text(each.name), each.makespan(), 100 * each.bubble());
     y += caption;
     for (std::size_t rank = 0; rank < each.ranks.size(); ++rank, y += row) {
       svg += formatted("<text x=\"8\" y=\"{:.1f}\">rank {}</text>\n"

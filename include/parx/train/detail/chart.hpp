@@ -27,8 +27,6 @@ struct chart_text {
   std::string y_label;
 };
 
-[[nodiscard]] std::string xml_text(std::string_view text);
-
 /// Colours of curves and bars, repeating.
 [[nodiscard]] constexpr std::string_view colour(std::size_t index) noexcept {
   constexpr std::array<std::string_view, 8> colours{"#3b82f6", "#f97316", "#10b981", "#a855f7",

@@ -6,32 +6,10 @@
 #include <iterator>
 
 #include <parx/core/formatted.hpp>
+#include <parx/core/xml_text.hpp>
 #include <parx/train/detail/chart.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
-
-PARX_INLINE std::string xml_text(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
-}
 
 PARX_INLINE std::vector<double> ticks(double low, double high, double wanted) {
   // Values that differ only in their last digits count as one: ticks between them would coincide.

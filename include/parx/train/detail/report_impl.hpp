@@ -14,6 +14,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
+#include <parx/core/xml_text.hpp>
 #include <parx/train/detail/log_lines.hpp>
 #include <parx/train/report.hpp>
 
