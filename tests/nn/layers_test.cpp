@@ -190,3 +190,26 @@ BOOST_AUTO_TEST_CASE(accuracy_counts_weighted_hits) {
   BOOST_TEST(some.mean() == 0.6);
   BOOST_TEST(nn::tally{}.mean() == 0.0);
 }
+
+BOOST_AUTO_TEST_CASE(a_linear_layer_that_an_input_does_not_fit_is_told_by_its_parameters_name) {
+  const auto refusal = [](auto&& call) -> std::string {
+    try {
+      (void)call();
+    } catch (const usage_error& refused) {
+      return refused.what();
+    }
+    return "nothing was thrown";
+  };
+  const auto x = tensor<float>::zeros({5, 16});
+  nn::sequential model{nn::linear{16, 16}, nn::relu{}, nn::linear{8, 1}};
+  BOOST_TEST(refusal([&] { return model(x); }) ==
+             "linear \"2.weight\": input of shape (5, 16) and weight of shape (1, 8) do not fit: "
+             "the last axis of the input and the last of the weight must be equal");
+  const variable<float> weight(tensor<float>::zeros({1, 8}));
+  BOOST_TEST(refusal([&] { return linear(variable<float>(x), weight); }).starts_with(
+      "linear: input of shape (5, 16)"));
+  const variable<float> bias(tensor<float>::zeros({2}));
+  BOOST_TEST(refusal([&] {
+               return linear(variable<float>(tensor<float>::zeros({5, 8})), weight, bias);
+             }) == "linear: a bias of shape (2) does not fit a weight of shape (1, 8)");
+}

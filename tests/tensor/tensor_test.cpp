@@ -37,9 +37,20 @@ BOOST_AUTO_TEST_CASE(factories_fill_row_by_row) {
   BOOST_TEST(elements(tensor<int>::zeros({2})) == (std::vector{0, 0}));
   BOOST_TEST(elements(tensor<int>::from({4, 5, 6}, {3})) == (std::vector{4, 5, 6}));
   BOOST_TEST(tensor<int>::scalar(9).item() == 9);
-  BOOST_CHECK_EXCEPTION((void)tensor<int>::from({1, 2}, {3}), parx::usage_error, [](const auto& e) {
-    return std::string(e.what()) == "2 values do not fill a tensor of shape (3), which has 3";
-  });
+}
+
+BOOST_AUTO_TEST_CASE(values_that_do_not_fill_a_tensor_are_refused_by_the_place_of_the_call) {
+  std::vector<int> two{1, 2};
+  const auto says = [](int line) {
+    return [line](const parx::usage_error& e) {
+      return e.what() == "tensor at tensor_test.cpp:" + std::to_string(line) +
+                             ": 2 values do not fill a tensor of shape (3), which has 3";
+    };
+  };
+  BOOST_CHECK_EXCEPTION((void)tensor<int>::from({1, 2}, {3}), parx::usage_error, says(__LINE__));
+  BOOST_CHECK_EXCEPTION((void)tensor<int>::from(two, {3}), parx::usage_error, says(__LINE__));
+  BOOST_CHECK_EXCEPTION((void)tensor<float>::from(two, {3}), parx::usage_error, says(__LINE__));
+  BOOST_CHECK_EXCEPTION((void)tensor<int>::wrap(two, {3}), parx::usage_error, says(__LINE__));
 }
 
 BOOST_AUTO_TEST_CASE(numbers_of_another_type_are_converted) {

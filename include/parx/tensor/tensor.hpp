@@ -18,6 +18,7 @@
 #include <utility>
 
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/detail/loop_nest.hpp>
 #include <parx/tensor/shape.hpp>
 #include <parx/tensor/storage.hpp>
@@ -61,20 +62,22 @@ class tensor {
   [[nodiscard]] static tensor ones(const parx::shape& s) { return full(s, T(1)); }
   [[nodiscard]] static tensor scalar(T value) { return full({}, value); }
   /// A copy of `values`, row by row. Throws usage_error when their number is not s.size().
-  [[nodiscard]] static tensor from(std::span<const T> values, const parx::shape& s) {
-    require(values.size() == s.size(), "{} values do not fill a tensor of shape {}, which has {}",
-            values.size(), to_string(s), s.size());
+  [[nodiscard]] static tensor from(std::span<const T> values, const parx::shape& s,
+                                   call_site site = call_site::current()) {
+    if (values.size() != s.size()) [[unlikely]] refuse_values(values.size(), s, site);
     tensor result = empty(s);
     std::copy(values.begin(), values.end(), result.data_);
     return result;
   }
-  [[nodiscard]] static tensor from(std::initializer_list<T> values, const parx::shape& s) {
-    return from(std::span<const T>(values.begin(), values.size()), s);
+  [[nodiscard]] static tensor from(std::initializer_list<T> values, const parx::shape& s,
+                                   call_site site = call_site::current()) {
+    return from(std::span<const T>(values.begin(), values.size()), s, site);
   }
   /// The same for numbers of another type, each converted to T.
   template <typename Values>
     requires(!std::convertible_to<const Values&, std::span<const T>>)
-  [[nodiscard]] static tensor from(const Values& values, const parx::shape& s) {
+  [[nodiscard]] static tensor from(const Values& values, const parx::shape& s,
+                                   call_site site = call_site::current()) {
     constexpr bool are_numbers = requires { static_cast<T>(*std::begin(values)); };
     static_assert(are_numbers,
                   "the values of a tensor are one flat range of numbers, row by row: "
@@ -83,8 +86,7 @@ class tensor {
     if constexpr (are_numbers) {
       const auto count = static_cast<std::size_t>(std::distance(std::begin(values),
                                                                 std::end(values)));
-      require(count == s.size(), "{} values do not fill a tensor of shape {}, which has {}", count,
-              to_string(s), s.size());
+      if (count != s.size()) [[unlikely]] refuse_values(count, s, site);
       std::transform(std::begin(values), std::end(values), result.data_,
                      [](const auto& each) { return static_cast<T>(each); });
     }
@@ -101,9 +103,9 @@ class tensor {
   /// A view of memory that `owner` keeps alive; without one the caller does, longer than all copies
   /// of the tensor.
   [[nodiscard]] static tensor wrap(std::span<T> memory, const parx::shape& s,
-                                   std::shared_ptr<const void> owner = nullptr) {
-    require(memory.size() == s.size(), "a span of {} elements is not a tensor of shape {}",
-            memory.size(), to_string(s));
+                                   std::shared_ptr<const void> owner = nullptr,
+                                   call_site site = call_site::current()) {
+    if (memory.size() != s.size()) [[unlikely]] refuse_values(memory.size(), s, site);
     tensor result;
     result.storage_ = storage::wrap(memory.data(), memory.size_bytes(), std::move(owner));
     result.data_ = memory.data();
@@ -334,6 +336,11 @@ class tensor {
   }
 
  private:
+  [[noreturn, gnu::noinline]] static void refuse_values(std::size_t count, const parx::shape& s,
+                                                        call_site site) {
+    throw_usage("tensor at {}:{}: {} values do not fill a tensor of shape {}, which has {}",
+                site.file_name(), site.line, count, to_string(s), s.size());
+  }
   template <typename... Extents>
   [[nodiscard]] static constexpr tensor explain_extents() {
     static_assert(sizeof...(Extents) > max_rank, "a shape goes in braces: zeros({2, 3})");

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -20,6 +21,14 @@
 namespace parx::inline PARX_ABI {
 
 namespace detail {
+
+/// ` "blocks.0.weight"` for a parameter that its model has named; "" for other variables.
+template <typename T>
+[[nodiscard]] std::string quoted_name(const variable<T>& v) {
+  if (!v.is_leaf()) return "";
+  const std::string& name = static_cast<const leaf<T>&>(*v.node()).name;
+  return name.empty() ? "" : formatted(" \"{}\"", name);
+}
 
 /// The rows of a product that are computed at a time: few enough to stay in the cache until they
 /// are finished, and not fewer, because each block packs the other operand again.
@@ -126,16 +135,21 @@ template <typename T>
                                  std::shared_ptr<std::type_identity_t<input_gradient_reduction<T>>>
                                      reduction = {}) {
   const bool transposed = layout == weight_layout::out_in;
-  require(weight.rank() == 2 && x.rank() >= 1 && x.extent(-1) == weight.extent(transposed ? 1 : 0),
-          "linear: input of shape {} and weight of shape {} do not fit: the last axis of the input "
-          "and the {} of the weight must be equal",
-          to_string(x.shape()), to_string(weight.shape()), transposed ? "last" : "first");
+  if (weight.rank() != 2 || x.rank() < 1 || x.extent(-1) != weight.extent(transposed ? 1 : 0))
+      [[unlikely]] {
+    throw_usage(
+        "linear{}: input of shape {} and weight of shape {} do not fit: the last axis of the input "
+        "and the {} of the weight must be equal",
+        detail::quoted_name(weight), to_string(x.shape()), to_string(weight.shape()),
+        transposed ? "last" : "first");
+  }
   const std::size_t out = weight.extent(transposed ? 0 : 1);
   const std::size_t in = weight.extent(transposed ? 1 : 0);
   const std::size_t ld = weight.extent(1);
-  require(!bias.defined() || bias.shape() == shape{out},
-          "linear: a bias of shape {} does not fit a weight of shape {}",
-          bias.defined() ? to_string(bias.shape()) : "", to_string(weight.shape()));
+  if (bias.defined() && bias.shape() != shape{out}) [[unlikely]] {
+    throw_usage("linear{}: a bias of shape {} does not fit a weight of shape {}",
+                detail::quoted_name(weight), to_string(bias.shape()), to_string(weight.shape()));
+  }
   const detail::product_operand<T> left(x), right(weight);
   const tensor<T> input = left.values().contiguous();
   const tensor<T> w = right.values().contiguous();
