@@ -87,3 +87,25 @@ BOOST_AUTO_TEST_CASE(a_name_that_is_no_axis_is_refused_with_the_axes) {
   });
   BOOST_TEST(refusal.find("no axis \"tp\": its axes are dp=1") != std::string::npos);
 }
+
+BOOST_AUTO_TEST_CASE(a_mesh_that_does_not_fit_says_where_it_is_made) {
+  std::string named, at_run_time;
+  int line = 0;
+  run_threads(1, [&](process_group& world) {
+    try {
+      line = __LINE__ + 1;
+      mesh<"pp", "dp"> grid{world, {4, 2}};
+    } catch (const usage_error& refused) {
+      named = refused.what();
+    }
+    try {
+      mesh grid{world, {{"dp", 3}}};
+    } catch (const usage_error& refused) {
+      at_run_time = refused.what();
+    }
+  });
+  BOOST_TEST(named == "mesh at mesh_test.cpp:" + std::to_string(line) +
+                          ": the mesh pp=4 x dp=2 needs exactly 8 ranks, and its group has 1");
+  BOOST_TEST(at_run_time == "mesh at mesh_test.cpp:" + std::to_string(line + 5) +
+                                ": the mesh dp=3 needs exactly 3 ranks, and its group has 1");
+}

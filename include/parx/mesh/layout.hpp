@@ -16,6 +16,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -31,12 +32,13 @@ class mesh_layout {
  public:
   /// `hosts` is the host of each rank, in any numbering: its size is the number of ranks.
   /// Throws usage_error if the product of the sizes is not that number, for sizes below 1, and for
-  /// names that are empty or given twice.
-  mesh_layout(std::vector<mesh_axis> axes, std::span<const int> hosts)
+  /// names that are empty or given twice; it says where the mesh is made.
+  mesh_layout(std::vector<mesh_axis> axes, std::span<const int> hosts,
+              call_site site = call_site::current())
       : axes_(std::move(axes)), hosts_(hosts.begin(), hosts.end()), rank_at_(hosts.size()),
         place_of_(hosts.size()) {
-    check_names();
-    fill_remaining();
+    check_names(site);
+    fill_remaining(site);
     std::iota(rank_at_.begin(), rank_at_.end(), 0);
     const std::vector<int> first = first_ranks();
     std::stable_sort(rank_at_.begin(), rank_at_.end(), [&](int a, int b) {
@@ -150,19 +152,27 @@ class mesh_layout {
     for (std::size_t inner = axis + 1; inner < axes_.size(); ++inner) product *= axes_[inner].size;
     return product;
   }
-  void check_names() const {
-    require(!axes_.empty(), "a mesh needs an axis: {{\"dp\", parx::remaining_ranks}}");
+  template <typename... Args>
+  static void require_at(call_site site, bool holds, counted_text<sizeof...(Args)> text,
+                         const Args&... args) {
+    if (holds) return;
+    throw_usage("mesh at {}:{}: {}", site.file_name(), site.line, formatted(text, args...));
+  }
+  void check_names(call_site site) const {
+    require_at(site, !axes_.empty(), "a mesh needs an axis: {{\"dp\", parx::remaining_ranks}}");
     for (auto each = axes_.begin(); each != axes_.end(); ++each) {
-      require(!each->name.empty(), "every axis of a mesh needs a name");
-      require(std::none_of(axes_.begin(), each,
-                           [&](const mesh_axis& other) { return other.name == each->name; }),
-              "the mesh has the axis \"{}\" twice", each->name);
-      require(each->size >= 1 || each->size == remaining_ranks,
-              "axis \"{}\" of the mesh has the size {}: give at least 1, or parx::remaining_ranks",
-              each->name, each->size);
+      require_at(site, !each->name.empty(), "every axis of a mesh needs a name");
+      require_at(site,
+                 std::none_of(axes_.begin(), each,
+                              [&](const mesh_axis& other) { return other.name == each->name; }),
+                 "the mesh has the axis \"{}\" twice", each->name);
+      require_at(site, each->size >= 1 || each->size == remaining_ranks,
+                 "axis \"{}\" of the mesh has the size {}: give at least 1, or "
+                 "parx::remaining_ranks",
+                 each->name, each->size);
     }
   }
-  void fill_remaining() {
+  void fill_remaining(call_site site) {
     long long product = 1;
     mesh_axis* open = nullptr;
     for (mesh_axis& each : axes_) {
@@ -170,17 +180,18 @@ class mesh_layout {
         product = std::min(product * each.size, 1LL << 31);  // more than any group has
         continue;
       }
-      require(open == nullptr, "only one axis of a mesh can take the remaining ranks: \"{}\" and "
-              "\"{}\" both do", open != nullptr ? open->name : "", each.name);
+      require_at(site, open == nullptr,
+                 "only one axis of a mesh can take the remaining ranks: \"{}\" and \"{}\" both do",
+                 open != nullptr ? open->name : "", each.name);
       open = &each;
     }
     if (open != nullptr && size() % product == 0) {
       open->size = size() / static_cast<int>(product);
       return;
     }
-    require(open == nullptr && product == size(),
-            "the mesh {} needs {} {} ranks, and its group has {}", text(),
-            open != nullptr ? "a multiple of" : "exactly", product, size());
+    require_at(site, open == nullptr && product == size(),
+               "the mesh {} needs {} {} ranks, and its group has {}", text(),
+               open != nullptr ? "a multiple of" : "exactly", product, size());
   }
 
   std::vector<mesh_axis> axes_;

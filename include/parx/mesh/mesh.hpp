@@ -51,7 +51,7 @@ class mesh<> {
   /// Local; all ranks of `group` call it with the same axes. The group is borrowed and must outlive
   /// this object. Throws usage_error for sizes that do not match the number of ranks.
   mesh(process_group& group, std::vector<mesh_axis> axes, call_site site = call_site::current())
-      : layout_(std::move(axes), group.hosts()), rank_(group.rank()),
+      : layout_(std::move(axes), group.hosts(), site), rank_(group.rank()),
         all_(group.subgroup(layout_.line(rank_, every_axis()), {.name = layout_.text()}, site)) {}
 
   /// The group of this rank along an axis: the ranks whose coordinates differ only in that axis.
