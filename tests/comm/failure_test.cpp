@@ -665,6 +665,17 @@ BOOST_AUTO_TEST_CASE(
           "buffer 0: the input holds 8 elements, the output 7");
       refused([&] { parx::all_gather_coalesced(group, std::array{parx::const_view_of(x)}, {}); },
               "1 inputs and 0 outputs");
+      // Each is told by the name that was called.
+      const counts three{1, 1, 1}, none_at_all{0, 0};
+      refused([&] { parx::all_gather_v(group, x, y, three); }, "all_gather_v on group");
+      refused([&] { parx::gather_v(group, x, y, three); }, "gather_v on group");
+      refused([&] { parx::scatter_v(group, x, y, three); }, "scatter_v on group");
+      refused([&] { parx::scatter_v(group, none, none, none_at_all, {.root = 2}); },
+              "scatter_v on group");
+      refused([&] { parx::reduce_scatter_v(group, x, y, three); }, "reduce_scatter_v on group");
+      refused([&] { parx::all_to_all_v(group, x, three, y, three); }, "all_to_all_v on group");
+      refused([&] { parx::all_gather(group, x, y); }, "all_gather on group");
+      refused([&] { parx::all_reduce_coalesced(group, {}); }, "all_reduce_coalesced on group");
       std::vector<int> one{1};
       parx::all_reduce(group, one);
       if (one[0] != 2) throw std::runtime_error("the group is no longer usable");
@@ -740,6 +751,11 @@ BOOST_AUTO_TEST_CASE(every_operation_is_refused_by_a_group_that_an_earlier_failu
         [&] { parx::monitored_barrier(group); },
         [&] { parx::async_scan(group, x).wait(); },
     };
+    try {
+      parx::all_gather_v(group, x, y, even);
+    } catch (const parx::error& refusal) {
+      if (!contains(refusal.what(), "all_gather_v on group")) throw;
+    }
     for (std::size_t i = 0; i < calls.size(); ++i) {
       try {
         calls[i]();

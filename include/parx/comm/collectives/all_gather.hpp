@@ -35,7 +35,7 @@ template <typename In, typename Out>
                                                           std::span<const std::size_t> counts,
                                                           const collective_options& options,
                                                           call_site site) {
-  const call_check check(group, operation::all_gather, site);
+  const call_check check(group, operation::all_gather, site, "_v");
   collective_arguments given = check.arguments<collective_options>(input, output, options);
   given.count = check.sum(counts, "counts", given.output);
   check.require(given.output.count == given.count,

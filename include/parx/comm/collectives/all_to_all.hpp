@@ -46,7 +46,7 @@ template <typename In, typename Out>
     const process_group& group, const In& input, std::span<const std::size_t> send_counts,
     Out& output, std::span<const std::size_t> receive_counts, const collective_options& options,
     call_site site) {
-  const call_check check(group, operation::all_to_all, site);
+  const call_check check(group, operation::all_to_all, site, "_v");
   collective_arguments given = check.arguments<collective_options>(input, output, options);
   given.count = check.sum(send_counts, "send_counts", given.input);
   check.require(given.input.count == given.count,

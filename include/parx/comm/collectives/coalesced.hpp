@@ -70,7 +70,7 @@ struct packed_memory {
 [[nodiscard]] inline collective_arguments all_reduce_coalesced_arguments(
     const process_group& group, std::span<const buffer_view> data, const reduce_options& options,
     call_site site) {
-  const call_check check(group, operation::all_reduce, site);
+  const call_check check(group, operation::all_reduce, site, "_coalesced");
   collective_arguments given = packed_arguments(check, read_only(data), data, 1, 0);
   read_arithmetic<buffer_view>(options, given.combine);
   given.use = options.use;
@@ -81,7 +81,7 @@ struct packed_memory {
 [[nodiscard]] inline collective_arguments broadcast_coalesced_arguments(
     const process_group& group, std::span<const buffer_view> data, const rooted_options& options,
     call_site site) {
-  const call_check check(group, operation::broadcast, site);
+  const call_check check(group, operation::broadcast, site, "_coalesced");
   collective_arguments given = packed_arguments(check, read_only(data), data, 1, 0);
   given.root = options.root;
   given.use = options.use;
@@ -92,7 +92,7 @@ struct packed_memory {
 [[nodiscard]] inline collective_arguments all_gather_coalesced_arguments(
     const process_group& group, std::span<const const_buffer_view> inputs,
     std::span<const buffer_view> outputs, const collective_options& options, call_site site) {
-  const call_check check(group, operation::all_gather, site);
+  const call_check check(group, operation::all_gather, site, "_coalesced");
   collective_arguments given = packed_arguments(
       check, inputs, outputs, static_cast<std::size_t>(group.size()), check.own_rank());
   given.count = check.for_all_ranks(given.input);

@@ -35,7 +35,7 @@ template <typename In, typename Out, typename Options>
                                                               std::span<const std::size_t> counts,
                                                               const Options& options,
                                                               call_site site) {
-  const call_check check(group, operation::reduce_scatter, site);
+  const call_check check(group, operation::reduce_scatter, site, "_v");
   collective_arguments given = check.arguments<reduce_options>(input, output, options);
   given.count = check.sum(counts, "counts", given.output);
   check.require(given.input.count == given.count,

@@ -39,7 +39,7 @@ template <typename In, typename Out>
                                                        std::span<const std::size_t> counts,
                                                        const rooted_options& options,
                                                        call_site site) {
-  const call_check check(group, operation::scatter, site);
+  const call_check check(group, operation::scatter, site, "_v");
   collective_arguments given = check.arguments<rooted_options>(input, output, options);
   given.count = check.sum(counts, "counts", given.output);
   check.require(given.output.count == counts[check.own_rank()],

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include <parx/comm/detail/issue/misuse.hpp>
@@ -50,6 +51,7 @@ struct arithmetic {
 
 struct collective_arguments {
   operation what = operation::barrier;
+  std::string_view form{};  ///< see call_check
   call_site site{};
   elements input{};
   elements output{};          ///< its data is null if this rank receives nothing
@@ -96,11 +98,13 @@ void read_arithmetic(const Options& options, arithmetic& how) {
   }
 }
 
-/// Checks the arguments of a call; errors name the call and its call site.
+/// Checks the arguments of a call; errors name the call and its call site. `form` is what the
+/// function's name has beyond that of the operation: "_v".
 class call_check {
  public:
-  call_check(const process_group& group, operation what, call_site site) noexcept
-      : group_(group), what_(what), site_(site) {}
+  call_check(const process_group& group, operation what, call_site site,
+             std::string_view form = {}) noexcept
+      : group_(group), what_(what), form_(form), site_(site) {}
 
   template <typename... Args>
   void require(bool holds, counted_text<sizeof...(Args)> text, const Args&... args) const {
@@ -200,6 +204,7 @@ class call_check {
   [[nodiscard]] collective_arguments arguments() const {
     collective_arguments given;
     given.what = what_;
+    given.form = form_;
     given.site = site_;
     return given;
   }
@@ -231,8 +236,8 @@ class call_check {
            bytes <= std::numeric_limits<std::size_t>::max() / 2;
   }
   [[noreturn]] void refuse(const std::string& why) const {
-    throw_usage("{} on group \"{}\" at {}:{}: {}", name_of(what_), group_.name(), site_.file_name(),
-                site_.line, why);
+    throw_usage("{}{} on group \"{}\" at {}:{}: {}", name_of(what_), form_, group_.name(),
+                site_.file_name(), site_.line, why);
   }
   void fits(std::size_t count, std::size_t size) const {
     require(fit(count, size), "{} elements of {} bytes are more than memory can hold", count, size);
@@ -240,6 +245,7 @@ class call_check {
 
   const process_group& group_;
   operation what_;
+  std::string_view form_;
   call_site site_;
 };
 

@@ -60,12 +60,13 @@ inline void fill_arithmetic(const call_check& check, const collective_arguments&
 inline const std::shared_ptr<const execution_plan>& fill_call(const process_group& group,
                                                               const collective_arguments& given,
                                                               call& request) {
-  const call_check check(group, given.what, given.site);
+  const call_check check(group, given.what, given.site, given.form);
   if (has_root(given.what)) check.is_rank(given.root, "root");
   check_overlap(check, given);
   group_core& core = *core_of(group);
   const elements& described = given.input.data != nullptr ? given.input : given.output;
   request.what = given.what;
+  request.form = given.form;
   request.site = given.site;
   request.timeout = given.timeout;
   request.keep = given.keep;

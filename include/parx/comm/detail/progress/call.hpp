@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <parx/comm/axis_extents.hpp>
 #include <parx/comm/detail/progress/call_header.hpp>
@@ -32,6 +33,7 @@ struct any_shape_receive {
 
 struct call {
   operation what = operation::barrier;
+  std::string_view form{};  ///< "_v": what the called function's name has beyond the operation's
   call_site site;
   std::chrono::milliseconds timeout{0};
 
@@ -88,6 +90,10 @@ struct call {
 /// In call::peer: a receive from any rank that no message has matched yet (MPI_ANY_SOURCE).
 inline constexpr int any_source = -1;
 
+/// The function that was called: "all_gather_v".
+[[nodiscard]] inline std::string name_of(const call& request) {
+  return formatted("{}{}", name_of(request.what), request.form);
+}
 [[nodiscard]] inline bool is_message(const call& request) noexcept {
   return request.what == operation::send || request.what == operation::recv;
 }

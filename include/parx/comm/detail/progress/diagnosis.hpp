@@ -41,13 +41,13 @@ class diagnosis {
     const int rank = network_.rank(), job_rank = network_.job_rank(rank);
     const std::string of_job =
         rank == job_rank ? std::string() : formatted(", rank {} of the job", job_rank);
-    return formatted("{}{} on group \"{}\" (rank {} of {}{}, {}:{})", name_of(request.what),
+    return formatted("{}{} on group \"{}\" (rank {} of {}{}, {}:{})", name_of(request),
                      number, name_, rank, network_.size(), of_job, request.site.file_name(),
                      request.site.line);
   }
 
   [[nodiscard]] error_context context_of(const call& request, int peer) const {
-    return {.operation = std::string(name_of(request.what)),
+    return {.operation = name_of(request),
             .group = name_,
             .sequence = request.header.number(),
             .rank = network_.rank(),
@@ -69,7 +69,7 @@ class diagnosis {
   [[nodiscard]] error refusal_of(const call& request, const std::string& reason) const {
     return {errc::closed,
             formatted("{} on group \"{}\" at {}:{} was refused because of an earlier failure: {}",
-                      name_of(request.what), name_, request.site.file_name(), request.site.line,
+                      name_of(request), name_, request.site.file_name(), request.site.line,
                       reason),
             context_of(request, -1)};
   }
