@@ -209,3 +209,38 @@ BOOST_FIXTURE_TEST_CASE(a_wait_for_many_keys_costs_time_in_proportion_to_them, f
                               << " ms; a sixteenth of them: " << few * 1e3);
   BOOST_TEST(many < 100 * few);  // 256 if quadratic, 16 and a few for the caches if not
 }
+
+// While a wait was searched for in each key's list, 500 clients that waited for the same 200 keys
+// again and again kept others waiting for a second.
+BOOST_FIXTURE_TEST_CASE(a_wait_costs_the_same_however_many_others_wait_for_its_keys, fixture) {
+  request wait{.op = operation::wait};
+  for (int i = 0; i < 50; ++i) wait.keys.push_back("k" + std::to_string(i));
+  const auto time_of = [&](std::uint64_t clients) {
+    for (std::uint64_t client = 1; client <= clients; ++client) run(client, wait);
+    double best = 1e9;
+    for (int round = 0; round < 20; ++round) {
+      const auto begin = std::chrono::steady_clock::now();
+      for (std::uint64_t client = 1; client <= 10; ++client) run(client, wait);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      best = std::min(best, took.count());
+    }
+    for (std::uint64_t client = 1; client <= clients; ++client) core.forget(client);
+    return best;
+  };
+  const double few = time_of(10);
+  const double many = time_of(1500);
+  BOOST_TEST_MESSAGE("of 1500 clients: " << many * 1e3 << " ms; of 10: " << few * 1e3);
+  BOOST_TEST(many < 4 * few);
+}
+
+BOOST_FIXTURE_TEST_CASE(waits_that_are_begun_again_without_end_take_no_more_memory, fixture) {
+  request wait{.op = operation::wait};
+  for (int i = 0; i < 200; ++i) wait.keys.push_back("k" + std::to_string(i));
+  for (int round = 0; round < 50; ++round) {
+    for (std::uint64_t client = 1; client <= 100; ++client) {
+      BOOST_TEST_REQUIRE((run(client, wait) == verdict::keep));
+    }
+    set("k0");  // some keys come and go meanwhile
+    run(99, {.op = operation::delete_key, .keys = {"k0"}});
+  }
+}

@@ -124,35 +124,43 @@ class server_core {
     stop_waiting(client);
     const auto gone = clients_.find(client);
     if (gone == clients_.end()) return;
-    for (const std::string& key : gone->second.watched) {
-      take_off(client, &key_state::watchers, keys_.find(key));
-    }
+    give_up(gone->second.watched, &key_state::watchers);
     const std::string presence = std::move(gone->second.presence);
     clients_.erase(gone);
     if (presence.empty()) return;
-    waiting_bytes_ -= waiter_bytes + presence.size();
+    waiting_bytes_ -= place_bytes + presence.size();
     static_cast<void>(store(presence + "/gone", "1"));
   }
 
  private:
   enum class event : std::uint8_t { updated, created, removed };
 
+  /// Clients under ascending numbers, none of which is used twice.
+  using client_list = std::map<std::uint64_t, client_id>;
   /// State of a key besides its value. Keys without any are not in keys_.
   struct key_state {
-    std::vector<client_id> waiters;   // in the order of their waits
-    std::vector<client_id> watchers;  // torch 1.13 only
+    client_list waiters;   // in the order of their waits
+    client_list watchers;  // torch 1.13 only
     std::deque<std::string> queue;
+    std::size_t places = 0;  // that refer to this state
+  };
+  using key_map = std::map<std::string, key_state>;
+  /// A client's place in a list of a key. It keeps the key's state.
+  struct place {
+    key_map::iterator key;
+    std::uint64_t number;
   };
   struct client_state {
-    std::vector<std::string> waited;  // the keys that were missing when its wait began
-    std::size_t missing = 0;          // how many of them are still missing
-    std::vector<std::string> watched;
+    std::vector<place> waited;  // the keys that were missing when its wait began
+    std::size_t missing = 0;    // how many of them are still missing
+    std::vector<place> watched;
     std::string presence;  // its key with the prefix presence_keys_
   };
   // Approximate memory of a map entry besides its key and value, measured with glibc.
   static constexpr std::size_t entry_bytes = 160;
-  static constexpr std::size_t state_bytes = 256;
-  static constexpr std::size_t waiter_bytes = 64;
+  static constexpr std::size_t state_bytes = 288;
+  static constexpr std::size_t place_bytes = 96;
+  static constexpr std::size_t queued_bytes = 64;
 
   verdict refuse(std::string limit) {
     passed_limit_ = std::move(limit);
@@ -209,7 +217,7 @@ class server_core {
       (values_.*how)(key, value);
       return;
     }
-    const std::vector<client_id>& watchers = state->second.watchers;
+    const client_list& watchers = state->second.watchers;
     if (watchers.empty()) {
       (values_.*how)(key, value);
     } else {
@@ -219,18 +227,16 @@ class server_core {
       (values_.*how)(key, value);
       tell_watchers(watchers, kind, key, old, *values_.find(key));
     }
-    const std::vector<client_id> woken = std::exchange(state->second.waiters, {});
-    waiting_bytes_ -= woken.size() * (waiter_bytes + key.size());
-    drop_if_unused(state);
-    for (const client_id client : woken) key_appeared(client);
+    const client_list woken = std::exchange(state->second.waiters, {});
+    for (const auto& [number, client] : woken) key_appeared(client);
   }
 
-  void tell_watchers(const std::vector<client_id>& clients, event kind, std::string_view key,
+  void tell_watchers(const client_list& clients, event kind, std::string_view key,
                      std::string_view before, std::string_view after) {
     std::string bytes;
     put(bytes, static_cast<std::uint8_t>(kind));
     for (const std::string_view text : {key, before, after}) put_string(bytes, text);
-    for (const client_id client : clients) send_(client, bytes);
+    for (const auto& [number, client] : clients) send_(client, bytes);
   }
 
   verdict append(const std::string& key, std::string_view value) {
@@ -260,7 +266,7 @@ class server_core {
   /// Keeps the first key of a client that marks its presence.
   verdict note_presence(client_id client, const std::string& key) {
     if (presence_keys_.empty() || !key.starts_with(presence_keys_)) return verdict::keep;
-    const std::size_t whole = waiter_bytes + key.size();
+    const std::size_t whole = place_bytes + key.size();
     if (waiting_bytes_ + whole > max_waiting_bytes) return refuse_to_wait();
     std::string& presence = clients_[client].presence;
     if (!presence.empty()) return verdict::keep;
@@ -319,11 +325,9 @@ class server_core {
         return verdict::hang_up;
       }
       if (!state->second.queue.empty()) continue;
-      std::vector<client_id>& waiters = state->second.waiters;
-      if (!waiters.empty() && waiters.back() == client) continue;  // the key is listed twice
-      waiters.push_back(client);
-      waiting.waited.push_back(key);
-      waiting_bytes_ += waiter_bytes + key.size();
+      const client_list& waiters = state->second.waiters;
+      if (!waiters.empty() && waiters.rbegin()->second == client) continue;  // it is listed twice
+      waiting.waited.push_back(add_place(client, &key_state::waiters, state));
     }
     waiting.missing = waiting.waited.size();
     if (waiting.missing > 0) return verdict::keep;
@@ -333,11 +337,11 @@ class server_core {
 
   /// The state of a key, created where it is missing; end() where one more waiter would exceed the
   /// limit.
-  [[nodiscard]] std::map<std::string, key_state>::iterator state_of(const std::string& key) {
+  [[nodiscard]] key_map::iterator state_of(const std::string& key) {
     const auto state = keys_.lower_bound(key);
     const bool known = state != keys_.end() && state->first == key;
     const std::size_t whole = known ? 0 : state_bytes + key.size();
-    if (waiting_bytes_ + whole + waiter_bytes + key.size() > max_waiting_bytes) {
+    if (waiting_bytes_ + whole + place_bytes > max_waiting_bytes) {
       static_cast<void>(refuse_to_wait());
       return keys_.end();
     }
@@ -346,30 +350,32 @@ class server_core {
     return keys_.emplace_hint(state, key, key_state{});
   }
 
-  /// Removes a client from a list of a key, if it is in it.
-  void take_off(client_id client, std::vector<client_id> key_state::*list,
-                std::map<std::string, key_state>::iterator state) {
-    if (state == keys_.end()) return;
-    waiting_bytes_ -=
-        std::erase(state->second.*list, client) * (waiter_bytes + state->first.size());
-    drop_if_unused(state);
+  place add_place(client_id client, client_list key_state::*list, key_map::iterator key) {
+    (key->second.*list).emplace(++last_number_, client);
+    ++key->second.places;
+    waiting_bytes_ += place_bytes;
+    return {key, last_number_};
+  }
+  void give_up(std::vector<place>& places, client_list key_state::*list) {
+    for (const place& each : places) {
+      (each.key->second.*list).erase(each.number);
+      --each.key->second.places;
+      waiting_bytes_ -= place_bytes;
+      drop_if_unused(each.key);
+    }
+    places.clear();
   }
   void stop_waiting(client_id client) {
     const auto known = clients_.find(client);
     if (known == clients_.end()) return;
-    for (const std::string& key : known->second.waited) {
-      take_off(client, &key_state::waiters, keys_.find(key));
-    }
-    known->second.waited.clear();
+    give_up(known->second.waited, &key_state::waiters);
     drop_if_unused(known);
   }
 
   // One of the keys that a client waits for exists now.
   void key_appeared(client_id client) {
-    const auto waiting = clients_.find(client);
-    if (--waiting->second.missing > 0) return;
-    waiting->second.waited.clear();
-    drop_if_unused(waiting);
+    if (--clients_.at(client).missing > 0) return;
+    stop_waiting(client);
     answer(client, std::uint8_t{0});
   }
 
@@ -389,25 +395,22 @@ class server_core {
   verdict watch(client_id client, const std::string& key) {
     const auto state = state_of(key);
     if (state == keys_.end()) return verdict::hang_up;
-    state->second.watchers.push_back(client);
-    clients_[client].watched.push_back(key);
-    waiting_bytes_ += waiter_bytes + key.size();
+    clients_[client].watched.push_back(add_place(client, &key_state::watchers, state));
     constexpr std::uint8_t callback_registered = 3;
     return answer(client, callback_registered);
   }
 
   verdict push(const std::string& key, const std::string& value) {
-    if (make_room(value.size() + waiter_bytes, false) == verdict::hang_up) return verdict::hang_up;
+    if (make_room(value.size() + queued_bytes, false) == verdict::hang_up) return verdict::hang_up;
     const auto state = state_of(key);
     if (state == keys_.end()) return verdict::hang_up;
-    stored_bytes_ += value.size() + waiter_bytes;
+    stored_bytes_ += value.size() + queued_bytes;
     state->second.queue.push_back(value);
     // One value wakes one waiter: the others would find an empty queue.
-    std::vector<client_id>& waiters = state->second.waiters;
+    client_list& waiters = state->second.waiters;
     if (waiters.empty()) return verdict::keep;
-    const client_id first = waiters.front();
+    const client_id first = waiters.begin()->second;
     waiters.erase(waiters.begin());
-    waiting_bytes_ -= waiter_bytes + key.size();
     key_appeared(first);
     return verdict::keep;
   }
@@ -419,7 +422,7 @@ class server_core {
     const auto state = keys_.find(key);
     std::deque<std::string>& queue = state->second.queue;
     answer_value(client, queue.front());
-    stored_bytes_ -= queue.front().size() + waiter_bytes;
+    stored_bytes_ -= queue.front().size() + queued_bytes;
     queue.pop_front();
     drop_if_unused(state);
     return verdict::keep;
@@ -444,9 +447,9 @@ class server_core {
     return values_.contains(key) || queue_length(key) > 0;
   }
 
-  void drop_if_unused(std::map<std::string, key_state>::iterator at) {
+  void drop_if_unused(key_map::iterator at) {
     const key_state& state = at->second;
-    if (!state.waiters.empty() || !state.watchers.empty() || !state.queue.empty()) return;
+    if (state.places > 0 || !state.queue.empty()) return;
     waiting_bytes_ -= state_bytes + at->first.size();
     keys_.erase(at);
   }
@@ -458,11 +461,12 @@ class server_core {
   sender send_;
   std::string presence_keys_;
   value_map values_;
-  std::map<std::string, key_state> keys_;
+  key_map keys_;
   std::map<client_id, client_state> clients_;
   std::size_t stored_bytes_ = 0;   // of values and queues
   std::size_t key_bytes_ = 0;      // of the keys in values_
   std::size_t waiting_bytes_ = 0;  // memory of keys_ and clients_
+  std::uint64_t last_number_ = 0;  // of client_list
   std::string passed_limit_;
 };
 
