@@ -273,8 +273,31 @@ BOOST_AUTO_TEST_CASE(the_owner_of_a_port_is_found_in_the_kernels_table) {
       "111 1\n"
       "   1: 00000000:7339 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 "
       "222 1\n";
-  BOOST_TEST(parx::detail::listening_inode(table, 29497) == 222U);
-  BOOST_TEST(parx::detail::listening_inode(table, 40000) == 0U);
+  const auto listening = parx::detail::socket_at(table, 29497);
+  BOOST_TEST(listening.inode == 222U);
+  BOOST_TEST(listening.user == 1000U);
+  BOOST_TEST(listening.listens);
+  const auto connected = parx::detail::socket_at(table.substr(0, table.find("   1:")), 29497);
+  BOOST_TEST(connected.inode == 111U);
+  BOOST_TEST(!connected.listens);
+  BOOST_TEST(parx::detail::socket_at(table, 40000).inode == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_port_whose_process_is_not_found_is_told_so_and_no_process_is_to_be_ended) {
+  const parx::descriptor bound(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  BOOST_TEST_REQUIRE(
+      ::bind(bound.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const std::uint16_t port = parx::detail::bound_port(bound.get());
+  BOOST_TEST(message_of([&] { (void)parx::detail::listen_on("", port); }, parx::errc::io) ==
+             fmt::format("a store cannot listen on port {}: it is in use, but /proc does not show "
+                         "by which process: it may have the port without listening. Choose another "
+                         "port.",
+                         port));
+  BOOST_TEST(parx::detail::in_use_text({.socket = {.inode = 5, .user = 1001}}) ==
+             "it is in use by a process of user 1001 that cannot be seen from here: that of "
+             "another user, or in another container. Choose another port.");
 }
 
 BOOST_AUTO_TEST_CASE(a_socket_that_listens_already_can_be_handed_over) {

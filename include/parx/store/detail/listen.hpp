@@ -47,17 +47,13 @@ namespace parx::inline PARX_ABI::detail {
 
 [[noreturn]] inline void throw_port_in_use(std::uint16_t port) {
   const auto owner = port_owner(port);
-  if (owner.pid == ::getpid()) {
+  if (owner.pid == ::getpid() && owner.socket.listens) {
     throw_usage(
         "a store cannot listen on port {}: this process listens there already. Has it "
         "called parx::init() or run() before? Call it once, and pass its world on",
         port);
   }
-  throw_error(errc::io,
-              "a store cannot listen on port {}: it is in use{}. End that process, or choose "
-              "another port.",
-              port,
-              owner.pid != 0 ? formatted(" by process {} ({})", owner.pid, owner.command) : "");
+  throw_error(errc::io, "a store cannot listen on port {}: {}", port, in_use_text(owner));
 }
 
 /// The address to listen at for clients that connect to `host`: its one address, if that belongs to
@@ -80,7 +76,7 @@ namespace parx::inline PARX_ABI::detail {
 }
 
 /// Listens on `address` (a name or number; empty: all addresses, IPv6 and IPv4 on one socket) and
-/// `port` (0: a free one). Throws parx::error(io), which names the process that uses the port if it
+/// `port` (0: a free one). Throws parx::error(io), which names the process that has the port if it
 /// can be found; usage_error where that is this process.
 [[nodiscard]] inline descriptor listen_on(const std::string& address, std::uint16_t port) {
   const char* const node = address.empty() ? nullptr : address.c_str();

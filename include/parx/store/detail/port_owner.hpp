@@ -1,7 +1,8 @@
-// port_owner: which process listens on a port, for the error message about a port in use.
+// port_owner: which process has a port, for the error message about a port in use.
 //
 // /proc/net/tcp has the socket's inode, and the links in /proc/<pid>/fd tell which process has it
-// open. Only processes of the same user (for root: all) are readable.
+// open. Only processes of the same user (for root: all) are readable, and a socket that is bound but
+// neither listens nor is connected is in no table.
 #pragma once
 
 #include <dirent.h>
@@ -20,22 +21,32 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// The inode of the socket that listens on `port`, from the text of /proc/net/tcp or tcp6; 0 where
-/// none does. Columns: number, local address, remote address, state (0A: listening), queues, timer,
-/// retransmits, user, timeout, inode.
-[[nodiscard]] inline std::uint64_t listening_inode(std::string_view table, std::uint16_t port) {
+/// A socket in /proc/net/tcp.
+struct port_socket {
+  std::uint64_t inode = 0;  ///< 0: none was found
+  unsigned user = 0;
+  bool listens = false;
+};
+
+/// The socket that has `port` at its end, from the text of /proc/net/tcp or tcp6: one that listens,
+/// else one of a connection, which keeps others from listening there, too. Columns: number, local
+/// address, remote address, state (0A: listening), queues, timer, retransmits, user, timeout, inode
+/// (0 for one that is closing).
+[[nodiscard]] inline port_socket socket_at(std::string_view table, std::uint16_t port) {
+  port_socket connected;
   for (std::size_t at = 0; at < table.size();) {
     const std::size_t end = std::min(table.find('\n', at), table.size());
     const std::string line(table.substr(at, end - at));
     at = end + 1;
-    unsigned bound = 0;
-    unsigned state = 0;
+    unsigned bound = 0, state = 0, user = 0;
     unsigned long inode = 0;
-    const int found = std::sscanf(line.c_str(), " %*d: %*[^:]:%x %*s %x %*s %*s %*s %*s %*s %lu",
-                                  &bound, &state, &inode);
-    if (found == 3 && state == 0x0A && bound == port) return inode;
+    const int found = std::sscanf(line.c_str(), " %*d: %*[^:]:%x %*s %x %*s %*s %*s %u %*s %lu",
+                                  &bound, &state, &user, &inode);
+    if (found != 4 || inode == 0 || bound != port) continue;
+    if (state == 0x0A) return {inode, user, true};
+    connected = {inode, user, false};
   }
-  return 0;
+  return connected;
 }
 
 /// The names in a folder; none where it is not readable.
@@ -48,19 +59,18 @@ namespace parx::inline PARX_ABI::detail {
   return names;
 }
 
-struct process_named {
-  int pid = 0;
+struct port_user {
+  int pid = 0;          ///< 0: /proc does not show the process
   std::string command;  ///< "python3 train.py"
+  port_socket socket;   ///< which it may show even so
 };
 
-/// The process that listens on `port`; pid 0 where /proc does not show it.
-[[nodiscard]] inline process_named port_owner(std::uint16_t port) {
-  std::uint64_t inode = 0;
-  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    if (inode == 0) inode = listening_inode(file_text(table).value_or(""), port);
-  }
-  if (inode == 0) return {};
-  const std::string wanted = formatted("socket:[{}]", inode);
+/// What has `port`, as far as /proc shows it.
+[[nodiscard]] inline port_user port_owner(std::uint16_t port) {
+  const port_socket found = socket_at(
+      file_text("/proc/net/tcp").value_or("") + file_text("/proc/net/tcp6").value_or(""), port);
+  if (found.inode == 0) return {};
+  const std::string wanted = formatted("socket:[{}]", found.inode);
   for (const std::string& pid : names_in("/proc")) {
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
     const std::string open_files = formatted("/proc/{}/fd/", pid);
@@ -74,10 +84,25 @@ struct process_named {
       command.resize(std::min<std::size_t>(command.size(), 200));
       while (!command.empty() && command.back() == '\0') command.pop_back();
       std::replace(command.begin(), command.end(), '\0', ' ');
-      return {std::atoi(pid.c_str()), std::move(command)};
+      return {std::atoi(pid.c_str()), std::move(command), found};
     }
   }
-  return {};
+  return {.socket = found};
+}
+
+/// "it is in use by process 71 (python3 train.py). End that process, or choose another port."
+[[nodiscard]] inline std::string in_use_text(const port_user& owner) {
+  if (owner.pid != 0) {
+    return formatted("it is in use by process {} ({}). End that process, or choose another port.",
+                     owner.pid, owner.command);
+  }
+  if (owner.socket.inode != 0) {
+    return formatted("it is in use by a process of user {} that cannot be seen from here: that of "
+                     "another user, or in another container. Choose another port.",
+                     owner.socket.user);
+  }
+  return "it is in use, but /proc does not show by which process: it may have the port without "
+         "listening. Choose another port.";
 }
 
 }  // namespace parx::detail
