@@ -5,7 +5,10 @@
 #include <boost/test/unit_test.hpp>
 
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -165,6 +168,62 @@ BOOST_AUTO_TEST_CASE(files_go_once_all_have_left_and_stay_where_one_has_not) {
     BOOST_TEST(std::filesystem::exists(where.path) == fails);
     if (fails) BOOST_TEST(parx::read_flight_logs(where.path).ranks[1].reason == "out of memory");
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_job_removes_what_failed_jobs_left_long_ago_or_too_often) {
+  namespace fs = std::filesystem;
+  const folder base;
+  fs::create_directory(base.path);
+  const auto place = [&](const std::string& start) {
+    return parx::find_flight_place({{"PARX_RECORDER", ""}, {"XDG_RUNTIME_DIR", base.path}}, start);
+  };
+  // Left by a process that is gone, `hours` ago.
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ::waitpid(gone, nullptr, 0);
+  const auto leave = [&](const std::string& start, int hours, std::int64_t pid) {
+    const std::string path = place(start).directory;
+    parx::flight_header header;
+    header.pid = pid;
+    fs::create_directory(path);
+    std::ofstream(path + "/rank_0.flight", std::ios::binary)
+        .write(reinterpret_cast<const char*>(&header), sizeof header);
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(hours));
+    return path;
+  };
+  const auto make = [&](const std::string& start, parx::flight_files files) {
+    const parx::flight_recorder made({.directory = place(start).directory, .files = files});
+  };
+  const std::string old = leave("old", 73, gone), running = leave("running", 73, ::getpid());
+  const std::string recent = leave("recent", 71, gone), own_work = old + ".txt";
+  const std::string mine = base.path + "/parx-flight-notes";
+  fs::create_directory(mine);
+  fs::last_write_time(mine, fs::file_time_type::clock::now() - std::chrono::hours(100));
+  fs::create_directory(own_work);
+  const std::string target = base.path + "/target";
+  fs::create_directory(target);
+  std::ofstream(target + "/rank_0.flight") << "somebody's";
+  const std::string link = place("link").directory;
+  fs::create_directory_symlink(target, link);
+
+  make("kept", parx::flight_files::kept);
+  BOOST_TEST(fs::exists(old));
+  make("new", parx::flight_files::removed_after_success);
+  BOOST_TEST(!fs::exists(old));
+  for (const auto& each : {running, recent, mine, own_work, link, target + "/rank_0.flight",
+                           place("new").directory}) {
+    BOOST_TEST(fs::exists(each), each);
+  }
+
+  for (int i = 0; i < 25; ++i) leave("failed " + std::to_string(i), 1 + i, gone);
+  make("another", parx::flight_files::removed_after_success);
+  // The newest 20 stay, "kept", "new" and the 18 that failed last, and that of the running job.
+  for (int i = 0; i < 25; ++i) {
+    BOOST_TEST(fs::exists(place("failed " + std::to_string(i)).directory) == (i < 18), i);
+  }
+  BOOST_TEST(!fs::exists(recent));
+  BOOST_TEST(fs::exists(running));
+  BOOST_TEST(fs::exists(place("new").directory));
 }
 
 BOOST_AUTO_TEST_CASE(damaged_files_are_refused_by_name) {

@@ -1,17 +1,22 @@
 // directory: where the flight recorders of a job are stored. PARX_RECORDER=DIR keeps them there;
-// otherwise they are in a directory per job, which is removed when the job succeeds. Other users of
-// the machine can neither read the files nor replace them.
+// otherwise they are in a directory per job, which is removed when the job succeeds. What failed
+// jobs leave, later jobs remove. Other users of the machine can neither read the files nor replace
+// them.
 #pragma once
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <ctime>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <parx/comm/flight/layout.hpp>
@@ -151,6 +156,60 @@ inline void remove_flight_files(const std::string& directory, std::uint64_t job)
   clear_flight_directory(directory);
 } catch (const std::exception&) {
   // Out of memory: the files stay.
+}
+
+/// Whether a process of a recorder in the directory still lives, or another one has its number.
+[[nodiscard]] inline bool has_living_rank(const std::string& directory) {
+  for (const std::string& name : flight_file_names(directory)) {
+    const descriptor file(::open((directory + "/" + name).c_str(),
+                                 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    flight_header header;
+    if (!file.valid() || ::pread(file.get(), &header, sizeof header, 0) !=
+                             static_cast<ssize_t>(sizeof header)) {
+      continue;
+    }
+    const auto pid = static_cast<pid_t>(header.pid);
+    if (pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM)) return true;
+  }
+  return false;
+}
+
+/// Removes what failed jobs of this user have left beside `directory`, which is about to be made:
+/// directories named by find_flight_place() whose last file was made more than three days ago, and
+/// all but the newest 20. Leaves those of jobs that still run.
+inline void remove_old_flight_directories(const std::string& directory) {
+  constexpr std::size_t most = 20;
+  constexpr std::time_t longest = 3 * 24 * 60 * 60;
+  constexpr std::size_t digits = 16;  // of the start in the name
+  const std::size_t slash = directory.rfind('/');
+  if (slash == std::string::npos || directory.size() < slash + 1 + digits) return;
+  const std::string base = directory.substr(0, slash);
+  const std::string own = directory.substr(slash + 1);
+  const std::string_view prefix = std::string_view(own).substr(0, own.size() - digits);
+  std::vector<std::pair<std::time_t, std::string>> old;
+  DIR* const entries = ::opendir(base.c_str());
+  if (entries == nullptr) return;
+  while (const dirent* const entry = ::readdir(entries)) {
+    const std::string_view name = entry->d_name;
+    if (name.size() != own.size() || name == own || !name.starts_with(prefix) ||
+        name.substr(prefix.size()).find_first_not_of("0123456789abcdef") != name.npos) {
+      continue;
+    }
+    std::string path = formatted("{}/{}", base, name);
+    struct stat found {};
+    if (::lstat(path.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) ||
+        found.st_uid != ::geteuid()) {
+      continue;
+    }
+    old.emplace_back(found.st_mtime, std::move(path));
+  }
+  ::closedir(entries);
+  std::sort(old.rbegin(), old.rend());  // the newest first
+  const std::time_t now = std::time(nullptr);
+  for (std::size_t i = 0; i < old.size(); ++i) {
+    const auto& [made, path] = old[i];
+    if ((i >= most || now - made > longest) && !has_living_rank(path)) clear_flight_directory(path);
+  }
 }
 
 }  // namespace detail

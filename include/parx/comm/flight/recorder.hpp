@@ -49,6 +49,10 @@ class flight_recorder {
       throw_error(errc::io, "the flight recorder {} cannot be written: {}", path,
                   detail::flight_refusal(options_.directory, reason));
     };
+    if (options_.files == flight_files::removed_after_success &&
+        ::access(options_.directory.c_str(), F_OK) != 0) {
+      detail::remove_old_flight_directories(options_.directory);
+    }
     const descriptor file = detail::make_flight_file(options_.directory, name);
     if (!file.valid()) fail(errno);
     // Writing to mapped pages without reserved blocks could raise SIGBUS.
