@@ -1,7 +1,7 @@
 // port_owner: which process has a port, for the error message about a port in use.
 //
 // /proc/net/tcp has the socket's inode, and the links in /proc/<pid>/fd tell which process has it
-// open. Only processes of the same user (for root: all) are readable, and a socket that is bound but
+// open. Only processes of the same user (for root: all) are readable. A socket that is bound but
 // neither listens nor is connected is in no table.
 #pragma once
 
