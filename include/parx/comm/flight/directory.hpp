@@ -160,9 +160,11 @@ inline void remove_flight_files(const std::string& directory, std::uint64_t job)
 
 /// Whether a process of a recorder in the directory still lives, or another one has its number.
 [[nodiscard]] inline bool has_living_rank(const std::string& directory) {
-  for (const std::string& name : flight_file_names(directory)) {
-    const descriptor file(::open((directory + "/" + name).c_str(),
-                                 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const descriptor folder = find_flight_directory(directory);
+  if (!folder.valid()) return false;
+  for (const std::string& name : flight_file_names(folder)) {
+    const descriptor file(::openat(folder.get(), name.c_str(),
+                                   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     flight_header header;
     if (!file.valid() || ::pread(file.get(), &header, sizeof header, 0) !=
                              static_cast<ssize_t>(sizeof header)) {

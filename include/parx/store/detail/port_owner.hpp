@@ -87,7 +87,7 @@ struct port_user {
       return {std::atoi(pid.c_str()), std::move(command), found};
     }
   }
-  return {.socket = found};
+  return {.pid = 0, .command = {}, .socket = found};
 }
 
 /// "it is in use by process 71 (python3 train.py). End that process, or choose another port."
