@@ -295,7 +295,7 @@ BOOST_AUTO_TEST_CASE(a_port_whose_process_is_not_found_is_told_so_and_no_process
                          "by which process: it may have the port without listening. Choose another "
                          "port.",
                          port));
-  BOOST_TEST(parx::detail::in_use_text({.socket = {.inode = 5, .user = 1001}}) ==
+  BOOST_TEST(parx::detail::in_use_text({0, {}, {.inode = 5, .user = 1001}}) ==
              "it is in use by a process of user 1001 that cannot be seen from here: that of "
              "another user, or in another container. Choose another port.");
 }
