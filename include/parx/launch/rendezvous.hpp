@@ -447,12 +447,16 @@ class rendezvous {
     }
   }
 
+  /// Reads where the others are. The rank that keeps the store waits for them a moment: if it is
+  /// stopped right after, their links do not need it. Whatever fails here, the next operation says.
   void meet_everybody(const deadline& limit) {
-    // All have arrived. If the store's rank has been stopped or has ended since, this rank's next
-    // operation says so.
-    static constexpr std::chrono::milliseconds patience{500};
+    static constexpr std::chrono::milliseconds patience{2000};
+    const auto until = deadline::after(std::min(limit.remaining(), patience));
     try {
-      endpoint_->meet_everybody(deadline::after(std::min(limit.remaining(), patience)));
+      endpoint_->meet_everybody(until);
+      const bool is_last = job_store_->add("met", 1, until) == job_.world_size;
+      if (is_last) job_store_->set("all_met", "1", until);
+      if (server_) job_store_->wait(std::vector<std::string>{"all_met"}, until);
     } catch (const error&) {
       log(log_level::debug, "the other ranks' records are read when links are opened: {}",
           text_of(std::current_exception()));
