@@ -4,7 +4,7 @@
 #
 #   bash tests/fuzz/run.sh [SECONDS [TARGET...]]     60 seconds each, all targets
 #
-# What it finds stays in fuzz-finds/ of the current folder: run.sh ends with 1 then.
+# What it finds stays in build/fuzz-finds/ of the repository: run.sh ends with 1 then.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 seconds=${1:-60}
@@ -12,7 +12,7 @@ shift || true
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] ||
   mapfile -t targets < <(grep -oE '^      \{"[a-z]+"' "$here/targets.hpp" | tr -d ' {"')
-finds=$PWD/fuzz-finds
+finds=$here/../../build/fuzz-finds
 mkdir -p "$finds"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
