@@ -100,11 +100,12 @@ std::vector<double> waits_during(std::uint16_t port, const std::function<void()>
   std::atomic<bool> over{false};
   std::vector<double> waits;
   std::string failure;
+  const auto before = honest.add("honest", 0, soon());
   std::thread client([&] {
     try {
       for (int i = 1; !over; ++i) {
         const auto begin = clock_type::now();
-        if (honest.add("honest", 1, soon()) != i) failure = "a wrong sum";
+        if (honest.add("honest", 1, soon()) != before + i) failure = "a wrong sum";
         waits.push_back(
             std::chrono::duration<double, std::milli>(clock_type::now() - begin).count());
         std::this_thread::sleep_for(500us);
@@ -294,25 +295,40 @@ BOOST_AUTO_TEST_CASE(idle_connections_give_their_descriptors_to_others) {
   BOOST_TEST(!server.ran_out());
 }
 
+// Each of the clients adds 1 to a counter, `at_once` of them at a time. Returns the counter's last
+// value.
+std::uint64_t all_add(std::list<raw_client>& clients, std::size_t at_once) {
+  std::uint64_t last = 0;
+  for (auto begin = clients.begin(); begin != clients.end();) {
+    auto end = begin;
+    for (std::size_t i = 0; i < at_once && end != clients.end(); ++i, ++end) {
+      end->send(encoded({.op = wire::operation::add, .keys = {"/count"}, .number = 1}));
+    }
+    for (; begin != end; ++begin) {
+      const std::string sum = begin->receive(sizeof last);
+      BOOST_TEST_REQUIRE(sum.size() == sizeof last);
+      last = std::max(last, wire::take<std::uint64_t>(sum));
+    }
+  }
+  return last;
+}
+
 BOOST_AUTO_TEST_CASE(ten_thousand_clients_are_served_side_by_side) {
-  constexpr int clients = 10'000;
+  constexpr std::size_t clients = 10'000;
   if (as_many_as(clients) < clients) {
     BOOST_TEST_MESSAGE("skipped: this machine allows " << all_descriptors() << " descriptors");
     return;
   }
   const victim server(all_descriptors());
   std::list<raw_client> all;
-  judge("10 000 clients", server, waits_during(server.port(), [&] {
-          for (int i = 0; i < clients; ++i) all.emplace_back(server.port());
-          for (raw_client& each : all) {
-            each.send(encoded({.op = wire::operation::add, .keys = {"/count"}, .number = 1}));
+  // Where all ask at once, a request waits for up to 10 000 others: that is the machine's speed.
+  judge("10 000 clients at once", server, waits_during(server.port(), [&] {
+          for (std::size_t i = 0; i < clients; ++i) all.emplace_back(server.port());
+          BOOST_TEST(all_add(all, clients) == clients);
+        }), {.p99 = 500, .longest = 500});
+  judge("10 000 clients, 500 at once", server, waits_during(server.port(), [&] {
+          for (std::size_t round = 2; round <= 5; ++round) {
+            BOOST_TEST(all_add(all, 500) == clients * round);
           }
-          std::uint64_t total = 0;
-          for (raw_client& each : all) {
-            const std::string sum = each.receive(sizeof total);
-            BOOST_TEST_REQUIRE(sum.size() == sizeof total);
-            total += wire::take<std::uint64_t>(sum);
-          }
-          BOOST_TEST(total == std::uint64_t{clients} * (clients + 1) / 2);
         }), {.longest = 500});
 }
