@@ -190,7 +190,25 @@ BOOST_AUTO_TEST_CASE(waits_for_as_many_keys_as_a_request_may_have_freeze_nobody)
             setter.send(removes);
             setter.receive(8 * wire::max_keys);
           }
-        }));
+        }), {.longest = 500});
+}
+
+BOOST_AUTO_TEST_CASE(waits_that_are_begun_again_without_end_keep_nobody_waiting) {
+  const victim server;
+  wire::request wait{.op = wire::operation::wait};
+  for (int i = 0; i < 200; ++i) wait.keys.push_back("k" + std::to_string(i));
+  const std::string asks = encoded(wait);
+  std::list<raw_client> all;
+  judge("waits begun again", server, waits_during(server.port(), [&] {
+          for (int i = 0; i < 300; ++i) {
+            raw_client& each = all.emplace_back(server.port());
+            ::fcntl(each.number(), F_SETFL, ::fcntl(each.number(), F_GETFL) | O_NONBLOCK);
+          }
+          const auto end = clock_type::now() + 1s;
+          while (clock_type::now() < end) {
+            for (raw_client& each : all) each.send_some(asks);
+          }
+        }), {.longest = 500});
 }
 
 BOOST_AUTO_TEST_CASE(values_without_end_are_refused_and_cost_little) {

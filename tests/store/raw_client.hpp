@@ -31,6 +31,12 @@ class raw_client {
     return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
   }
+  /// On a non-blocking socket: the parts that the kernel takes of the bytes, sent again and again.
+  void send_some(std::string_view bytes) {
+    const ssize_t sent = ::send(socket_.get(), bytes.data() + sent_, bytes.size() - sent_,
+                                MSG_NOSIGNAL);
+    if (sent > 0) sent_ = (sent_ + static_cast<std::size_t>(sent)) % bytes.size();
+  }
   /// What arrives within the time, at most `count` bytes; "closed" at the end of the stream.
   std::string receive(std::size_t count,
                       std::chrono::milliseconds patience = std::chrono::seconds(5)) {
@@ -52,4 +58,5 @@ class raw_client {
 
  private:
   parx::descriptor socket_;
+  std::size_t sent_ = 0;
 };

@@ -8,10 +8,8 @@
 // are left to the program that the server is a part of.
 #pragma once
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -20,6 +18,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -42,6 +41,7 @@
 #include <parx/store/detail/member_count.hpp>
 #include <parx/store/detail/request_parser.hpp>
 #include <parx/store/detail/room.hpp>
+#include <parx/store/detail/served_client.hpp>
 #include <parx/store/detail/server_core.hpp>
 #include <parx/store/detail/store_socket.hpp>
 #include <parx/store/dialect.hpp>
@@ -89,27 +89,14 @@ class server_loop {
   static constexpr client_id stop_id = 1;
   using verdict = store_protocol::verdict;
   using request_parser = store_protocol::request_parser;
-
-  struct peer {
-    client_id id;
-    store_socket wire;
-    request_parser parser;
-    std::optional<admission> authentication;  // until it is admitted, where the server has a key
-    std::string outgoing = {};                // answers that the socket did not take yet
-    std::size_t outgoing_sent = 0;
-    std::optional<store_protocol::request> postponed = {};  // there is no room for its answer yet
-    clock::time_point connected = clock::now();
-    bool awaiting_write = false;             // polled for EPOLLOUT, else for EPOLLIN
-    bool paused = false;                     // until there is room
-    bool member = false;                     // has made a request
-    bool marked_for_hang_up = false;         // closed when control is back in guarded()
-  };
+  using peer = served_client;
 
   // False when the server is to stop.
   bool serve_ready() {
     std::array<epoll_event, 64> ready;
     const int count =
         ::epoll_wait(poller_.get(), ready.data(), static_cast<int>(ready.size()), patience_ms());
+    keys_in_pass_ = 0;
     if (accepting_paused_ && clock::now() >= accept_after_) accept_some();
     for (int i = 0; i < count; ++i) {
       const client_id id = ready[static_cast<std::size_t>(i)].data.u64;
@@ -123,6 +110,7 @@ class server_loop {
       }
     }
     read_buffered_tls();
+    serve_deferred();
     const bool more_arrive = free_room(arriving_);
     const bool more_leave = free_room(leaving_);
     unfinished_ = more_arrive || more_leave;
@@ -130,7 +118,7 @@ class server_loop {
   }
 
   [[nodiscard]] int patience_ms() const noexcept {
-    if (unfinished_ || !tls_buffered_.empty()) return 0;
+    if (unfinished_ || !tls_buffered_.empty() || !deferred_.empty()) return 0;
     const bool timed = accepting_paused_ || arriving_.is_short() || leaving_.is_short();
     return timed ? look_again_after_ms : -1;
   }
@@ -147,7 +135,7 @@ class server_loop {
 
   void accept_some() {
     for (int i = 0; i < accepted_at_once; ++i) {
-      if (is_scarce() && !drop_silent()) {
+      if (descriptors_are_scarce(listener_) && !drop_silent()) {
         warn_of_shortage(EMFILE);
         return pause_accepting(true);
       }
@@ -185,15 +173,6 @@ class server_loop {
         port_, errno_text(reason));
   }
 
-  // Whether the free descriptors are down to the reserve for the program that the server is a part
-  // of. The kernel always allocates the lowest free number.
-  [[nodiscard]] bool is_scarce() const noexcept {
-    rlimit limit{};
-    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
-    const rlim_t reserve = std::min<rlim_t>(limit.rlim_cur / 8, most_reserved);
-    const descriptor next(::fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0));
-    return !next.valid() || static_cast<rlim_t>(next.get()) >= limit.rlim_cur - reserve;
-  }
   // Closes connections that have made no request within the time that a client needs for one.
   // Returns whether there were any.
   bool drop_silent() {
@@ -254,8 +233,24 @@ class server_loop {
     }
   }
 
+  // Requests with many keys do not keep those with a few waiting.
+  void defer(peer& c) {
+    if (!std::exchange(c.deferred, true)) deferred_.push_back(c.id);
+  }
+  void serve_deferred() {
+    for (int i = 0; i < deferred_at_once && !deferred_.empty(); ++i) {
+      const auto found = clients_.find(deferred_.front());
+      deferred_.pop_front();
+      if (found == clients_.end()) continue;
+      peer& c = found->second;
+      c.deferred = false;
+      guarded(c, [&] { serve_on(c); });
+    }
+  }
+
   // One read per turn, so that a client with a large request does not keep the others waiting.
   void read_from(peer& c) {
+    if (c.deferred) return;
     if (c.paused) return mark_for_hang_up(c);  // epoll reports only that its connection has broken
     std::size_t size = incoming_size;
     if (arriving_.is_full() && !arriving_.goes_first(c.id)) {
@@ -268,8 +263,11 @@ class server_loop {
     std::string_view bytes(incoming_.get(), static_cast<std::size_t>(got));
     if (c.authentication && !admitted(c, bytes)) return;
     c.parser.feed(bytes);
+    serve_on(c);
+  }
+  void serve_on(peer& c) {
     arriving_.progress(c.id, clock::now());
-    note_buffered_tls(c);
+    if (!c.deferred) note_buffered_tls(c);
     serve(c);
     count_arriving(c);
   }
@@ -292,7 +290,7 @@ class server_loop {
     int turns = 0;
     const auto now = clock::now();
     for (auto slow = shared.overdue(now); slow; slow = shared.overdue(now)) {
-      if (clients_.at(*slow).postponed) break;  // it waits for the other room
+      if (clients_.at(*slow).postponed) break;  // it waits for the server
       if (++turns > turns_at_once) return true;
       warn_sometimes(
           "it does not end its request, or take its answers, while others wait for room");
@@ -313,10 +311,7 @@ class server_loop {
     if (c.awaiting_write) return;  // flush() continues
     guarded(c, [&] {
       watch(EPOLL_CTL_MOD, c.wire.socket(), EPOLLIN, c.id);
-      if (!c.postponed) return read_from(c);
-      note_buffered_tls(c);
-      serve(c);
-      count_arriving(c);
+      c.postponed ? serve_on(c) : read_from(c);
     });
   }
 
@@ -355,6 +350,10 @@ class server_loop {
           return mark_for_hang_up(c);
         }
         count_member(c);
+        if (r.keys.size() > few_keys && (keys_in_pass_ += r.keys.size()) > keys_per_pass) {
+          c.postponed = std::move(r);
+          return defer(c);
+        }
       }
       const std::size_t answer = core_.answer_bytes(r);
       if (answer > small_answer && !leaving_.fits(answer)) {
@@ -411,9 +410,7 @@ class server_loop {
     c.outgoing_sent = 0;
     c.awaiting_write = false;
     watch(EPOLL_CTL_MOD, c.wire.socket(), c.paused ? 0U : EPOLLIN, c.id);
-    note_buffered_tls(c);
-    serve(c);  // requests that came while the answer was on its way
-    count_arriving(c);
+    serve_on(c);  // requests that came while the answer was on its way
   }
 
   // For warnings that a client could provoke a thousand times a second.
@@ -458,7 +455,9 @@ class server_loop {
   static constexpr std::size_t small_answer = 16 * 1024;
   static constexpr int turns_at_once = 256;
   static constexpr int accepted_at_once = 64;
-  static constexpr rlim_t most_reserved = 1024;  ///< descriptors
+  static constexpr int deferred_at_once = 4;
+  static constexpr std::size_t few_keys = 16;
+  static constexpr std::size_t keys_per_pass = 512;
   static constexpr std::chrono::milliseconds first_request_timeout{1000};
   static constexpr std::chrono::seconds warning_interval{10};
 
@@ -473,6 +472,8 @@ class server_loop {
   std::map<client_id, peer> clients_;
   std::vector<client_id> marked_;
   std::vector<client_id> tls_buffered_;  // TLS may hold bytes of theirs
+  std::deque<client_id> deferred_;       // the longest deferred first
+  std::size_t keys_in_pass_ = 0;         // of the requests with many keys
   room arriving_{store_protocol::max_arriving_bytes};  // incomplete requests
   room leaving_{store_protocol::max_leaving_bytes};    // queued answers
   bool unfinished_ = false;                            // free_room() has more to do
