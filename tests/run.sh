@@ -25,8 +25,9 @@ if [ -z "${PARX_TEST_DATA:-}" ] && [ -d ../shared/data ]; then
 fi
 
 options=(-DPARX_TEST_ALL=OFF -DPARX_HDF5=OFF)
+want_packages "clang, which compiles the tests faster" clang || options+=(-DPARX_TEST_COMPILER=)
 if [ "${1:-}" = --all ]; then
-  options=(-DPARX_BUILD_BENCHMARKS=ON -DPARX_BUILD_TRAINERS=ON -DPARX_TEST_ALL=ON -DPARX_HDF5=OFF)
+  options+=(-DPARX_BUILD_BENCHMARKS=ON -DPARX_BUILD_TRAINERS=ON -DPARX_TEST_ALL=ON -DPARX_HDF5=OFF)
   want_packages "reading HDF5" libhdf5-dev && options+=(-DPARX_HDF5=ON)
   want_packages "matrix products by BLAS and oneDNN" libopenblas-dev libdnnl-dev
 fi

@@ -67,17 +67,17 @@ struct lanes {
   [[nodiscard, gnu::always_inline]] static lanes map(F f, const Operands&... operands) noexcept {
     return {f(operands.a...), f(operands.b...), f(operands.c...), f(operands.d...)};
   }
-  [[gnu::always_inline]] friend lanes operator+(const lanes& a, const lanes& b) noexcept {
-    return map(std::plus<>(), a, b);
+  [[gnu::always_inline]] friend lanes operator+(const lanes& x, const lanes& y) noexcept {
+    return map(std::plus<>(), x, y);
   }
-  [[gnu::always_inline]] friend lanes operator-(const lanes& a, const lanes& b) noexcept {
-    return map(std::minus<>(), a, b);
+  [[gnu::always_inline]] friend lanes operator-(const lanes& x, const lanes& y) noexcept {
+    return map(std::minus<>(), x, y);
   }
-  [[gnu::always_inline]] friend lanes operator*(const lanes& a, const lanes& b) noexcept {
-    return map(std::multiplies<>(), a, b);
+  [[gnu::always_inline]] friend lanes operator*(const lanes& x, const lanes& y) noexcept {
+    return map(std::multiplies<>(), x, y);
   }
-  [[gnu::always_inline]] friend lanes operator/(const lanes& a, const lanes& b) noexcept {
-    return map(std::divides<>(), a, b);
+  [[gnu::always_inline]] friend lanes operator/(const lanes& x, const lanes& y) noexcept {
+    return map(std::divides<>(), x, y);
   }
   [[gnu::always_inline]] friend lanes sqrt(const lanes& x) noexcept {
     return map([](const vector& v) { return parx::detail::simd::square_root<T>(v); }, x);

@@ -141,15 +141,7 @@ class endpoint {
   bool ask_for_diagnosis(Ask ask) {
     const auto job_store = store_of_job();
     if (job_store == nullptr || store_is_silent()) return false;
-    try {
-      ask(*job_store, deadline::after(std::chrono::milliseconds(800)));
-      return true;
-    } catch (const error& failure) {
-      if (failure.code_value() == errc::timeout) {
-        last_unanswered_.store(clock::now().time_since_epoch().count(), std::memory_order_relaxed);
-      }
-      return false;
-    }
+    return is_answered([&] { ask(*job_store, deadline::after(std::chrono::milliseconds(800))); });
   }
   [[nodiscard]] bool store_is_silent() const noexcept {
     static constexpr std::chrono::seconds respite{10};
@@ -314,13 +306,12 @@ class endpoint {
   }
 
   void abort(std::string_view reason) noexcept {
-    try {
-      const auto job_store = store_of_job();
-      if (job_store == nullptr) return;
+    const auto job_store = store_of_job();
+    if (job_store == nullptr) return;
+    // Where the store is gone, its clients notice that by themselves.
+    is_answered([&] {
       job_store->compare_set("abort", "", reason.substr(0, longest_reason), parting_deadline());
-    } catch (const std::exception&) {
-      // The store is gone, and its clients notice that by themselves.
-    }
+    });
   }
 
   /// Whether any group of this process has found an abort_reason(). One atomic load.
@@ -357,12 +348,24 @@ class endpoint {
   static constexpr std::chrono::milliseconds reconnect_patience{400};
 
   [[nodiscard]] static std::string goodbye_key(int rank) { return formatted("left/{}", rank); }
-  void say_goodbye(parx::store& job_store) const noexcept {
+  void say_goodbye(parx::store& job_store) noexcept {
+    // Where the store is gone, nobody can ask for it.
+    is_answered([&] { job_store.set(goodbye_key(options_.rank), "1", parting_deadline()); });
+  }
+  /// Calls request(), which asks the store; false where it fails. Notes a store that does not
+  /// answer, see store_is_silent().
+  template <typename Request>
+  bool is_answered(Request request) noexcept {
     try {
-      job_store.set(goodbye_key(options_.rank), "1", parting_deadline());
+      request();
+      return true;
+    } catch (const error& failure) {
+      if (failure.code_value() == errc::timeout) {
+        last_unanswered_.store(clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+      }
     } catch (const std::exception&) {
-      // The store is gone, so nobody can ask for it.
     }
+    return false;
   }
 
   [[nodiscard]] std::shared_ptr<parx::store> store_of_job() {
