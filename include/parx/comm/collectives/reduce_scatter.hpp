@@ -5,47 +5,25 @@
 // reduce_scatter_v: block r has counts[r] elements; every rank passes all counts.
 #pragma once
 
-#include <span>
-
 #include <parx/comm/block_counts.hpp>
+#include <parx/comm/detail/issue/blocks.hpp>
 #include <parx/comm/detail/issue/issue.hpp>
 
 namespace parx::inline PARX_ABI {
 
 namespace detail {
 
+/// Of reduce_scatter_v where there are counts.
 template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments reduce_scatter_arguments(const process_group& group,
                                                             const In& input, Out& output,
-                                                            const Options& options,
-                                                            call_site site) {
-  const call_check check(group, operation::reduce_scatter, site);
+                                                            const Options& options, call_site site,
+                                                            const block_counts* counts = nullptr) {
+  const call_check check(group, operation::reduce_scatter, site, counts != nullptr ? "_v" : "");
   collective_arguments given = check.arguments<reduce_options>(input, output, options);
-  given.count = check.for_all_ranks(given.output);
-  check.require(given.input.count == given.count,
-                "the input must hold {} ranks x {} output elements = {}, not {}", group.size(),
-                given.output.count, given.count, given.input.count);
-  given.own_begin = given.output.count * check.own_rank();
-  return given;
-}
-
-template <typename In, typename Out, typename Options>
-[[nodiscard]] collective_arguments reduce_scatter_v_arguments(const process_group& group,
-                                                              const In& input, Out& output,
-                                                              std::span<const std::size_t> counts,
-                                                              const Options& options,
-                                                              call_site site) {
-  const call_check check(group, operation::reduce_scatter, site, "_v");
-  collective_arguments given = check.arguments<reduce_options>(input, output, options);
-  given.count = check.sum(counts, "counts", given.output);
-  check.require(given.input.count == given.count,
-                "the input must hold the sum of all counts, {} elements, not {}", given.count,
-                given.input.count);
-  check.require(given.output.count == counts[check.own_rank()],
-                "the output holds {} elements, but counts[{}] is {}", given.output.count,
-                group.rank(), counts[check.own_rank()]);
-  given.counts = counts;
-  given.own_begin = check.begin_of_own(counts);
+  fill_blocks(check, counts,
+              {given.input, "the input must hold", given.output, "the output", "output elements"},
+              given);
   return given;
 }
 
@@ -75,8 +53,8 @@ template <typename In, typename Out, typename Options = reduce_options>
 void reduce_scatter_v(process_group& group, const In& input, Out&& output,
                       const block_counts& counts, Options options = {},
                       call_site site = call_site::current()) {
-  detail::run(group, detail::reduce_scatter_v_arguments(group, input, output, counts.view(),
-                                                        options, site));
+  detail::run(group,
+              detail::reduce_scatter_arguments(group, input, output, options, site, &counts));
 }
 template <typename In, typename Out, typename Options = reduce_options>
 [[nodiscard]] work async_reduce_scatter_v(process_group& group, In&& input, Out&& output,
@@ -84,7 +62,7 @@ template <typename In, typename Out, typename Options = reduce_options>
                                           call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
-    return detail::reduce_scatter_v_arguments(group, input, output, counts.view(), kept, site);
+    return detail::reduce_scatter_arguments(group, input, output, kept, site, &counts);
   });
 }
 
