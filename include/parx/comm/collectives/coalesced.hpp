@@ -23,14 +23,18 @@ struct packed_memory {
 };
 
 /// Packs `inputs` into block `own` of `blocks`, and unpacks the whole into `outputs`.
-[[nodiscard]] inline collective_arguments packed_arguments(
-    const call_check& check, std::span<const const_buffer_view> inputs,
-    std::span<const buffer_view> outputs, std::size_t blocks, std::size_t own) {
+template <typename Options>
+[[nodiscard]] collective_arguments packed_arguments(const call_check& check, const Options& options,
+                                                    std::span<const const_buffer_view> inputs,
+                                                    std::span<const buffer_view> outputs,
+                                                    std::size_t blocks = 1, std::size_t own = 0) {
   check.require(!inputs.empty(), "it was given no buffers");
   check.require(inputs.size() == outputs.size(), "{} inputs and {} outputs", inputs.size(),
                 outputs.size());
   auto memory = std::make_shared<packed_memory>();
   collective_arguments given = check.arguments();
+  given.use = options.use;
+  given.timeout = options.timeout;
   std::size_t count = 0;
   std::uint64_t hash = fnv1a("coalesced");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -71,10 +75,8 @@ struct packed_memory {
     const process_group& group, std::span<const buffer_view> data, const reduce_options& options,
     call_site site) {
   const call_check check(group, operation::all_reduce, site, "_coalesced");
-  collective_arguments given = packed_arguments(check, read_only(data), data, 1, 0);
+  collective_arguments given = packed_arguments(check, options, read_only(data), data);
   read_arithmetic<buffer_view>(options, given.combine);
-  given.use = options.use;
-  given.timeout = options.timeout;
   return given;
 }
 
@@ -82,10 +84,8 @@ struct packed_memory {
     const process_group& group, std::span<const buffer_view> data, const rooted_options& options,
     call_site site) {
   const call_check check(group, operation::broadcast, site, "_coalesced");
-  collective_arguments given = packed_arguments(check, read_only(data), data, 1, 0);
+  collective_arguments given = packed_arguments(check, options, read_only(data), data);
   given.root = options.root;
-  given.use = options.use;
-  given.timeout = options.timeout;
   return given;
 }
 
@@ -94,10 +94,8 @@ struct packed_memory {
     std::span<const buffer_view> outputs, const collective_options& options, call_site site) {
   const call_check check(group, operation::all_gather, site, "_coalesced");
   collective_arguments given = packed_arguments(
-      check, inputs, outputs, static_cast<std::size_t>(group.size()), check.own_rank());
+      check, options, inputs, outputs, static_cast<std::size_t>(group.size()), check.own_rank());
   given.count = check.for_all_ranks(given.input);
-  given.use = options.use;
-  given.timeout = options.timeout;
   return given;
 }
 
