@@ -130,9 +130,7 @@ class bert_layer : public nn::module<bert_layer<T>> {
   }
   /// Three layers read one input.
   [[nodiscard]] static nn::linear_options reads(const bert_config& c, nn::matrix_cut::input input) {
-    nn::linear_options options = starts(c);
-    options.input = input;
-    return options;
+    return {.start = nn::init::normal(0, c.initializer_range), .input = input};
   }
   /// One product with all three matrices is faster than three.
   template <typename Part>

@@ -86,10 +86,6 @@ template <typename T>
   return candidates[count - 1].second;
 }
 
-namespace detail {
-
-}  // namespace detail
-
 /// The tokens after `prompt` (at least one token), without the prompt; `each(token)` is called for
 /// each new token. When the text exceeds model.max_positions(), the model goes on from the last
 /// half of them. Only the last position of the model's result is read. Throws usage_error for an

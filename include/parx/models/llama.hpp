@@ -73,12 +73,12 @@ class llama_layer : public nn::module<llama_layer<T>> {
   llama_layer(const llama_config& c, const rotary_table<T>& table)
       : layout_(c.layout),
         table_(table),
-        query_(c.hidden_size, c.hidden_size, reads(c, first)),
-        key_(c.hidden_size, table.width() * c.num_key_value_heads, reads(c, others)),
-        value_(c.hidden_size, table.width() * c.num_key_value_heads, reads(c, others)),
+        query_(c.hidden_size, c.hidden_size, starts(c, first)),
+        key_(c.hidden_size, table.width() * c.num_key_value_heads, starts(c, others)),
+        value_(c.hidden_size, table.width() * c.num_key_value_heads, starts(c, others)),
         out_(c.hidden_size, c.hidden_size, starts(c)),
-        gate_(c.hidden_size, c.intermediate_size, reads(c, first)),
-        up_(c.hidden_size, c.intermediate_size, reads(c, others)),
+        gate_(c.hidden_size, c.intermediate_size, starts(c, first)),
+        up_(c.hidden_size, c.intermediate_size, starts(c, others)),
         down_(c.intermediate_size, c.hidden_size, starts(c)),
         norm1_(c.hidden_size, {.epsilon = c.rms_norm_eps}),
         norm2_(c.hidden_size, {.epsilon = c.rms_norm_eps}),
@@ -113,18 +113,15 @@ class llama_layer : public nn::module<llama_layer<T>> {
   }
 
  private:
+  // Several layers read one input.
   static constexpr auto first = nn::matrix_cut::input::entered_for_all;
   static constexpr auto others = nn::matrix_cut::input::entered;
 
-  [[nodiscard]] static nn::linear_options starts(const llama_config& c) {
-    return {.bias = nn::bias::none, .start = nn::init::normal(0, c.initializer_range)};
-  }
-  /// Several layers read one input.
-  [[nodiscard]] static nn::linear_options reads(const llama_config& c,
-                                                nn::matrix_cut::input input) {
-    nn::linear_options options = starts(c);
-    options.input = input;
-    return options;
+  [[nodiscard]] static nn::linear_options starts(
+      const llama_config& c, nn::matrix_cut::input input = nn::matrix_cut::input::of_this_layer) {
+    return {.bias = nn::bias::none,
+            .start = nn::init::normal(0, c.initializer_range),
+            .input = input};
   }
 
   rotary_layout layout_;
