@@ -16,7 +16,6 @@
 // belongs to one thread.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -107,11 +106,7 @@ class grad_scaler {
         overflow |= detail::multiply_finding_overflow(part, static_cast<value>(1 / get_scale()));
       });
     }
-    if (group_ != nullptr) {
-      std::array<std::uint8_t, 1> found{static_cast<std::uint8_t>(overflow)};
-      all_reduce(*group_, found, {.op = reduce_op::max});
-      overflow = found[0] != 0;
-    }
+    if (group_ != nullptr) overflow = on_any_rank(*group_, overflow);
     done = {stage::unscaled, overflow};
   }
 

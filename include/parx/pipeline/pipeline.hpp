@@ -214,9 +214,7 @@ class pipeline : public staged_wrapper {
   [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
     const bool mine = reductions_->empty() ? std::exchange(own_flag_, false)
                                            : reductions_->flag_raised();
-    std::array<int, 1> any{mine ? 1 : 0};
-    all_reduce(*gradient_group(), any, {.op = reduce_op::max}, site);
-    return any[0] != 0;
+    return on_any_rank(*gradient_group(), mine, site);
   }
   /// Collective over the data-parallel ranks.
   void broadcast_buffers(call_site site = call_site::current()) {

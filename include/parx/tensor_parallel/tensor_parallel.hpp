@@ -17,7 +17,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -150,9 +149,7 @@ class tensor_parallel : public distributed_wrapper {
   /// Collective over the axis: the gradients have brought the flag only to the ranks with the same
   /// parts.
   [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
-    std::array<int, 1> any{inner_.flag_raised() ? 1 : 0};
-    all_reduce(axis(), any, {.op = reduce_op::max}, site);
-    return any[0] != 0;
+    return on_any_rank(axis(), inner_.flag_raised(), site);
   }
   /// Collective over the job. Gives all ranks rank 0's buffers.
   void broadcast_buffers(call_site site = call_site::current()) {

@@ -8,9 +8,7 @@
 //   }
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,13 +50,7 @@ inline void add(metrics& total, const metrics& more) {
   }
 }
 
-/// Collective. Whether `here` is true on any rank.
-[[nodiscard]] inline bool on_any_rank(process_group& group, bool here,
-                                      call_site site = call_site::current()) {
-  std::array<std::uint8_t, 1> any{static_cast<std::uint8_t>(here)};
-  parx::all_reduce(group, any, {.op = reduce_op::max}, site);
-  return any[0] != 0;
-}
+using parx::on_any_rank;
 
 /// Collective over `job`. Sums over `data`, the ranks with different samples. All ranks of the job
 /// get the bits of its rank 0, so that decisions based on them are the same on all ranks.

@@ -164,9 +164,7 @@ PARX_INLINE std::optional<saved_checkpoint> checkpoint_manager::best(call_site s
 PARX_INLINE bool checkpoint_manager::any_shards(const checkpoint_parts& parts,
                                                 call_site site) const {
   if (group_ == nullptr || group_->size() == 1) return false;
-  std::array<std::uint8_t, 1> any{static_cast<std::uint8_t>(parts.has_shards())};
-  all_reduce(*group_, any, {.op = reduce_op::max}, site);
-  return any[0] != 0;
+  return on_any_rank(*group_, parts.has_shards(), site);
 }
 
 PARX_INLINE process_group checkpoint_manager::all_of(const process_group& group, call_site site) {

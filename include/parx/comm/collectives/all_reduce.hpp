@@ -6,7 +6,9 @@
 // after each step.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include <parx/comm/detail/issue/issue.hpp>
@@ -76,6 +78,14 @@ template <typename In, detail::second_buffer Out, typename Options = reduce_opti
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
     return detail::all_reduce_arguments(group, input, output, kept, site);
   });
+}
+
+/// Collective. Whether `here` is true on any rank. Blocks and throws as all_reduce.
+[[nodiscard]] inline bool on_any_rank(process_group& group, bool here,
+                                      call_site site = call_site::current()) {
+  std::array<std::uint8_t, 1> any{static_cast<std::uint8_t>(here)};
+  all_reduce(group, any, {.op = reduce_op::max}, site);
+  return any[0] != 0;
 }
 
 }  // namespace parx
