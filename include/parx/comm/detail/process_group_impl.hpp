@@ -8,6 +8,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/core/joined_text.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -67,7 +68,6 @@ PARX_INLINE bool process_group::shares_memory() const {
 
 PARX_INLINE process_group process_group::subgroup(std::span<const int> ranks,
                                                   subgroup_options options, call_site site) const {
-  std::string list;
   bool member = false;
   const auto check = [&](bool holds, const std::string& why) {
     require(holds, "subgroup of group \"{}\" at {}:{}: {}", name(), site.file_name(), site.line,
@@ -80,7 +80,7 @@ PARX_INLINE process_group process_group::subgroup(std::span<const int> ranks,
     check(std::find(ranks.begin(), here, *here) == here,
           formatted("rank {} is listed twice", *here));
     member |= *here == rank();
-    list += formatted("{}{}", i > 0 ? "," : "", *here);
+  const std::string list = joined_text(ranks, ",");
   }
   check(member, formatted("this rank, {}, is not among the members {}", rank(), list));
   const std::uint64_t base = detail::fnv1a(list, detail::core_of(*this)->id());
