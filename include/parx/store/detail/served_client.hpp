@@ -1,7 +1,6 @@
 // served_client: what a store's server keeps of each of its clients.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

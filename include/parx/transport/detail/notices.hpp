@@ -5,7 +5,6 @@
 // remove its notice. Threads: safe from any.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
