@@ -89,11 +89,11 @@ void save_whole(process_group& group, const std::string& path, const sharding& h
   });
   all_reduce(group, written, {}, site);
   if (written[0] != bytes) {
-    throw_error(errc::mismatch,
-                "save_whole at {}:{}: the ranks have {} bytes to write of {}, so some elements are "
-                "on none of them, or on more than sharding::copies says. Nothing was changed under "
-                "\"{}\".",
-                site.file_name(), site.line, written[0], bytes, path);
+    throw_error(
+        errc::mismatch,
+        "save_whole at {}: the ranks have {} bytes to write of {}, so some elements are on none of "
+        "them, or on more than sharding::copies says. Nothing was changed under \"{}\".",
+        site, written[0], bytes, path);
   }
   detail::agree_on_rank0(&group, site, [&] { made->commit(); });
 }

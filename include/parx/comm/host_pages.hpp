@@ -31,18 +31,18 @@ class host_pages {
   host_pages(process_group& group, std::size_t size, call_site site = call_site::current())
       : group_(&group), size_(size) {
     require(group.shares_memory(),
-            "host_pages at {}:{}: the ranks of group \"{}\" do not all share memory; give it the "
+            "host_pages at {}: the ranks of group \"{}\" do not all share memory; give it the "
             "subgroup of one host's ranks",
-            site.file_name(), site.line, group.name());
+            site, group.name());
     constexpr std::size_t page = page_bytes / sizeof(T);
     const auto ranks = static_cast<std::size_t>(group.size());
     part_ = std::max<std::size_t>((size + ranks * page - 1) / (ranks * page), 1) * page;
     memory_ = allocate_shared<T>(group, part_, site);
     for (int rank = 0; rank < group.size(); ++rank) {
       require(memory_.of(rank) == memory_.of(0) + static_cast<std::size_t>(rank) * part_,
-              "host_pages at {}:{}: the transport of group \"{}\" leaves gaps between the ranks' "
+              "host_pages at {}: the transport of group \"{}\" leaves gaps between the ranks' "
               "parts of shared memory",
-              site.file_name(), site.line, group.name());
+              site, group.name());
     }
   }
 

@@ -66,8 +66,8 @@ template <typename T>
 [[nodiscard]] shared_buffer<T> allocate_shared(process_group& group, std::size_t size,
                                                call_site site = call_site::current()) {
   require(size <= static_cast<std::size_t>(-1) / sizeof(T) / 2,
-          "allocate_shared at {}:{}: {} elements of {} bytes are more than memory can hold",
-          site.file_name(), site.line, size, sizeof(T));
+          "allocate_shared at {}: {} elements of {} bytes are more than memory can hold", site,
+          size, sizeof(T));
   return {detail::share_memory(group, size * sizeof(T)), group.rank(), size};
 }
 

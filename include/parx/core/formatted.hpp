@@ -8,10 +8,12 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include <fmt/core.h>
 
 #include <parx/core/abi.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -72,6 +74,18 @@ template <typename... Args>
 }
 
 }  // namespace parx::inline PARX_ABI
+
+/// `train.cpp:88`.
+template <>
+struct fmt::formatter<parx::call_site> {
+  constexpr auto parse(const fmt::format_parse_context& specification) {
+    return specification.begin();
+  }
+  fmt::appender format(const parx::call_site& site, fmt::format_context& to) const {
+    const std::string_view file = site.file_name();
+    return fmt::vformat_to(to.out(), "{}:{}", fmt::make_format_args(file, site.line));
+  }
+};
 
 #ifndef PARX_SEPARATE_COMPILATION
 #include <parx/core/detail/formatted_impl.hpp>

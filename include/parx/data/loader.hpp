@@ -117,7 +117,7 @@ class loader {
       : source_(&source),
         options_(std::move(options)),
         sampler_(options_.sampler.value_or(distributed_sampler(source.size(), 0, 1))) {
-    const auto at = [&] { return formatted("loader at {}:{}", site.file_name(), site.line); };
+    const auto at = [&] { return formatted("loader at {}", site); };
     require(options_.batch_size > 0, "{}: the batch size must be at least 1", at());
     require(options_.fetches || std::default_initializable<batch_type>,
             "{}: batches without samples (.fetches = false) need a default constructor", at());

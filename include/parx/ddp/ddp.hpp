@@ -203,17 +203,15 @@ class ddp {
   void join() {
     std::vector<std::unique_ptr<parameter_handle>> parameters = parameter_handles(model_);
     require(!parameters.empty(),
-            "ddp at {}:{}: the model has no parameters. Does its members() name its layers?",
-            site_.file_name(), site_.line);
+            "ddp at {}: the model has no parameters. Does its members() name its layers?", site_);
     for (const auto& each : parameters) {
       require(each->observer() == nullptr,
-              "ddp at {}:{}: parameter \"{}\" belongs to another wrapper that still lives. Destroy "
+              "ddp at {}: parameter \"{}\" belongs to another wrapper that still lives. Destroy "
               "that one first (reset() or a scope of its own), or use it instead of a second one",
-              site_.file_name(), site_.line, each->name());
+              site_, each->name());
     }
-    detail::reduction_groups groups(
-        group_, options_.reduction_groups,
-        formatted("ddp at {}:{}", site_.file_name(), site_.line));
+    detail::reduction_groups groups(group_, options_.reduction_groups,
+                                    formatted("ddp at {}", site_));
     detail::check_layout(groups, parameters, site_);
     const bool is_alone = groups.is_alone();
     reducer_.reset(new reducer(std::move(groups), std::move(parameters), options_.buckets,

@@ -157,11 +157,11 @@ class raw_module {
             call_site site = call_site::current()) {
     const shape held = extents.rank() == 0 ? shape{values.size()} : extents;
     require(held.size() == values.size(),
-            "raw_module at {}:{}: parameter \"{}\" has {} values, but its shape holds {}",
-            site.file_name(), site.line, name, values.size(), held.size());
+            "raw_module at {}: parameter \"{}\" has {} values, but its shape holds {}", site, name,
+            values.size(), held.size());
     for (const entry& other : entries_) {
-      require(other.name != name, "raw_module at {}:{}: there is a parameter named \"{}\" already",
-              site.file_name(), site.line, name);
+      require(other.name != name, "raw_module at {}: there is a parameter named \"{}\" already",
+              site, name);
     }
     entry& added = entries_.emplace_back();
     added.name = std::move(name);
@@ -192,8 +192,8 @@ class raw_module {
   void reduce_over(index which, std::string group, call_site site = call_site::current()) {
     entry& each = at(which, site);
     require(each.observer == nullptr,
-            "raw_module at {}:{}: \"{}\" has been wrapped already: call reduce_over() before",
-            site.file_name(), site.line, each.name);
+            "raw_module at {}: \"{}\" has been wrapped already: call reduce_over() before", site,
+            each.name);
     each.reduction_group = std::move(group);
   }
 
@@ -225,11 +225,10 @@ class raw_module {
 
   /// Starts a backward pass over samples of total weight `count`. Throws usage_error during one.
   pass begin_backward(double count, call_site site = call_site::current()) {
-    require(!running_,
-            "raw_module at {}:{}: begin_backward was called before the last pass has ended",
-            site.file_name(), site.line);
-    require(count >= 0, "raw_module at {}:{}: the weight of the samples is not negative: {}",
-            site.file_name(), site.line, count);
+    require(!running_, "raw_module at {}: begin_backward was called before the last pass has ended",
+            site);
+    require(count >= 0, "raw_module at {}: the weight of the samples is not negative: {}", site,
+            count);
     std::vector<std::size_t> reached;
     for (entry& each : entries_) {
       each.ready = false;
@@ -253,8 +252,8 @@ class raw_module {
 
  private:
   [[nodiscard]] entry& at(index which, call_site site) {
-    require(which < entries_.size(), "raw_module at {}:{}: there is no parameter {} among {}",
-            site.file_name(), site.line, which, entries_.size());
+    require(which < entries_.size(), "raw_module at {}: there is no parameter {} among {}", site,
+            which, entries_.size());
     return entries_[which];
   }
   /// The wrapper's observer, the same for all parameters; null without a wrapper.
@@ -264,10 +263,9 @@ class raw_module {
 
   void ready(index which, call_site site) {
     entry& each = at(which, site);
-    require(running_, "raw_module at {}:{}: ready(\"{}\") after the end of the pass",
-            site.file_name(), site.line, each.name);
-    require(!each.ready, "raw_module at {}:{}: ready(\"{}\") was called twice in one backward pass",
-            site.file_name(), site.line, each.name);
+    require(running_, "raw_module at {}: ready(\"{}\") after the end of the pass", site, each.name);
+    require(!each.ready, "raw_module at {}: ready(\"{}\") was called twice in one backward pass",
+            site, each.name);
     each.ready = each.has_grad = true;
     if (factor_ != 1) {
       for (T& element : each.grad) element = static_cast<T>(element * static_cast<T>(factor_));
@@ -276,16 +274,15 @@ class raw_module {
   }
 
   void end(call_site site) {
-    require(running_, "raw_module at {}:{}: the pass has ended already", site.file_name(),
-            site.line);
+    require(running_, "raw_module at {}: the pass has ended already", site);
     try {
       std::string missing;
       for (const entry& each : entries_) {
         if (!each.ready) missing += (missing.empty() ? "" : ", ") + each.name;
       }
       require(missing.empty(),
-              "raw_module at {}:{}: ready() was not called for {} in this backward pass",
-              site.file_name(), site.line, missing);
+              "raw_module at {}: ready() was not called for {} in this backward pass", site,
+              missing);
       if (observer() != nullptr) observer()->end_backward();
     } catch (...) {
       abandon();

@@ -24,11 +24,11 @@ namespace detail {
 template <typename Module>
 void require_one_group(const ddp<Module>& wrapper, call_site site) {
   require(wrapper.has_one_group(),
-          "trainer at {}:{}: this ddp sums some gradients over reduction_groups of their own, so "
-          "its ranks may hold different parts of the model, and the norm and the checkpoint of one "
-          "of them would be those of a part. Train it in a loop of your own: merge the norm with "
+          "trainer at {}: this ddp sums some gradients over reduction_groups of their own, so its "
+          "ranks may hold different parts of the model, and the norm and the checkpoint of one of "
+          "them would be those of a part. Train it in a loop of your own: merge the norm with "
           "optim::grad_squares over the ranks that hold the parts, and save each part",
-          site.file_name(), site.line);
+          site);
 }
 
 }  // namespace detail

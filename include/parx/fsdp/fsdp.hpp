@@ -80,8 +80,7 @@ class fsdp : public distributed_wrapper {
   /// values. Throws usage_error for invalid options, or if the model is in another wrapper.
   fsdp(Module& model, process_group& group, fsdp_options options = {},
        call_site site = call_site::current())
-      : model_(model), group_(group),
-        who_(formatted("fsdp at {}:{}", site.file_name(), site.line)) {
+      : model_(model), group_(group), who_(formatted("fsdp at {}", site)) {
     detail::require_possible(options, who_);
     std::vector<std::unique_ptr<detail::sharded_parameter>> all;
     detail::shard_groups groups = detail::make_shard_groups(group, options.shard_within, site);

@@ -156,7 +156,7 @@ class mesh_layout {
   static void require_at(call_site site, bool holds, counted_text<sizeof...(Args)> text,
                          const Args&... args) {
     if (holds) return;
-    throw_usage("mesh at {}:{}: {}", site.file_name(), site.line, formatted(text, args...));
+    throw_usage("mesh at {}: {}", site, formatted(text, args...));
   }
   void check_names(call_site site) const {
     require_at(site, !axes_.empty(), "a mesh needs an axis: {{\"dp\", parx::remaining_ranks}}");

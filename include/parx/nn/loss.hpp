@@ -79,14 +79,13 @@ template <typename T, std::integral Label>
                              const cross_entropy_options& options = {},
                              call_site site = call_site::current()) {
   const tensor<std::int64_t> answers = argmax(logits);
-  require(
-      answers.shape() == labels.shape(),
-      "accuracy at {}:{}: logits of shape {} need labels of the same shape without the last axis, "
-      "not {}",
-      site.file_name(), site.line, to_string(logits.shape()), to_string(labels.shape()));
+  require(answers.shape() == labels.shape(),
+          "accuracy at {}: logits of shape {} need labels of the same shape without the last axis, "
+          "not {}",
+          site, to_string(logits.shape()), to_string(labels.shape()));
   require(options.row_weights.empty() || options.row_weights.size() == labels.size(),
-          "accuracy at {}:{}: {} row weights for {} rows", site.file_name(), site.line,
-          options.row_weights.size(), labels.size());
+          "accuracy at {}: {} row weights for {} rows", site, options.row_weights.size(),
+          labels.size());
   const tensor<Label> wanted = labels.contiguous();
   tally result;
   for (std::size_t row = 0; row < wanted.size(); ++row) {

@@ -140,11 +140,10 @@ class adamw : public optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<ar
 
   static void check(const adamw_options& o, call_site site) {
     require(o.lr >= 0 && o.epsilon >= 0 && o.weight_decay >= 0,
-            "adamw at {}:{}: lr {}, epsilon {} and weight_decay {} must not be negative",
-            site.file_name(), site.line, o.lr, o.epsilon, o.weight_decay);
+            "adamw at {}: lr {}, epsilon {} and weight_decay {} must not be negative", site, o.lr,
+            o.epsilon, o.weight_decay);
     require(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1,
-            "adamw at {}:{}: beta1 {} and beta2 {} must be in [0, 1)", site.file_name(), site.line,
-            o.beta1, o.beta2);
+            "adamw at {}: beta1 {} and beta2 {} must be in [0, 1)", site, o.beta1, o.beta2);
   }
   [[nodiscard]] static bool has_state(const adamw_options& /*o*/) noexcept { return true; }
   [[nodiscard]] static detail::adamw_rule<arithmetic_type<T>> rule(const adamw_options& o,

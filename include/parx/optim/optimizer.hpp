@@ -125,18 +125,18 @@ class optimizer : public placed_state {
   optimizer(std::vector<parameter_group<T, Options>> groups, call_site site) {
     std::size_t count = 0;
     for (const auto& group : groups) count += group.targets.size();
-    require(count > 0,
-            "optimizer at {}:{}: it needs at least one parameter; does the model's members() visit "
-            "them?",
-            site.file_name(), site.line);
+    require(
+        count > 0,
+        "optimizer at {}: it needs at least one parameter; does the model's members() visit them?",
+        site);
     slots_.reserve(count);
     for (auto& group : groups) {
       Derived::check(group.options, site);
       for (target<T>& one : group.targets) {
-        require(!updates(one),
-                "optimizer at {}:{}: parameter \"{}\" is given twice, so each step would move it "
-                "twice",
-                site.file_name(), site.line, one.name());
+        require(
+            !updates(one),
+            "optimizer at {}: parameter \"{}\" is given twice, so each step would move it twice",
+            site, one.name());
         slots_.push_back({.updated = std::move(one), .group = options_.size()});
       }
       options_.push_back(group.options);

@@ -125,10 +125,10 @@ class sgd : public optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<arithmetic
 
   static void check(const sgd_options& o, call_site site) {
     require(o.lr >= 0 && o.momentum >= 0 && o.weight_decay >= 0,
-            "sgd at {}:{}: lr {}, momentum {} and weight_decay {} must not be negative",
-            site.file_name(), site.line, o.lr, o.momentum, o.weight_decay);
+            "sgd at {}: lr {}, momentum {} and weight_decay {} must not be negative", site, o.lr,
+            o.momentum, o.weight_decay);
     require(o.form == momentum_form::classical || o.momentum > 0,
-            "sgd at {}:{}: Nesterov's form needs a momentum above 0", site.file_name(), site.line);
+            "sgd at {}: Nesterov's form needs a momentum above 0", site);
   }
   [[nodiscard]] static bool has_state(const sgd_options& o) noexcept { return o.momentum != 0; }
   [[nodiscard]] static detail::sgd_rule<arithmetic_type<T>> rule(const sgd_options& o,

@@ -64,8 +64,7 @@ template <typename Model, typename Input, typename T>
                                            call_site site = call_site::current()) {
   process_group& group = pipe.group();
   pipeline_measurement seen{.block_seconds = pipe.runner().block_seconds()};
-  require(!seen.block_seconds.empty(), "measure at {}:{}: the pipeline has not run a step yet",
-          site.file_name(), site.line);
+  require(!seen.block_seconds.empty(), "measure at {}: the pipeline has not run a step yet", site);
   double computed = 0, forwards = 0;
   int first_stage = -1;
   for (const action_span& each : pipe.runner().spans()) {

@@ -68,19 +68,18 @@ struct layers_over_mesh {
   layers_over_mesh(Model& model, mesh<>& of, const parallel_options& options, call_site site) {
     for (const mesh_axis& each : of.layout().axes()) {
       require(each.name == "pp" || each.name == "dp" || each.name == "tp",
-              "parallelize at {}:{}: the mesh has the axis \"{}\", and a model is cut over pp "
+              "parallelize at {}: the mesh has the axis \"{}\", and a model is cut over pp "
               "(stages), dp (samples) and tp (layers)",
-              site.file_name(), site.line, each.name);
+              site, each.name);
     }
     require(options.pp.data_parallel == nullptr && options.pp.tensor_parallel == nullptr &&
                 options.pp.model_parallel == nullptr && options.pp.job == nullptr,
-            "parallelize at {}:{}: the groups of .pp are those of the mesh: leave them out",
-            site.file_name(), site.line);
+            "parallelize at {}: the groups of .pp are those of the mesh: leave them out", site);
     const int ranks = axis_size(of, "tp");
     require(ranks == 1 || !options.tp.empty(),
-            "parallelize at {}:{}: the axis \"tp\" has {} ranks, and .tp is empty: give "
+            "parallelize at {}: the axis \"tp\" has {} ranks, and .tp is empty: give "
             "tp::ready_plan(model) or a plan of your own",
-            site.file_name(), site.line, ranks);
+            site, ranks);
     // tp's parallelize compares plans along "tp" only.
     std::string lines;
     for (const tp::plan_line& each : options.tp) {
@@ -90,8 +89,8 @@ struct layers_over_mesh {
     std::int64_t range[] = {digest, -digest};
     all_reduce(of.all(), range, {.op = reduce_op::max}, site);
     require(range[0] == -range[1],
-            "parallelize at {}:{}: the ranks of {} have different plans for .tp; rank {} has\n{}",
-            site.file_name(), site.line, of.all().name(), of.all().rank(), lines);
+            "parallelize at {}: the ranks of {} have different plans for .tp; rank {} has\n{}",
+            site, of.all().name(), of.all().rank(), lines);
     if (ranks > 1) cut.emplace(parallelize(model, axes_group(of, {"tp"}), options.tp, site));
   }
 

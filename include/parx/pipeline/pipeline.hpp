@@ -79,8 +79,8 @@ class pipeline : public staged_wrapper {
     const auto stages = static_cast<std::size_t>(first.stages);
     owner_ = first.owners();
     require(blocks_.size() >= stages,
-            "pipeline at {}:{}: {} stages need as many blocks, and the model has {}",
-            site.file_name(), site.line, stages, blocks_.size());
+            "pipeline at {}: {} stages need as many blocks, and the model has {}", site, stages,
+            blocks_.size());
     cut_ = options_.cut;
     if (cut_.empty()) cut_ = cut_by_weight(weights(), stages);
     check_cut(cut_, stages, blocks_.size());
@@ -331,10 +331,10 @@ class pipeline : public staged_wrapper {
         std::find_if(all.begin(), all.end(), [&](auto each) { return each != *mine; });
     if (other == all.end()) return;
     throw_error(errc::mismatch,
-                "pipeline at {}:{}: rank {} of group \"{}\" has another schedule, number of "
+                "pipeline at {}: rank {} of group \"{}\" has another schedule, number of "
                 "micro-batches or cut than rank {}, which has {} of {} micro-batches, cut at {}",
-                site.file_name(), site.line, other - all.begin(), job.name(), job.rank(),
-                table.name, table.microbatches, joined_text(cut_));
+                site, other - all.begin(), job.name(), job.rank(), table.name, table.microbatches,
+                joined_text(cut_));
   }
 
   void make_stages(call_site site) {
@@ -365,7 +365,7 @@ class pipeline : public staged_wrapper {
   }
 
   void check_sharding(call_site site) {
-    const std::string who = formatted("pipeline at {}:{}", site.file_name(), site.line);
+    const std::string who = formatted("pipeline at {}", site);
     detail::require_modules(options_.sharding->units, detail::unit_candidates(model_), who);
     require(data_group().size() == 1 || options_.job != nullptr,
             "{}: of sharded stages, name the group of all ranks in pipeline_options::job, "
@@ -402,9 +402,9 @@ class pipeline : public staged_wrapper {
     });
     if (users_by_name.empty()) return {};
     require(data_group().size() == 1 || options_.job != nullptr,
-            "pipeline at {}:{}: \"{}\" is tied over stages with {} data-parallel ranks each: name "
-            "the group of all ranks in pipeline_options::job, mesh.all()",
-            site.file_name(), site.line, tied_users_.begin()->first, data_group().size());
+            "pipeline at {}: \"{}\" is tied over stages with {} data-parallel ranks each: name the "
+            "group of all ranks in pipeline_options::job, mesh.all()",
+            site, tied_users_.begin()->first, data_group().size());
     // all: for each rank of the pipeline, the job ranks of its data-parallel group.
     process_group &data = data_group(), &job = job_group();
     const auto replicas = static_cast<std::size_t>(data.size());

@@ -92,9 +92,9 @@ void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T be
 /// The shape of a b. Throws usage_error naming both shapes where they do not fit.
 [[nodiscard]] inline shape matmul_shape(const shape& a, const shape& b, call_site site) {
   require(a.rank() >= 2 && b.rank() >= 2 && a[a.rank() - 1] == b[b.rank() - 2],
-          "matmul at {}:{}: matrices of shapes {} and {} cannot be multiplied: the last axis of "
-          "the first and the last but one of the second must exist and be equal",
-          site.file_name(), site.line, to_string(a), to_string(b));
+          "matmul at {}: matrices of shapes {} and {} cannot be multiplied: the last axis of the "
+          "first and the last but one of the second must exist and be equal",
+          site, to_string(a), to_string(b));
   shape result = broadcast_shapes(batch_shape(a), batch_shape(b));
   result.push_back(a[a.rank() - 2]);
   result.push_back(b[b.rank() - 1]);

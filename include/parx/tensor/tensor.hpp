@@ -338,8 +338,8 @@ class tensor {
  private:
   [[noreturn, gnu::noinline]] static void refuse_values(std::size_t count, const parx::shape& s,
                                                         call_site site) {
-    throw_usage("tensor at {}:{}: {} values do not fill a tensor of shape {}, which has {}",
-                site.file_name(), site.line, count, to_string(s), s.size());
+    throw_usage("tensor at {}: {} values do not fill a tensor of shape {}, which has {}", site,
+                count, to_string(s), s.size());
   }
   template <typename... Extents>
   [[nodiscard]] static constexpr tensor explain_extents() {

@@ -205,12 +205,11 @@ template <typename Model>
                                   const explain_options& options = {},
                                   call_site site = call_site::current()) {
   require(options.ranks > 0 && options.rank >= 0 && options.rank < options.ranks,
-          "explain at {}:{}: there is no rank {} of {}", site.file_name(), site.line, options.rank,
-          options.ranks);
+          "explain at {}: there is no rank {} of {}", site, options.rank, options.ranks);
   const std::vector<detail::planned_layer> layers = detail::planned_layers(model, lines);
   const std::string fault = detail::plan_fault(layers, lines, {options.rank, options.ranks});
-  require(fault.empty(), "explain at {}:{}: {}. The layers and their rules:{}", site.file_name(),
-          site.line, fault, detail::plan_table(layers, lines));
+  require(fault.empty(), "explain at {}: {}. The layers and their rules:{}", site, fault,
+          detail::plan_table(layers, lines));
   return detail::explained(model, layers, lines, options);
 }
 

@@ -127,7 +127,7 @@ template <typename Model>
 [[nodiscard]] parallelized parallelize(Model& model, process_group& group, const tp::plan& lines,
                                        call_site site = call_site::current()) {
   const std::vector<tp::detail::planned_layer> layers = tp::detail::planned_layers(model, lines);
-  const std::string who = formatted("parallelize at {}:{}", site.file_name(), site.line);
+  const std::string who = formatted("parallelize at {}", site);
   std::string fault = tp::detail::model_fault(model, layers);
   if (fault.empty()) fault = tp::detail::plan_fault(layers, lines, {group.rank(), group.size()});
   const std::string shown = tp::detail::plan_table(layers, lines);

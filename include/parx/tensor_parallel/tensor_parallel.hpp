@@ -46,10 +46,9 @@ class tensor_parallel : public distributed_wrapper {
                   call_site site = call_site::current())
       : cut_(cut), inner_(inner), job_(job) {
     require(axis().size() * inner.data_group().size() == job.size(),
-            "tensor_parallel at {}:{}: layers are cut over {} ranks and samples dealt out to {}, "
+            "tensor_parallel at {}: layers are cut over {} ranks and samples dealt out to {}, "
             "which are not the {} ranks of group \"{}\"",
-            site.file_name(), site.line, axis().size(), inner.data_group().size(), job.size(),
-            job.name());
+            site, axis().size(), inner.data_group().size(), job.size(), job.name());
   }
 
   /// The model's forward pass. Collective over the axis; over the job if `inner` is an fsdp.
@@ -121,9 +120,9 @@ class tensor_parallel : public distributed_wrapper {
   /// Throws usage_error for a ddp whose hook has state.
   void require_resumable(call_site site) {
     require(!inner_.has_hook_state(),
-            "checkpoint at {}:{}: the ddp's hook has state, which cannot be saved if layers are "
-            "cut: use a hook without state",
-            site.file_name(), site.line);
+            "checkpoint at {}: the ddp's hook has state, which cannot be saved if layers are cut: "
+            "use a hook without state",
+            site);
   }
   /// Call this before parameters are written by anything other than an optimizer or load(): it
   /// invalidates the gathered values of an fsdp.

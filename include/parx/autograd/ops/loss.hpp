@@ -46,17 +46,17 @@ template <typename T, std::integral Label>
                                              call_site site = call_site::current()) {
   require(logits.rank() >= 1 && labels.size() * logits.extent(-1) == logits.size() &&
               (labels.rank() + 1 == logits.rank()),
-          "cross_entropy at {}:{}: logits of shape {} need labels of the same shape without the "
-          "last axis, not {}",
-          site.file_name(), site.line, to_string(logits.shape()), to_string(labels.shape()));
+          "cross_entropy at {}: logits of shape {} need labels of the same shape without the last "
+          "axis, not {}",
+          site, to_string(logits.shape()), to_string(labels.shape()));
   const std::size_t classes = logits.extent(-1), rows = labels.size();
   require(options.row_weights.empty() || options.row_weights.size() == rows,
-          "cross_entropy at {}:{}: {} row weights for {} rows", site.file_name(), site.line,
-          options.row_weights.size(), rows);
+          "cross_entropy at {}: {} row weights for {} rows", site, options.row_weights.size(),
+          rows);
   const auto smoothing = static_cast<T>(options.label_smoothing);
   require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
-          "cross_entropy at {}:{}: a label smoothing of {} is not in [0, 1]", site.file_name(),
-          site.line, options.label_smoothing);
+          "cross_entropy at {}: a label smoothing of {} is not in [0, 1]", site,
+          options.label_smoothing);
   const T everywhere = classes == 0 ? T(0) : smoothing / static_cast<T>(classes);
   const tensor<T> input = logits.value().contiguous();
   const tensor<Label> label = labels.contiguous();
@@ -78,9 +78,9 @@ template <typename T, std::integral Label>
     }
     if (index < 0 || static_cast<std::size_t>(index) >= classes) [[unlikely]] {
       throw_usage(
-          "cross_entropy at {}:{}: the label of row {} is {}, but the logits have {} classes (the "
+          "cross_entropy at {}: the label of row {} is {}, but the logits have {} classes (the "
           "last axis), counted from 0",
-          site.file_name(), site.line, row, index, classes);
+          site, row, index, classes);
     }
     const T* const x = input.data() + row * classes;
     const T highest = detail::row_max(x, classes);
@@ -140,13 +140,12 @@ template <typename T>
                                    std::span<const float> row_weights = {},
                                    call_site site = call_site::current()) {
   require(prediction.shape() == target.shape(),
-          "mse_loss at {}:{}: a prediction of shape {} needs a target of the same shape, not {}{}",
-          site.file_name(), site.line, to_string(prediction.shape()), to_string(target.shape()),
+          "mse_loss at {}: a prediction of shape {} needs a target of the same shape, not {}{}",
+          site, to_string(prediction.shape()), to_string(target.shape()),
           prediction.size() == target.size() ? ": reshape one of the two" : "");
   const std::size_t rows = prediction.rank() == 0 ? 1 : prediction.extent(0);
   require(row_weights.empty() || row_weights.size() == rows,
-          "mse_loss at {}:{}: {} row weights for {} rows", site.file_name(), site.line,
-          row_weights.size(), rows);
+          "mse_loss at {}: {} row weights for {} rows", site, row_weights.size(), rows);
   const std::size_t width = rows == 0 ? 0 : prediction.size() / rows;
   const tensor<T> difference =
       map([](T p, T t) { return p - t; }, prediction.value(), target.value());

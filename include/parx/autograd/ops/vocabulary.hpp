@@ -92,16 +92,16 @@ template <typename T, std::integral Label>
   const std::size_t rows = labels.size();
   require(logits.rank() == labels.rank() + 1 && logits.extent(-1) == here &&
               logits.size() == rows * here,
-          "vocab_cross_entropy at {}:{}: of {} classes rank {} of {} has {}: logits of shape {} "
-          "and labels of shape {} do not fit",
-          site.file_name(), site.line, classes, axis.rank(), axis.size(), here,
-          to_string(logits.shape()), to_string(labels.shape()));
+          "vocab_cross_entropy at {}: of {} classes rank {} of {} has {}: logits of shape {} and "
+          "labels of shape {} do not fit",
+          site, classes, axis.rank(), axis.size(), here, to_string(logits.shape()),
+          to_string(labels.shape()));
   require(options.row_weights.empty() || options.row_weights.size() == rows,
-          "vocab_cross_entropy at {}:{}: {} row weights for {} rows", site.file_name(), site.line,
-          options.row_weights.size(), rows);
+          "vocab_cross_entropy at {}: {} row weights for {} rows", site, options.row_weights.size(),
+          rows);
   require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
-          "vocab_cross_entropy at {}:{}: a label smoothing of {} is not in [0, 1]",
-          site.file_name(), site.line, options.label_smoothing);
+          "vocab_cross_entropy at {}: a label smoothing of {} is not in [0, 1]", site,
+          options.label_smoothing);
   const tensor<Label> label = labels.contiguous();
   std::vector<T> weight(rows);
   double count = 0;
@@ -111,9 +111,9 @@ template <typename T, std::integral Label>
                   : options.row_weights.empty() ? T(1)
                                                 : static_cast<T>(options.row_weights[row]);
     require(weight[row] == T(0) || (index >= 0 && static_cast<std::size_t>(index) < classes),
-            "vocab_cross_entropy at {}:{}: the label of row {} is {}, but there are {} classes, "
+            "vocab_cross_entropy at {}: the label of row {} is {}, but there are {} classes, "
             "counted from 0",
-            site.file_name(), site.line, row, index, classes);
+            site, row, index, classes);
     count += static_cast<double>(weight[row]);
   }
   const tensor<T> input = logits.value().contiguous();
@@ -133,10 +133,10 @@ template <typename T, std::integral Label>
   });
   if (highest[rows] != -highest[rows + 1]) {
     throw_error(errc::mismatch,
-                "vocab_cross_entropy at {}:{}: the ranks over which the classes are cut have "
+                "vocab_cross_entropy at {}: the ranks over which the classes are cut have "
                 "different labels. They need the same batch: take the sampler of the ranks beside "
                 "(mesh[\"dp\"]), not of all",
-                site.file_name(), site.line);
+                site);
   }
 
   // The gradient is a by-product of the exponentials, as in cross_entropy.

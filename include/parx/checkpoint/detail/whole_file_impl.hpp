@@ -24,9 +24,9 @@ PARX_INLINE void require_same_header(process_group& group, const std::string& te
   all_reduce(group, highest, {.op = reduce_op::max}, site);
   if (highest[0] == ~highest[1]) return;
   throw_error(errc::mismatch,
-              "save_whole at {}:{}: the ranks have other names, types or shapes of tensors. Save "
-              "what they have with save_sharded, and merge that.",
-              site.file_name(), site.line);
+              "save_whole at {}: the ranks have other names, types or shapes of tensors. Save what "
+              "they have with save_sharded, and merge that.",
+              site);
 }
 
 }  // namespace parx::detail

@@ -69,9 +69,9 @@ template <typename T>
   [[maybe_unused]] const auto require_whole = [&](bool whole, std::size_t size) {
     if (whole) return;
     throw_error(errc::bad_data,
-                "{} at {}:{}: {} bytes arrived, which are no whole elements of {} bytes; all "
-                "ranks must name the same type",
-                what, site.file_name(), site.line, bytes.size(), size);
+                "{} at {}: {} bytes arrived, which are no whole elements of {} bytes; all ranks "
+                "must name the same type",
+                what, site, bytes.size(), size);
   };
   if constexpr (has_bytes<T>) {
     return T::from_bytes(bytes);
@@ -98,9 +98,9 @@ inline void require_sizes(std::span<const std::size_t> sizes, const object_optio
   if (*largest <= options.max_bytes && *largest <= static_cast<std::size_t>(-1) / sizes.size() / 2)
     return;
   throw_error(errc::bad_data,
-              "{} at {}:{}: an object of {} bytes is larger than max_bytes = {}; raise it in the "
+              "{} at {}: an object of {} bytes is larger than max_bytes = {}; raise it in the "
               "options of all ranks",
-              what, site.file_name(), site.line, *largest, options.max_bytes);
+              what, site, *largest, options.max_bytes);
 }
 
 [[nodiscard]] inline std::vector<std::size_t> agree_sizes(process_group& group, std::size_t mine,

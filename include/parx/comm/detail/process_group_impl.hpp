@@ -70,8 +70,7 @@ PARX_INLINE process_group process_group::subgroup(std::span<const int> ranks,
                                                   subgroup_options options, call_site site) const {
   bool member = false;
   const auto check = [&](bool holds, const std::string& why) {
-    require(holds, "subgroup of group \"{}\" at {}:{}: {}", name(), site.file_name(), site.line,
-            why);
+    require(holds, "subgroup of group \"{}\" at {}: {}", name(), site, why);
   };
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const auto here = ranks.begin() + static_cast<std::ptrdiff_t>(i);
@@ -80,8 +79,8 @@ PARX_INLINE process_group process_group::subgroup(std::span<const int> ranks,
     check(std::find(ranks.begin(), here, *here) == here,
           formatted("rank {} is listed twice", *here));
     member |= *here == rank();
-  const std::string list = joined_text(ranks, ",");
   }
+  const std::string list = joined_text(ranks, ",");
   check(member, formatted("this rank, {}, is not among the members {}", rank(), list));
   const std::uint64_t base = detail::fnv1a(list, detail::core_of(*this)->id());
   return derive(ranks, base,

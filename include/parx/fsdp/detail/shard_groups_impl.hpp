@@ -45,9 +45,9 @@ PARX_INLINE shard_groups make_shard_groups(process_group& group, const shard_sco
   std::vector<std::size_t> part_of;
   for (std::size_t rank = 0; rank < world; ++rank) {
     require(all[rank * 3 + 2] == mine[2],
-            "fsdp at {}:{}: .shard_within divides the ranks of group \"{}\" into {} and into {}; "
-            "each part of the model must be on equally many",
-            site.file_name(), site.line, group.name(), mine[2], all[rank * 3 + 2]);
+            "fsdp at {}: .shard_within divides the ranks of group \"{}\" into {} and into {}; each "
+            "part of the model must be on equally many",
+            site, group.name(), mine[2], all[rank * 3 + 2]);
     part_of.push_back(static_cast<std::size_t>(all[rank * 3 + 1]));
     if (all[rank * 3 + 1] == mine[1]) replicas.push_back(static_cast<int>(rank));
   }

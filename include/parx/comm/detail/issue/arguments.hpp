@@ -236,8 +236,7 @@ class call_check {
            bytes <= std::numeric_limits<std::size_t>::max() / 2;
   }
   [[noreturn]] void refuse(const std::string& why) const {
-    throw_usage("{}{} on group \"{}\" at {}:{}: {}", name_of(what_), form_, group_.name(),
-                site_.file_name(), site_.line, why);
+    throw_usage("{}{} on group \"{}\" at {}: {}", name_of(what_), form_, group_.name(), site_, why);
   }
   void fits(std::size_t count, std::size_t size) const {
     require(fit(count, size), "{} elements of {} bytes are more than memory can hold", count, size);

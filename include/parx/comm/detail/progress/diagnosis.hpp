@@ -41,9 +41,8 @@ class diagnosis {
     const int rank = network_.rank(), job_rank = network_.job_rank(rank);
     const std::string of_job =
         rank == job_rank ? std::string() : formatted(", rank {} of the job", job_rank);
-    return formatted("{}{} on group \"{}\" (rank {} of {}{}, {}:{})", name_of(request),
-                     number, name_, rank, network_.size(), of_job, request.site.file_name(),
-                     request.site.line);
+    return formatted("{}{} on group \"{}\" (rank {} of {}{}, {})", name_of(request), number, name_,
+                     rank, network_.size(), of_job, request.site);
   }
 
   [[nodiscard]] error_context context_of(const call& request, int peer) const {
@@ -68,9 +67,8 @@ class diagnosis {
   /// The error of a call that was issued after the group had ended.
   [[nodiscard]] error refusal_of(const call& request, const std::string& reason) const {
     return {errc::closed,
-            formatted("{} on group \"{}\" at {}:{} was refused because of an earlier failure: {}",
-                      name_of(request), name_, request.site.file_name(), request.site.line,
-                      reason),
+            formatted("{} on group \"{}\" at {} was refused because of an earlier failure: {}",
+                      name_of(request), name_, request.site, reason),
             context_of(request, -1)};
   }
 
@@ -175,13 +173,13 @@ class diagnosis {
   [[nodiscard]] std::string mismatch(const message_mismatch& found) const {
     if (found.receive->any_shape != nullptr) return any_shape_mismatch(found);
     return formatted(
-        "rank {} waits in recv for {} {} with tag {} (at {}:{}), but {} sent {} {} (at {}:{}). "
-        "Both sides must name the same count and dtype",
+        "rank {} waits in recv for {} {} with tag {} (at {}), but {} sent {} {} (at {}:{}). Both "
+        "sides must name the same count and dtype",
         network_.rank(), found.receive->header.count,
         name_of(static_cast<dtype>(found.receive->header.type)), found.receive->header.root,
-        found.receive->site.file_name(), found.receive->site.line, network_.describe(found.peer),
-        found.theirs.count, name_of(static_cast<dtype>(found.theirs.type)),
-        found.theirs.file_name(), found.theirs.line);
+        found.receive->site, network_.describe(found.peer), found.theirs.count,
+        name_of(static_cast<dtype>(found.theirs.type)), found.theirs.file_name(),
+        found.theirs.line);
   }
 
  private:
@@ -189,13 +187,12 @@ class diagnosis {
     const any_shape_receive& any_shape = *found.receive->any_shape;
     const auto type = static_cast<dtype>(found.theirs.type);
     return formatted(
-        "rank {} waits in recv_any_shape for at most {} bytes{} with tag {} (at {}:{}), but {} "
-        "sent {} {} (at {}:{}). What it takes is set by .type and .max_bytes",
+        "rank {} waits in recv_any_shape for at most {} bytes{} with tag {} (at {}), but {} sent "
+        "{} {} (at {}:{}). What it takes is set by .type and .max_bytes",
         network_.rank(), any_shape.max_bytes,
         any_shape.type ? formatted(" of {}", name_of(*any_shape.type)) : std::string(),
-        found.receive->header.root, found.receive->site.file_name(), found.receive->site.line,
-        network_.describe(found.peer), found.theirs.count, name_of(type),
-        found.theirs.file_name(), found.theirs.line);
+        found.receive->header.root, found.receive->site, network_.describe(found.peer),
+        found.theirs.count, name_of(type), found.theirs.file_name(), found.theirs.line);
   }
 
   /// Differences between two headers that describe() does not show.

@@ -91,10 +91,10 @@ class group_core final : private inline_groups::group {
   /// another thread is in one.
   [[nodiscard]] sole_user::guard enter(operation what, call_site site) {
     return sole_user::guard(user_, [&] {
-      throw_usage("{} on group \"{}\" at {}:{}: another thread is in a call of this group. A group "
+      throw_usage("{} on group \"{}\" at {}: another thread is in a call of this group. A group "
                   "is used by one thread at a time: give each thread one of its own, by split() or "
                   "subgroup(), or let them take turns",
-                  name_of(what), name_, site.file_name(), site.line);
+                  name_of(what), name_, site);
     });
   }
 
