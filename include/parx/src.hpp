@@ -1,4 +1,5 @@
-// The compiled form of parx: all that is no template, once in a program instead of in every file.
+// The compiled form of parx: what is no template and long, or needs further headers, once in a
+// program instead of in every file.
 //
 //   g++ -DPARX_SEPARATE_COMPILATION ...      for every file of the program, and in one of them
 //   #include <parx/src.hpp>
@@ -9,8 +10,10 @@
 //
 // What moves, by one convention: x.hpp declares, detail/x_impl.hpp beside it defines, each function
 // marked PARX_INLINE, and x.hpp ends with an include of x_impl.hpp unless PARX_SEPARATE_COMPILATION
-// is set. So what only the definitions need is not read. <chapter>/src.hpp lists what a chapter
-// compiles: a new part joins by a line there, a new chapter by a line here.
+// is set. So what only the definitions need is not read. Short functions that need no further
+// header stay in x.hpp, inline: a second file would cost a reader more than it saves a compiler.
+// <chapter>/src.hpp lists what a chapter compiles: a new part joins by a line there, a new chapter
+// by a line here.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

@@ -20,18 +20,18 @@ BOOST_AUTO_TEST_CASE(a_rank_that_would_train_otherwise_is_named_before_the_first
       {"seed = 9", [](setup& s) { s.options.seed = 9; }},
       {"logging_steps = 2", [](setup& s) { s.options.logging_steps = 2; }},
       {"output_dir given = true", [](setup& s) { s.options.output_dir = "/nonexistent"; }}};
-  for (const auto& [difference, change] : cases) {
+  for (const auto& each : cases) {
     std::vector<std::string> texts(3);
     parx::run_threads(3, [&](parx::process_group& group) {
       setup s{.options = quiet(3)};
-      if (group.rank() == 2) change(s);
+      if (group.rank() == 2) each.second(s);
       texts[static_cast<std::size_t>(group.rank())] =
           parx_test::message_of([&] { (void)run(group, s, [](auto&) {}); });
     });
     for (const std::string& text : texts) {
       BOOST_TEST(parx_test::mentions(text, "rank 2 has other settings than rank 0",
-                                     "+ rank 2: " + difference),
-                 difference << ": " << text);
+                                     "+ rank 2: " + each.first),
+                 each.first << ": " << text);
     }
   }
 }

@@ -9,9 +9,9 @@
 // In source code the tag is never written: parx::tensor finds it.
 //
 // The form is part of the tag, too. Header-only is the default. With PARX_SEPARATE_COMPILATION
-// headers only declare the functions that are not templates (marked PARX_INLINE); parx/src.hpp
-// defines them, in one object file of the program or in parx::compiled. Where objects of both forms
-// hand each other parx's types, the link fails on parx::v0_1_avx2_eigen_compiled::...
+// headers only declare the functions marked PARX_INLINE; parx/src.hpp defines them, in one object
+// file of the program or in parx::compiled. Where objects of both forms hand each other parx's
+// types, the link fails on parx::v0_1_avx2_eigen_compiled::...
 #pragma once
 
 #include <parx/core/version.hpp>

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -12,7 +14,19 @@
 namespace parx::inline PARX_ABI::detail {
 
 /// The rest of an open file, or nullopt where it cannot be read; errno says why.
-[[nodiscard]] std::optional<std::string> text_of_file(const descriptor& file);
+[[nodiscard]] inline std::optional<std::string> text_of_file(const descriptor& file) {
+  std::string text;
+  char piece[4096];
+  while (true) {
+    const ssize_t got = ::read(file.get(), piece, sizeof piece);
+    if (got == 0) return text;
+    if (got > 0) {
+      text.append(piece, static_cast<std::size_t>(got));
+    } else if (errno != EINTR) {
+      return std::nullopt;
+    }
+  }
+}
 
 /// The whole file, or nullopt as above.
 [[nodiscard]] inline std::optional<std::string> file_text(const std::string& path) {
@@ -21,7 +35,3 @@ namespace parx::inline PARX_ABI::detail {
 }
 
 }  // namespace parx::detail
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/core/detail/file_text_impl.hpp>
-#endif

@@ -65,12 +65,10 @@ class counted_text {
   const char* text_;
 };
 
-[[nodiscard]] std::string vformatted(fmt::string_view text, fmt::format_args args);
-
 template <typename... Args>
 [[nodiscard]] std::string formatted(counted_text<sizeof...(Args)> text, const Args&... args) {
   const fmt::basic_format_arg<fmt::format_context> list[] = {detail::format_argument(args)..., {}};
-  return vformatted(text.get(), {list, sizeof...(Args)});
+  return fmt::vformat(text.get(), {list, sizeof...(Args)});
 }
 
 }  // namespace parx::inline PARX_ABI
@@ -86,7 +84,3 @@ struct fmt::formatter<parx::call_site> {
     return fmt::vformat_to(to.out(), "{}:{}", fmt::make_format_args(file, site.line));
   }
 };
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/core/detail/formatted_impl.hpp>
-#endif
