@@ -23,5 +23,4 @@
 #include <parx/checkpoint/detail/state_impl.hpp>
 #include <parx/checkpoint/detail/verify_impl.hpp>
 #include <parx/checkpoint/detail/whole_file_impl.hpp>
-#include <parx/checkpoint/detail/write_together_impl.hpp>
 #include <parx/checkpoint/detail/xxh64_impl.hpp>

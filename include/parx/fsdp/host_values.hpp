@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstddef>
+#include <numeric>
 #include <vector>
 
+#include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/host_pages.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/work.hpp>
@@ -19,7 +21,14 @@ namespace parx::inline PARX_ABI::detail {
 class host_values final : public unit_values {
  public:
   /// Collective over `group`, whose ranks share memory. Group and plan are borrowed.
-  host_values(const unit_plan& plan, process_group& group, call_site site);
+  host_values(const unit_plan& plan, process_group& group, call_site site)
+      : plan_(plan), group_(group), site_(site), pages_(group, bytes_of(plan), site) {
+    std::byte* next = pages_.all().data();
+    for (const unit_flat& each : plan.flats()) {
+      whole_.push_back(next);
+      next += each.whole_bytes();
+    }
+  }
 
   [[nodiscard]] std::byte* whole(std::size_t flat) const override { return whole_[flat]; }
   [[nodiscard]] std::byte* part(std::size_t flat) const override {
@@ -28,16 +37,29 @@ class host_values final : public unit_values {
   }
 
   [[nodiscard]] bool has_room(std::size_t /*unit*/) const override { return true; }
-  void start(std::size_t /*unit*/) override;
+  void start(std::size_t /*unit*/) override {
+    if (is_started_) return;
+    all_have_written_ = async_barrier(group_, {}, site_);
+    is_started_ = true;
+  }
   void wait(std::size_t unit) override {
     start(unit);
     all_have_written_.wait();
   }
   void release(std::size_t /*unit*/) noexcept override {}
-  void written() override;
+  void written() override {
+    if (!is_started_) return;  // nobody reads
+    all_have_written_.wait();
+    barrier(group_, {}, site_);
+    is_started_ = false;
+  }
 
  private:
-  [[nodiscard]] static std::size_t bytes_of(const unit_plan& plan);
+  [[nodiscard]] static std::size_t bytes_of(const unit_plan& plan) {
+    return std::accumulate(
+        plan.flats().begin(), plan.flats().end(), std::size_t{0},
+        [](std::size_t sum, const unit_flat& each) { return sum + each.whole_bytes(); });
+  }
 
   const unit_plan& plan_;
   process_group& group_;
@@ -49,7 +71,3 @@ class host_values final : public unit_values {
 };
 
 }  // namespace parx::detail
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/fsdp/detail/host_values_impl.hpp>
-#endif

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <parx/fsdp/detail/fsdp_impl.hpp>
-#include <parx/fsdp/detail/gathered_values_impl.hpp>
-#include <parx/fsdp/detail/host_values_impl.hpp>
 #include <parx/fsdp/detail/part_sum_impl.hpp>
 #include <parx/fsdp/detail/row_cut_impl.hpp>
 #include <parx/fsdp/detail/row_traffic_impl.hpp>

@@ -5,7 +5,6 @@
 #include <parx/train/detail/append_file_impl.hpp>
 #include <parx/train/detail/chart_impl.hpp>
 #include <parx/train/detail/explain_impl.hpp>
-#include <parx/train/detail/log_lines_impl.hpp>
 #include <parx/train/detail/meter_impl.hpp>
 #include <parx/train/detail/protobuf_impl.hpp>
 #include <parx/train/detail/record_impl.hpp>
