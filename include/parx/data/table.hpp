@@ -15,6 +15,8 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/joined_text.hpp>
+#include <parx/core/parse_number.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/formats/csv.hpp>
 
@@ -31,8 +33,22 @@ struct table_options {
 
 namespace detail {
 
-std::int64_t read_class(const csv_reader& file, const std::string& text, std::size_t column,
-                        const std::vector<std::string>& classes);
+inline std::int64_t read_class(const csv_reader& file, const std::string& text, std::size_t column,
+                               const std::vector<std::string>& classes) {
+  if (!classes.empty()) {
+    const auto found = std::find(classes.begin(), classes.end(), text);
+    if (found != classes.end()) return found - classes.begin();
+    throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is none of the classes {}.",
+                file.path(), file.line(), file.column_name(column), text, joined_text(classes));
+  }
+  const auto number = parx::detail::parse_number<std::int64_t>(text);
+  if (number && *number >= 0) return *number;
+  throw_error(
+      errc::bad_data,
+      "\"{}\", line {}, {}: \"{}\" is not a class number 0, 1, 2, .... Name the texts of the "
+      "classes in table_options::classes, or read numbers to predict: read_table<float>.",
+      file.path(), file.line(), file.column_name(column), text);
+}
 
 }  // namespace detail
 
@@ -81,7 +97,3 @@ template <typename Target = std::int64_t>
 }
 
 }  // namespace parx::data
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/data/detail/table_impl.hpp>
-#endif

@@ -9,6 +9,9 @@
 // schedule.at(step).
 #pragma once
 
+#include <algorithm>
+#include <cctype>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -32,7 +35,12 @@ struct parameter_group {
 
 /// Whether a parameter of this name gets no weight decay: a "bias", or anything of a layer whose
 /// name has "norm" in it, in upper or lower case ("encoder.layer_norm.weight", "LayerNorm.weight").
-[[nodiscard]] bool is_bias_or_norm(std::string_view name);
+[[nodiscard]] inline bool is_bias_or_norm(std::string_view name) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower.ends_with("bias") || lower.find("norm") != std::string::npos;
+}
 
 /// Two groups with the same options, except no weight decay for parameters whose name
 /// `without_decay(name)` accepts. An empty group is left out.
@@ -56,7 +64,3 @@ template <typename T, typename Options>
 }
 
 }  // namespace parx::optim
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/optim/detail/group_impl.hpp>
-#endif

@@ -1,7 +1,6 @@
 // The compiled part of optim, for parx/src.hpp.
 #pragma once
 
-#include <parx/optim/detail/group_impl.hpp>
 #include <parx/optim/detail/schedule_impl.hpp>
 #include <parx/optim/instances.hpp>
 

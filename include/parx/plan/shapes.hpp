@@ -32,7 +32,11 @@ struct planned_parameter {
   bool trainable = true;
   std::size_t unit = 0;  ///< index in model_shapes::units
 
-  [[nodiscard]] std::size_t count() const noexcept;
+  [[nodiscard]] std::size_t count() const noexcept {
+    std::size_t product = 1;
+    for (const std::size_t extent : extents) product *= extent;
+    return product;
+  }
   [[nodiscard]] std::size_t bytes() const noexcept { return count() * size_of(type); }
 };
 
@@ -41,15 +45,30 @@ struct model_shapes {
   std::vector<std::string> units = {""};
   std::vector<planned_parameter> parameters = {};
 
-  [[nodiscard]] std::size_t count() const noexcept;
+  [[nodiscard]] std::size_t count() const noexcept {
+    std::size_t sum = 0;
+    for (const planned_parameter& each : parameters) sum += each.count();
+    return sum;
+  }
 };
 
 namespace detail {
 
 /// The first components of `path`, as many as `pattern` has, if they match it, else nullopt. A
 /// component "*" matches any.
-[[nodiscard]] std::optional<std::string_view> matched_prefix(std::string_view path,
-                                                             std::string_view pattern);
+[[nodiscard]] inline std::optional<std::string_view> matched_prefix(std::string_view path,
+                                                                    std::string_view pattern) {
+  std::size_t end = 0;
+  while (true) {
+    const std::size_t dot = std::min(path.find('.', end), path.size());
+    const std::string_view wanted = pattern.substr(0, pattern.find('.'));
+    if (wanted != "*" && wanted != path.substr(end, dot - end)) return std::nullopt;
+    if (wanted.size() == pattern.size()) return path.substr(0, dot);
+    if (dot == path.size()) return std::nullopt;
+    pattern.remove_prefix(wanted.size() + 1);
+    end = dot + 1;
+  }
+}
 
 }  // namespace detail
 
@@ -91,7 +110,3 @@ template <distributed_module M>
 }
 
 }  // namespace parx
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/plan/detail/shapes_impl.hpp>
-#endif

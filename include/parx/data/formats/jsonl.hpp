@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include <parx/core/error.hpp>
 #include <parx/core/json.hpp>
 #include <parx/data/formats/lines.hpp>
 
@@ -18,7 +19,19 @@ class jsonl_reader {
   explicit jsonl_reader(const std::string& path) : lines_(path) {}
 
   /// Reads the next value; false after the last. Throws errc::bad_data where a line is not JSON.
-  bool next(json::value& row);
+  bool next(json::value& row) {
+    while (lines_.next(line_)) {
+      if (line_.find_first_not_of(" \t") == std::string::npos) continue;
+      try {
+        row = json::parse(line_);
+      } catch (const json::error& failure) {
+        throw_error(errc::bad_data, "\"{}\", line {}: not JSON: {} of this line.", path(), line(),
+                    failure.what());
+      }
+      return true;
+    }
+    return false;
+  }
 
   /// The number of the last line read, counted from 1.
   [[nodiscard]] std::uint64_t line() const noexcept { return lines_.number(); }
@@ -30,7 +43,3 @@ class jsonl_reader {
 };
 
 }  // namespace parx::data
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/data/formats/detail/jsonl_impl.hpp>
-#endif

@@ -30,7 +30,23 @@ struct ascii_table {
   std::array<char, 256> lower;
 };
 
-const ascii_table& bert_ascii() noexcept;
+inline const ascii_table& bert_ascii() noexcept {
+  static const ascii_table table = [] {
+    ascii_table made{};
+    for (std::uint32_t c = 0; c < 256; ++c) {
+      // To BERT vertical tab and form feed are control characters, tab and line breaks are space.
+      const bool is_dropped = is_control(c) || c == 0x0B || c == 0x0C;
+      made.kind[c] = c >= 0x80           ? ascii_kind::wide
+                     : is_dropped        ? ascii_kind::dropped
+                     : is_space(c)       ? ascii_kind::space
+                     : is_punctuation(c) ? ascii_kind::punctuation
+                                         : ascii_kind::letter;
+      made.lower[c] = static_cast<char>(c < 0x80 ? to_lower(c) : c);
+    }
+    return made;
+  }();
+  return table;
+}
 
 /// A word that grows up to the limit without allocating.
 class word_buffer {
@@ -38,7 +54,14 @@ class word_buffer {
   void append(char c) noexcept {
     if (++characters_ <= max_word_characters) bytes_[size_++] = c;
   }
-  void append_code(std::uint32_t code) noexcept;
+  void append_code(std::uint32_t code) noexcept {
+    if (code < 0x80) return append(static_cast<char>(code));
+    if (++characters_ > max_word_characters) return;
+    const unsigned rest = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    bytes_[size_++] = static_cast<char>((0xFF00U >> (rest + 1) & 0xFFU) | code >> (6U * rest));
+    for (unsigned i = rest; i-- > 0;)
+      bytes_[size_++] = static_cast<char>(0x80U | (code >> (6U * i) & 0x3FU));
+  }
   [[nodiscard]] bool empty() const noexcept { return characters_ == 0; }
   [[nodiscard]] bool too_long() const noexcept { return characters_ > max_word_characters; }
   [[nodiscard]] std::string_view text() const noexcept { return {bytes_.data(), size_}; }
@@ -118,7 +141,3 @@ std::size_t bert_words(std::string_view text, letter_case letters, Use&& use) {
 }
 
 }  // namespace parx::data
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/data/text/detail/bert_words_impl.hpp>
-#endif

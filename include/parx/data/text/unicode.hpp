@@ -33,10 +33,21 @@ inline void append_character(std::string& text, std::uint32_t code) {
 }
 
 /// How many characters `text` has; an ill-formed piece of UTF-8 counts as one.
-[[nodiscard]] std::size_t count_characters(std::string_view text) noexcept;
+[[nodiscard]] inline std::size_t count_characters(std::string_view text) noexcept {
+  std::size_t count = 0;
+  for (std::size_t at = 0; at < text.size(); at += decode_character(text.substr(at)).bytes) ++count;
+  return count;
+}
 
 /// The position of the first byte of `text` that is not UTF-8; npos if there is none.
-[[nodiscard]] std::size_t find_invalid_utf8(std::string_view text) noexcept;
+[[nodiscard]] inline std::size_t find_invalid_utf8(std::string_view text) noexcept {
+  for (std::size_t at = 0; at < text.size();) {
+    const decoded_character next = decode_character(text.substr(at));
+    if (!next.valid) return at;
+    at += next.bytes;
+  }
+  return std::string_view::npos;
+}
 
 namespace detail {
 
@@ -62,7 +73,11 @@ template <typename Bounds>
   return detail::in_ranges(detail::control_bounds, code);
 }
 /// Punctuation (P*), and all of ASCII's that is neither letter nor digit, as BERT has it.
-[[nodiscard]] bool is_punctuation(std::uint32_t code) noexcept;
+[[nodiscard]] inline bool is_punctuation(std::uint32_t code) noexcept {
+  if (code < 0x80)
+    return code > ' ' && code < 0x7F && !detail::is_ascii_letter(code) && code - '0' >= 10;
+  return detail::in_ranges(detail::punctuation_bounds, code);
+}
 /// Letters (L*).
 [[nodiscard]] inline bool is_letter(std::uint32_t code) noexcept {
   return code < 0x80 ? detail::is_ascii_letter(code)
@@ -81,7 +96,17 @@ template <typename Bounds>
 }
 
 /// The lower case of a character where it is one character; its own code otherwise.
-[[nodiscard]] std::uint32_t to_lower(std::uint32_t code) noexcept;
+[[nodiscard]] inline std::uint32_t to_lower(std::uint32_t code) noexcept {
+  if (code < 0x80) return code - 'A' < 26 ? code + 32 : code;
+  const auto& runs = detail::lowercase_runs;
+  const auto after =
+      std::upper_bound(runs.begin(), runs.end(), code,
+                       [](std::uint32_t c, const auto& run) { return c < run.first; });
+  if (after == runs.begin()) return code;
+  const auto& run = *std::prev(after);
+  if (code > run.last || (code - run.first) % run.step != 0) return code;
+  return static_cast<std::uint32_t>(static_cast<std::int32_t>(code) + run.difference);
+}
 
 /// Calls use(code) for each character of the canonical decomposition (NFD) of `code` that is not a
 /// non-spacing mark: "e" for "é", none for an accent alone, the Jamo of a Hangul syllable.
@@ -115,7 +140,3 @@ void strip_accents(std::uint32_t code, Use&& use) {
 }
 
 }  // namespace parx::data
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/data/text/detail/unicode_impl.hpp>
-#endif

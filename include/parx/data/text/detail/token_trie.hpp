@@ -26,9 +26,27 @@ class token_trie {
       : shift_(64 - static_cast<unsigned>(std::bit_width(2 * bytes + 2))),
         edges_(std::size_t{1} << (64 - shift_)) {}
 
-  void add(std::string_view token, std::int32_t id);
+  void add(std::string_view token, std::int32_t id) {
+    edge* last = nullptr;
+    for (const char c : token) {
+      const std::uint64_t wanted = key(last == nullptr ? 0 : last->child, c);
+      last = &edges_[slot(wanted)];
+      if (last->key == 0) *last = {wanted, ++nodes_, -1};
+    }
+    if (last != nullptr) last->id = id;
+  }
 
-  [[nodiscard]] match longest(std::string_view text) const noexcept;
+  [[nodiscard]] match longest(std::string_view text) const noexcept {
+    match best;
+    std::uint32_t node = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const edge& next = edges_[slot(key(node, text[i]))];
+      if (next.key == 0) break;
+      node = next.child;
+      if (next.id >= 0) best = {next.id, i + 1};
+    }
+    return best;
+  }
 
   /// Calls special(id) for each token in `text`, and plain(piece) for the text before, between and
   /// after them, in order. `starts`: the first bytes of the tokens.
@@ -61,7 +79,11 @@ class token_trie {
     return (std::uint64_t{node} + 1) << 8U | static_cast<unsigned char>(c);
   }
   /// Where the edge is, or the free place where it would be.
-  [[nodiscard]] std::size_t slot(std::uint64_t wanted) const noexcept;
+  [[nodiscard]] std::size_t slot(std::uint64_t wanted) const noexcept {
+    std::size_t at = wanted * 0x9E3779B97F4A7C15 >> shift_;
+    while (edges_[at].key != wanted && edges_[at].key != 0) at = (at + 1) & (edges_.size() - 1);
+    return at;
+  }
 
   unsigned shift_;
   std::vector<edge> edges_;
@@ -69,7 +91,3 @@ class token_trie {
 };
 
 }  // namespace parx::data::detail
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/data/text/detail/token_trie_impl.hpp>
-#endif
