@@ -10,6 +10,9 @@
 // threads.
 #pragma once
 
+#include <sys/mman.h>
+
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,6 +20,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/core/error.hpp>
@@ -29,7 +33,19 @@ namespace parx::inline PARX_ABI {
 class mapped_safetensors {
  public:
   /// Throws as safetensors_file does, and errc::io if the file system does not support mmap.
-  explicit mapped_safetensors(std::string path);
+  explicit mapped_safetensors(std::string path)
+      : file_(std::make_shared<const safetensors_file>(std::move(path))) {
+    const auto size = static_cast<std::size_t>(file_->input().size());
+    const detail::input_file::reading open(file_->input());
+    void* const begin = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                               open.number(), 0);
+    if (begin == MAP_FAILED) {
+      throw_error(errc::io, "cannot map \"{}\": {}. Read it with safetensors_file instead.",
+                  file_->path(), errno_text(errno));
+    }
+    memory_ = std::shared_ptr<std::byte>(static_cast<std::byte*>(begin),
+                                         [size](std::byte* mapped) { ::munmap(mapped, size); });
+  }
 
   [[nodiscard]] const safetensors_file& file() const noexcept { return *file_; }
 
@@ -68,7 +84,3 @@ class mapped_safetensors {
 };
 
 }  // namespace parx
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/checkpoint/detail/mapped_impl.hpp>
-#endif

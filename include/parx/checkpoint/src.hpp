@@ -8,7 +8,6 @@
 #include <parx/checkpoint/detail/input_file_impl.hpp>
 #include <parx/checkpoint/detail/manager_impl.hpp>
 #include <parx/checkpoint/detail/manifest_impl.hpp>
-#include <parx/checkpoint/detail/mapped_impl.hpp>
 #include <parx/checkpoint/detail/output_file_impl.hpp>
 #include <parx/checkpoint/detail/parts_impl.hpp>
 #include <parx/checkpoint/detail/pretrained_impl.hpp>
@@ -18,8 +17,6 @@
 #include <parx/checkpoint/detail/shard_layout_impl.hpp>
 #include <parx/checkpoint/detail/sharded_impl.hpp>
 #include <parx/checkpoint/detail/shards_impl.hpp>
-#include <parx/checkpoint/detail/staged_folder_impl.hpp>
-#include <parx/checkpoint/detail/state_dict_impl.hpp>
 #include <parx/checkpoint/detail/state_impl.hpp>
 #include <parx/checkpoint/detail/verify_impl.hpp>
 #include <parx/checkpoint/detail/whole_file_impl.hpp>

@@ -5,20 +5,24 @@
 // killed process leaves behind begin with stale_prefix and may be removed.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/detail/output_file.hpp>
 #include <parx/checkpoint/detail/xxh64.hpp>
 #include <parx/checkpoint/manifest.hpp>
+#include <parx/core/error.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -32,7 +36,15 @@ inline constexpr std::string_view stale_prefix = ".parx-";
 
 /// Removes a folder after renaming it, so that its name never refers to a partly removed one.
 /// Errors are ignored: what remains has a hidden name and is removed the next time.
-void remove_folder(const std::filesystem::path& path) noexcept;
+inline void remove_folder(const std::filesystem::path& path) noexcept {
+  try {
+    const auto hidden = hidden_beside(path);
+    std::error_code failure;
+    std::filesystem::rename(path, hidden, failure);
+    if (!failure) std::filesystem::remove_all(hidden, failure);
+  } catch (const std::exception&) {
+  }
+}
 
 inline constexpr const char* earlier_ones_untouched = "The earlier checkpoints are as they were.";
 
@@ -76,19 +88,32 @@ class staged_folder {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return hidden_; }
 
   /// Gives the folder its final name, replacing an existing folder.
-  void commit();
+  void commit() {
+    flush_folder(hidden_);
+    if (::rename(hidden_.c_str(), target_.c_str()) != 0) replace(errno);
+    hidden_.clear();
+    flush_folder(target_.parent_path());
+  }
 
  private:
-  void replace(int saved_errno);
+  void replace(int saved_errno) {
+    if (saved_errno != ENOTEMPTY && saved_errno != EEXIST) fail("cannot rename", saved_errno);
+    if (::renameat2(AT_FDCWD, hidden_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
+      std::error_code failure;
+      std::filesystem::remove_all(hidden_, failure);
+      return;
+    }
+    remove_folder(target_);
+    if (::rename(hidden_.c_str(), target_.c_str()) != 0) fail("cannot rename", errno);
+  }
 
-  [[noreturn]] void fail(const char* what, int saved_errno) const;
+  [[noreturn]] void fail(const char* what, int saved_errno) const {
+    throw_error(errc::io, "{} \"{}\": {}. {} {}", what, hidden_.string(), errno_text(saved_errno),
+                advice_for(saved_errno), earlier_ones_untouched);
+  }
 
   std::filesystem::path target_;
   std::filesystem::path hidden_;
 };
 
 }  // namespace parx::detail
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/checkpoint/detail/staged_folder_impl.hpp>
-#endif

@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <parx/checkpoint/state.hpp>
@@ -44,7 +45,13 @@ class state_dict {
         std::as_bytes(source.span()));
   }
   /// Returns whether there was one.
-  bool erase(std::string_view name);
+  bool erase(std::string_view name) {
+    const std::size_t at = place_of(name);
+    if (at == names_.size()) return false;
+    names_.erase(names_.begin() + static_cast<std::ptrdiff_t>(at));
+    values_.erase(values_.begin() + static_cast<std::ptrdiff_t>(at));
+    return true;
+  }
   /// A copy. Throws usage_error if there is none of this name and type.
   template <element T>
   [[nodiscard]] tensor<T> at(std::string_view name) const {
@@ -83,9 +90,23 @@ class state_dict {
   static constexpr std::string_view kind = "state_dict";
 
  private:
-  [[nodiscard]] std::size_t place_of(std::string_view name) const;
+  [[nodiscard]] std::size_t place_of(std::string_view name) const {
+    const auto found = std::find_if(names_.begin(), names_.end(),
+                                    [&](const stored_tensor& each) { return each.name == name; });
+    return static_cast<std::size_t>(found - names_.begin());
+  }
   void put(const std::string& name, dtype type, std::vector<std::uint64_t> extents,
-           std::span<const std::byte> memory);
+           std::span<const std::byte> memory) {
+    stored_tensor stored = detail::described(name, type, std::move(extents), memory.size());
+    const std::size_t at = place_of(name);
+    if (at == names_.size()) {
+      names_.push_back(std::move(stored));
+      values_.emplace_back(memory.begin(), memory.end());
+    } else {
+      names_[at] = std::move(stored);
+      values_[at].assign(memory.begin(), memory.end());
+    }
+  }
 
   std::vector<stored_tensor> names_;
   std::vector<std::vector<std::byte>> values_;  // of names_, at the same index
@@ -101,7 +122,3 @@ state_report load_state_dict(Target& target, const state_dict& values,
 }
 
 }  // namespace parx
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/checkpoint/detail/state_dict_impl.hpp>
-#endif

@@ -22,10 +22,13 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/process_group.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -43,7 +46,17 @@ namespace detail {
 class reduction_groups {
  public:
   /// `who` begins the errors: "ddp at train.cpp:12".
-  reduction_groups(process_group& own, std::vector<reduction_group> others, std::string who);
+  reduction_groups(process_group& own, std::vector<reduction_group> others, std::string who)
+      : who_(std::move(who)), groups_{{std::string(), &own}} {
+    for (reduction_group& each : others) groups_.push_back({std::move(each.name), &each.group});
+    std::sort(groups_.begin() + 1, groups_.end(),
+              [](const named& a, const named& b) { return a.name < b.name; });
+    for (std::size_t i = 1; i < groups_.size(); ++i) {
+      require(groups_[i].name != groups_[i - 1].name,
+              "{}: there are two reduction groups named \"{}\"; the ddp's own has no name", who_,
+              groups_[i].name);
+    }
+  }
 
   [[nodiscard]] const std::string& who() const noexcept { return who_; }
   [[nodiscard]] std::size_t size() const noexcept { return groups_.size(); }
@@ -55,7 +68,17 @@ class reduction_groups {
   }
 
   /// Throws usage_error if the parameter's group name is unknown.
-  [[nodiscard]] std::size_t number_of(const parameter_handle& parameter) const;
+  [[nodiscard]] std::size_t number_of(const parameter_handle& parameter) const {
+    std::string known;
+    for (std::size_t i = 0; i < size(); ++i) {
+      if (name(i) == parameter.reduction_group()) return i;
+      if (i > 0) known += formatted("{}\"{}\"", i > 1 ? ", " : "", name(i));
+    }
+    throw_usage(
+        "{}: the gradient of \"{}\" is to be summed over \"{}\", but the reduction groups "
+        "of this ddp are {}. Name that group in ddp_options::reduction_groups",
+        who_, parameter.name(), parameter.reduction_group(), known.empty() ? "none" : known);
+  }
 
   /// Whether every group has one rank: there is nothing to sum.
   [[nodiscard]] bool is_alone() const noexcept {
@@ -65,9 +88,17 @@ class reduction_groups {
   void poll() const {
     for (const named& each : groups_) each.group->poll();
   }
-  [[nodiscard]] double async_seconds() const noexcept;
+  [[nodiscard]] double async_seconds() const noexcept {
+    double sum = 0;
+    for (const named& each : groups_) sum += each.group->async_seconds();
+    return sum;
+  }
   /// Closes all groups in which other ranks may wait for this one.
-  void abort(std::string_view reason) const;
+  void abort(std::string_view reason) const {
+    for (const named& each : groups_) {
+      if (each.group->size() > 1 && !each.group->closed()) each.group->abort(reason);
+    }
+  }
 
  private:
   struct named {
@@ -81,7 +112,3 @@ class reduction_groups {
 
 }  // namespace detail
 }  // namespace parx
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/ddp/detail/reduction_group_impl.hpp>
-#endif

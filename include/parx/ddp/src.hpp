@@ -4,7 +4,6 @@
 #include <parx/ddp/detail/hook_powersgd_impl.hpp>
 #include <parx/ddp/detail/hook_state_impl.hpp>
 #include <parx/ddp/detail/layout_impl.hpp>
-#include <parx/ddp/detail/reduction_group_impl.hpp>
 #include <parx/ddp/detail/reduction_state_impl.hpp>
 #include <parx/ddp/instances.hpp>
 

@@ -53,13 +53,29 @@ namespace parx::inline PARX_ABI {
 /// from them must run before this object is destroyed.
 class [[nodiscard]] gathered_values_scope : private backward_region {
  public:
-  gathered_values_scope(detail::sharded_units& units, const std::vector<std::size_t>& wanted);
+  gathered_values_scope(detail::sharded_units& units, const std::vector<std::size_t>& wanted)
+      : units_(units),
+        region_(*this),
+        outer_(std::exchange(detail::current_region(), region_.number())) {
+    try {
+      for (const std::size_t unit : wanted) {
+        units.open(unit);
+        open_.push_back(unit);
+      }
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
   ~gathered_values_scope() { close(); }
   gathered_values_scope(const gathered_values_scope&) = delete;
   gathered_values_scope& operator=(const gathered_values_scope&) = delete;
 
  private:
-  void close() noexcept;
+  void close() noexcept {
+    for (const std::size_t unit : open_) units_.close(unit);
+    detail::current_region() = outer_;
+  }
   void enter_backward() override {}
   void leave_backward(const backward_region* /*next*/) noexcept override {}
 
@@ -354,7 +370,3 @@ class fsdp : public distributed_wrapper {
 };
 
 }  // namespace parx
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/fsdp/detail/fsdp_impl.hpp>
-#endif

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -24,7 +25,14 @@ struct row_cut {
     return begin(rank + 1) - begin(rank);
   }
   /// How many of `ascending` rows each rank has.
-  void count_owned(std::span<const std::size_t> ascending, std::span<std::uint32_t> counts) const;
+  void count_owned(std::span<const std::size_t> ascending, std::span<std::uint32_t> counts) const {
+    auto next = ascending.begin();
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const auto end = std::lower_bound(next, ascending.end(), begin(rank + 1));
+      counts[rank] = static_cast<std::uint32_t>(end - next);
+      next = end;
+    }
+  }
 };
 
 /// A set of row numbers below a bound, read in ascending order. A bitmap: for the batches of a step
@@ -35,7 +43,15 @@ class row_set {
 
   void insert(std::size_t row) noexcept { words_[row / bits] |= word{1} << (row % bits); }
   /// Moves the numbers to `rows`; the set is empty afterwards.
-  void take(std::vector<std::size_t>& rows);
+  void take(std::vector<std::size_t>& rows) {
+    rows.clear();
+    for (std::size_t i = 0; i < words_.size(); ++i) {
+      for (word left = words_[i]; left != 0; left &= left - 1) {
+        rows.push_back(i * bits + static_cast<std::size_t>(std::countr_zero(left)));
+      }
+      words_[i] = 0;
+    }
+  }
 
  private:
   using word = std::uint64_t;
@@ -45,7 +61,3 @@ class row_set {
 };
 
 }  // namespace parx::detail
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/fsdp/detail/row_cut_impl.hpp>
-#endif

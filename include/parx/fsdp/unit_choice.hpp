@@ -9,9 +9,13 @@
 // stands for any one part between dots.
 #pragma once
 
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <typeindex>
@@ -19,6 +23,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/plan/shapes.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -44,9 +49,16 @@ struct units_of_types {
 };
 
 /// Whether `path` is `pattern`, in which * stands for any part between dots.
-[[nodiscard]] bool matches_path(std::string_view pattern, std::string_view path);
+[[nodiscard]] inline bool matches_path(std::string_view pattern, std::string_view path) {
+  return matched_prefix(path, pattern) == path;
+}
 
-[[nodiscard]] std::string demangled(const char* name);
+[[nodiscard]] inline std::string demangled(const char* name) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free);
+  return status == 0 ? text.get() : name;
+}
 
 /// A module of a model. Lists of them have outer modules before those within them.
 struct unit_candidate {
@@ -80,10 +92,25 @@ template <typename Model>
 }
 
 /// Throws usage_error for a type or path that names none of the modules.
-void require_modules(const unit_choice& choice, const std::vector<unit_candidate>& modules,
-                     std::string_view who);
+inline void require_modules(const unit_choice& choice, const std::vector<unit_candidate>& modules,
+                            std::string_view who) {
+  for (const std::type_index& type : choice.types) {
+    require(names_any(type, modules), "{}: the model has no module of type {}, which .units names",
+            who, demangled(type.name()));
+  }
+  for (const std::string& pattern : choice.paths) {
+    require(names_any(pattern, modules), "{}: the model has no module \"{}\", which .units names",
+            who, pattern);
+  }
+}
 /// The choice without types and paths that name none of these modules, which are a part of a model.
-[[nodiscard]] unit_choice narrowed(unit_choice choice, const std::vector<unit_candidate>& part);
+[[nodiscard]] inline unit_choice narrowed(unit_choice choice,
+                                          const std::vector<unit_candidate>& part) {
+  const auto is_elsewhere = [&](const auto& what) { return !names_any(what, part); };
+  std::erase_if(choice.types, is_elsewhere);
+  std::erase_if(choice.paths, is_elsewhere);
+  return choice;
+}
 
 /// The paths of the modules that are units. `bytes_of(path)` is the size of the parameters within
 /// the module of this path.
@@ -132,7 +159,3 @@ inline constexpr detail::units_of_types<Modules...> by_type{};
 [[nodiscard]] inline unit_choice by_size(std::size_t bytes) { return {{}, {}, bytes}; }
 
 }  // namespace parx
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/fsdp/detail/unit_choice_impl.hpp>
-#endif

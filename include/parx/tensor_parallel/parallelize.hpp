@@ -85,9 +85,15 @@ class parallelized {
   /// is gathered; ranks that have the same parts share the writing. Loads with any number of ranks
   /// and any cut. Valid while this object lives.
   [[nodiscard]] sharding sharded_over(const process_group& world,
-                                      const process_group& replicas) const;
+                                      const process_group& replicas) const {
+    sharding how = spread_over(world, place_in(replicas));
+    require(how.file.count % (place_in(axis_->group()).count * place_in(replicas).count) == 0,
+            "sharded_over: {} ranks with {} parts and {} copies of each", world.size(),
+            axis_->size(), replicas.size());
+    return how;
+  }
   /// The same, if the axis has all ranks.
-  [[nodiscard]] sharding sharded() const;
+  [[nodiscard]] sharding sharded() const { return spread_over(axis_->group(), {}); }
 
   /// optim::clip_grad_norm by the norm of the whole gradient, in which uncut parameters count once.
   /// One all-reduce of 4 KiB. For the model's own parameters or a ddp's; throws usage_error for
@@ -111,7 +117,13 @@ class parallelized {
   }
 
  private:
-  [[nodiscard]] sharding spread_over(const process_group& world, shard_place replica) const;
+  [[nodiscard]] sharding spread_over(const process_group& world, shard_place replica) const {
+    const shard_place all = place_within(place_in(axis_->group()), replica);
+    const auto copies = [=, this](const std::string& name, const shard_spec&) {
+      return is_cut(name) ? replica : all;
+    };
+    return {.file = place_in(world), .copies = copies, .others = place_in(world)};
+  }
 
   std::shared_ptr<tp::axis> axis_;
   tp::explanation explained_;
@@ -158,7 +170,3 @@ template <typename Model>
 }
 
 }  // namespace parx
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/tensor_parallel/detail/parallelize_impl.hpp>
-#endif

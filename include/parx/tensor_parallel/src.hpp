@@ -2,4 +2,3 @@
 #pragma once
 
 #include <parx/tensor_parallel/detail/explain_impl.hpp>
-#include <parx/tensor_parallel/detail/parallelize_impl.hpp>

@@ -20,10 +20,18 @@ namespace parx::inline PARX_ABI::train {
 
 namespace detail {
 
-[[nodiscard]] std::string size_text(std::size_t count);
+[[nodiscard]] inline std::string size_text(std::size_t count) {
+  const auto bytes = static_cast<double>(count);
+  if (bytes >= 1 << 30) return formatted("{:.2f} GiB", bytes / (1 << 30));
+  if (bytes >= 1 << 20) return formatted("{:.1f} MiB", bytes / (1 << 20));
+  return formatted("{:.1f} KiB", bytes / 1024);
+}
 
 /// "every 500 steps", "after each epoch" or "never".
-[[nodiscard]] std::string frequency_text(strategy when, std::uint64_t steps);
+[[nodiscard]] inline std::string frequency_text(strategy when, std::uint64_t steps) {
+  if (when == strategy::epoch) return "after each epoch";
+  return when == strategy::no || steps == 0 ? "never" : formatted("every {} steps", steps);
+}
 
 [[nodiscard]] constexpr std::string_view decay_text(optim::decay form) noexcept {
   switch (form) {
@@ -37,7 +45,18 @@ namespace detail {
 }
 
 /// "4 on 2 hosts (2 + 2)".
-[[nodiscard]] std::string ranks_text(const std::vector<int>& host_of_rank);
+[[nodiscard]] inline std::string ranks_text(const std::vector<int>& host_of_rank) {
+  std::vector<int> ranks;
+  for (const int host : host_of_rank) {
+    const auto index = static_cast<std::size_t>(host);
+    if (ranks.size() <= index) ranks.resize(index + 1);
+    ++ranks[index];
+  }
+  if (ranks.size() < 2) return formatted("{} on one host", host_of_rank.size());
+  std::string sum;
+  for (const int each : ranks) sum += formatted("{}{}", sum.empty() ? "" : " + ", each);
+  return formatted("{} on {} hosts ({})", host_of_rank.size(), ranks.size(), sum);
+}
 
 /// How the gradients of a step are summed, and how long that is predicted to take. Collective if it
 /// is the group's first operation.
@@ -119,7 +138,3 @@ template <typename Wrapper, typename Optimizer>
 }
 
 }  // namespace parx::train
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/train/detail/explain_impl.hpp>
-#endif

@@ -1,21 +1,15 @@
 // The definitions of train, for parx/src.hpp.
 #pragma once
 
-#include <parx/train/detail/announce_impl.hpp>
-#include <parx/train/detail/append_file_impl.hpp>
 #include <parx/train/detail/chart_impl.hpp>
-#include <parx/train/detail/explain_impl.hpp>
 #include <parx/train/detail/meter_impl.hpp>
-#include <parx/train/detail/protobuf_impl.hpp>
 #include <parx/train/detail/record_impl.hpp>
 #include <parx/train/detail/report_impl.hpp>
 #include <parx/train/detail/run_book_impl.hpp>
 #include <parx/train/detail/run_folder_impl.hpp>
-#include <parx/train/detail/run_lock_impl.hpp>
 #include <parx/train/detail/run_log_impl.hpp>
 #include <parx/train/detail/run_plan_impl.hpp>
 #include <parx/train/detail/same_settings_impl.hpp>
 #include <parx/train/detail/signal_watch_impl.hpp>
 #include <parx/train/detail/state_impl.hpp>
 #include <parx/train/detail/tensorboard_impl.hpp>
-#include <parx/train/detail/usage_impl.hpp>
