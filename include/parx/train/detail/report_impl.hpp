@@ -234,14 +234,17 @@ PARX_INLINE std::string rate_text(double rate) {
   return findings;
 }
 
-/// Throughput by number of ranks, and the parallel efficiency relative to the run with the fewest
-/// ranks.
+/// The throughput of the fastest run with each number of ranks, and the parallel efficiency relative
+/// to the run with the fewest ranks.
 [[nodiscard]] PARX_INLINE std::string scaling_of(const std::vector<run_report>& all) {
   std::vector<const run_report*> runs;
   for (const run_report& each : all) runs.push_back(&each);
-  std::sort(runs.begin(), runs.end(),
-            [](const auto* a, const auto* b) { return a->world < b->world; });
-  if (runs.size() < 2 || runs.front()->world == runs.back()->world) return "";
+  std::sort(runs.begin(), runs.end(), [](const auto* a, const auto* b) {
+    return a->world != b->world ? a->world < b->world : a->rate() > b->rate();
+  });
+  const auto same_ranks = [](const auto* a, const auto* b) { return a->world == b->world; };
+  runs.erase(std::unique(runs.begin(), runs.end(), same_ranks), runs.end());
+  if (runs.size() < 2) return "";
   const auto fewest_ranks = static_cast<double>(runs.front()->world);
   const double base = runs.front()->rate() / fewest_ranks;
   if (!(base > 0)) return "";
