@@ -48,10 +48,12 @@ mistakes=(  # a statement, and words of the sentence
   'cross_entropy(P, y)' 'logits that are partial sums have no softmax'
   'R.backward()' 'a replicated loss counts once per rank'
   'S.backward()' 'a loss is one number'
+  'ready_plan(y)' 'ready_plan knows gpt, llama, bert_classifier and encoder_decoder'
 )
 program() {  # program STATEMENT...
   cat <<'END'
 #include <parx/tensor_parallel/algebra.hpp>
+#include <parx/tensor_parallel/plans.hpp>
 #include <parx/tensor_parallel/transitions.hpp>
 #include <parx/tensor_parallel/vocabulary.hpp>
 using namespace parx::tp;

@@ -17,8 +17,6 @@ namespace {
 /// Attention with grouped heads between its projections.
 class block : public parx::nn::module<block> {
  public:
-  using value_type = float;
-
   auto forward(const parx::variable<float>& x) {
     return out_(attention_(query_(x), key_(x), value_(x)));
   }

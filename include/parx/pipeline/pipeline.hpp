@@ -459,9 +459,28 @@ class pipeline : public staged_wrapper {
   const pipeline_table* last_table_ = nullptr;
 };
 
+namespace detail {
+
+template <typename Model>
+concept has_blocks = requires(Model& model) { model.blocks(); };
+
+/// The element type of blocks() of a model, or a compile-time error that says what is missing.
+template <typename Model>
+[[nodiscard]] auto block_of() {
+  if constexpr (has_blocks<Model>) {
+    return typename decltype(std::declval<Model&>().blocks())::value_type{};
+  } else {
+    static_assert(has_blocks<Model>,
+                  "a model that is cut into stages is a nn::sequential, one of parx's own, or has "
+                  "blocks(), which returns its forward pass in pieces: see nn/blocks.hpp");
+  }
+}
+
+}  // namespace detail
+
 template <typename Model>
 pipeline(Model&, process_group&, pipeline_options = {})
-    -> pipeline<Model, typename decltype(std::declval<Model&>().blocks())::value_type::input_type,
-                typename decltype(std::declval<Model&>().blocks())::value_type::value_type>;
+    -> pipeline<Model, typename decltype(detail::block_of<Model>())::input_type,
+                typename decltype(detail::block_of<Model>())::value_type>;
 
 }  // namespace parx

@@ -150,7 +150,8 @@ template <typename Model>
 template <typename Model>
 [[nodiscard]] explanation explained(Model& model, const std::vector<planned_layer>& layers,
                                     const plan& lines, const explain_options& options) {
-  explanation told(options, sizeof(arithmetic_type<typename Model::value_type>));
+  using element = typename nn::detail::value_type_or_float<Model>::type;
+  explanation told(options, sizeof(arithmetic_type<element>));
   std::vector<std::pair<std::string, shard_spec>> cut;  // by the parameter's path
   for (const planned_layer& each : layers) {
     if (each.lines.empty()) continue;

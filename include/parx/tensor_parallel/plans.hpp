@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -34,6 +35,17 @@ namespace detail {
 }
 
 }  // namespace detail
+
+/// For another model: a compile-time error that says what to write.
+template <typename Model>
+[[nodiscard]] plan ready_plan(const Model&, between_cuts = between_cuts::whole) {
+  static_assert(!std::is_class_v<Model>,
+                "ready_plan knows gpt, llama, bert_classifier and encoder_decoder. For another "
+                "model write parx::tp::plan{{\"in\", parx::tp::column}, {\"out\", parx::tp::row}}: "
+                "patterns over the names of its members (of a sequential the numbers), see "
+                "tensor_parallel/plan.hpp");
+  return {};
+}
 
 template <typename T>
 [[nodiscard]] plan ready_plan(const models::gpt<T>& model,

@@ -126,7 +126,8 @@ class retry_loop {
           errc::timeout,
           formatted("it could not be reached in {} attempts; the last one: {}. Check "
                     "that the process that hosts it (usually rank 0) is running, that "
-                    "host and port are right, and that no firewall is between",
+                    "host and port are right, that no other program listens there, and that no "
+                    "firewall is between",
                     attempts_, reason)};
     }
   }

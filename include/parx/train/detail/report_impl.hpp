@@ -234,8 +234,8 @@ PARX_INLINE std::string rate_text(double rate) {
   return findings;
 }
 
-/// The throughput of the fastest run with each number of ranks, and the parallel efficiency relative
-/// to the run with the fewest ranks.
+/// The throughput of the fastest run with each number of ranks, and the parallel efficiency
+/// relative to the run with the fewest.
 [[nodiscard]] PARX_INLINE std::string scaling_of(const std::vector<run_report>& all) {
   std::vector<const run_report*> runs;
   for (const run_report& each : all) runs.push_back(&each);
