@@ -456,7 +456,11 @@ class rendezvous {
       endpoint_->meet_everybody(until);
       const bool is_last = job_store_->add("met", 1, until) == job_.world_size;
       if (is_last) job_store_->set("all_met", "1", until);
-      if (server_) job_store_->wait(std::vector<std::string>{"all_met"}, until);
+      if (!server_) return;
+      const std::vector<std::string> all_met{"all_met"};
+      job_store_->wait(all_met, until);
+      // Answered after the answer to the last rank, which set this.
+      static_cast<void>(job_store_->check(all_met, until));
     } catch (const error&) {
       log(log_level::debug, "the other ranks' records are read when links are opened: {}",
           text_of(std::current_exception()));
