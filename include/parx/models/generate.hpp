@@ -110,7 +110,8 @@ std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> p
     const auto logits = model(tensor<std::int64_t>::wrap(fresh, {1, fresh.size()}), &cache);
     seen = text.size();
     const auto last = logits.value().select(1, logits.extent(1) - 1).contiguous();
-    text.push_back(choose_token(last.span(), options, stream, n));
+    using value_type = typename decltype(last)::value_type;
+    text.push_back(choose_token<value_type>(last.span(), options, stream, n));
     each(text.back());
     if (text.back() == options.end_token) break;
   }
