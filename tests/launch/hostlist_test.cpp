@@ -103,4 +103,11 @@ BOOST_AUTO_TEST_CASE(so_many_hosts_expand_and_one_more_is_refused_before_it_cost
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_name_of_many_brackets_is_refused_before_it_costs_time) {
+  std::string text = "n[00000-99999]";
+  for (int i = 0; i < 7; ++i) text += "[1]";
+  BOOST_TEST(parx::expand_hostlist(text).size() == 100'000U);
+  BOOST_CHECK_THROW((void)parx::expand_hostlist(text + "[1]"), parx::usage_error);
+}
+
 }  // namespace

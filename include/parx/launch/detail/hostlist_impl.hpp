@@ -31,13 +31,16 @@ class hostlist_parser {
  private:
   static constexpr std::size_t most_hosts = 200'000;  // Fugaku has 158 976 nodes
   static constexpr std::size_t longest_name = 253;  // RFC 1035, as text
+  static constexpr int most_brackets = 8;           // of a name; each copies all its hosts
 
   /// Everything up to a comma outside brackets or the end: one host, or many that share a pattern.
   std::vector<std::string> read_name(std::size_t hosts_before) {
     const std::size_t start = at_;
     std::vector<std::string> names{""};
+    int brackets = 0;
     while (at_ < text_.size() && text_[at_] != ',') {
       if (accept('[')) {
+        if (++brackets > most_brackets) fail(at_ - 1, "a host name has over 8 brackets");
         names = product(names, read_numbers(), most_hosts - hosts_before);
       } else {
         const std::size_t begin = at_;
