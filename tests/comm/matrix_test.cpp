@@ -9,6 +9,7 @@
 
 #include "comm/jobs.hpp"
 #include "comm/matrix.hpp"
+#include "sanitizers.hpp"
 
 // Every operation by every algorithm of the catalog against formulas. What is covered where:
 //   shapes    inproc: worlds 1, 2, 3, 4, 5, 7, 8; awkward counts, even and uneven blocks, in place
@@ -33,11 +34,7 @@ using parx::operation;
 using parx::reduce_op;
 
 // ThreadSanitizer makes the formulas of the oracle, not the transfers, take minutes.
-#if defined(__SANITIZE_THREAD__)
-constexpr std::size_t megabytes = 250'003;
-#else
-constexpr std::size_t megabytes = 1'000'003;  // 4 MB of float32
-#endif
+constexpr std::size_t megabytes = parx_test::thread_sanitizer ? 250'003 : 1'000'003;  // values
 
 constexpr int worlds[] = {1, 2, 3, 4, 5, 7, 8};
 

@@ -8,6 +8,7 @@
 # for parxrun's supervisor alone, and <boost/asio.hpp>, which is all of Asio, is included nowhere.
 # What parx::comm is made of (parx_comm_chapters in cmake/targets.cmake) needs neither Eigen nor zlib.
 # No file is longer than 500 lines, no line wider than 100 columns, those of the tests included.
+# clang gives fmt's vformat_to another name than g++ gives it in libfmt: what uses it does not link.
 # parx.hpp has every chapter. An example is a program of 150 lines at most.
 set -u
 cd "$1" || exit 1
@@ -62,6 +63,9 @@ wrong=$(
     /^namespace parx/ { tagged[FILENAME] = 1 }
     /core_of\(/ && here != "comm" {
       print FILENAME ":" FNR ": core_of() is for comm; the group offers to others what they need"
+    }
+    /[:( ](v?format_to|format_to_n)\(/ {
+      print FILENAME ":" FNR ": fmt::vformat instead, or programs compiled by clang do not link"
     }
     /^[ \t]*#[ \t]*include/ {
       where = FILENAME ":" FNR ": "

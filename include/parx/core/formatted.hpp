@@ -6,9 +6,9 @@
 // compile. A specification that does not suit its argument ({:d} for a string) throws at run time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
-#include <string_view>
 
 #include <fmt/core.h>
 
@@ -80,7 +80,8 @@ struct fmt::formatter<parx::call_site> {
     return specification.begin();
   }
   fmt::appender format(const parx::call_site& site, fmt::format_context& to) const {
-    const std::string_view file = site.file_name();
-    return fmt::vformat_to(to.out(), "{}:{}", fmt::make_format_args(file, site.line));
+    // vformat and not vformat_to: clang gives vformat_to<char> another name than g++ gave libfmt's.
+    const std::string text = parx::formatted("{}:{}", site.file_name(), site.line);
+    return std::copy(text.begin(), text.end(), to.out());
   }
 };
