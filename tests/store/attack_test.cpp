@@ -123,6 +123,8 @@ std::vector<double> waits_during(std::uint16_t port, const std::function<void()>
   return waits;
 }
 
+constexpr auto a_moment = parx_test::sanitized ? 30s : 5s;
+
 // Of the waits, in milliseconds.
 struct limits {
   double p99 = 50;
@@ -244,7 +246,7 @@ BOOST_AUTO_TEST_CASE(half_requests_wait_for_room_and_give_it_back) {
   parx::tcp_store store({.port = server.port()});
   const auto begin = clock_type::now();
   store.set("big", std::string(4 << 20, 'v'), soon());
-  BOOST_TEST((clock_type::now() - begin < 5s));
+  BOOST_TEST((clock_type::now() - begin < a_moment));
 }
 
 BOOST_AUTO_TEST_CASE(thousands_of_half_requests_keep_nobody_waiting) {
@@ -305,7 +307,7 @@ BOOST_AUTO_TEST_CASE(idle_connections_give_their_descriptors_to_others) {
           const auto begin = clock_type::now();
           parx::tcp_store late({.port = server.port()});
           BOOST_TEST(late.add("late", 1, soon()) == 1);
-          BOOST_TEST((clock_type::now() - begin < 5s));
+          BOOST_TEST((clock_type::now() - begin < a_moment));
         }));
   BOOST_TEST(!server.ran_out());
 }
