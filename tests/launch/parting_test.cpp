@@ -16,6 +16,7 @@
 #include <iterator>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <parx/comm.hpp>
@@ -46,8 +47,29 @@ void program(parx::world& world, const std::string& way) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // both messages arrive
 }
 
-/// What parxrun says on standard error of such a job of `ranks`.
-std::string report_of(const std::string& way, int ranks) {
+/// Rank 1 stops for good; the others go on without it.
+void shrinking_program(parx::world& world) {
+  if (world.rank() == 1) ::raise(SIGSTOP);
+  std::vector<float> x(10, 1.0F);
+  try {
+    parx::all_reduce(world, x);
+  } catch (const parx::error&) {
+    auto others = world.shrink(std::chrono::seconds(1));
+    x.assign(10, 1.0F);
+    parx::all_reduce(others, x, {.op = parx::reduce_op::sum});
+  }
+  parx::require(x[3] == 2, "wrong sum {}", x[3]);
+}
+
+struct end_of_job {
+  int code;
+  std::string report;
+  double seconds;
+};
+
+/// How parxrun ends such a job of `ranks`, and what it says on standard error.
+end_of_job run_job(const std::string& way, int ranks,
+                   parx::on_loss on_loss = parx::on_loss::end) {
   const std::string place = "/tmp/parx-test-parting." + std::to_string(::getpid());
   const std::string file = place + ".err";
   ::setenv("PARX_RECORDER", place.c_str(), 1);
@@ -57,21 +79,29 @@ std::string report_of(const std::string& way, int ranks) {
   const int kept = ::dup(STDERR_FILENO);
   const int log = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   ::dup2(log, STDERR_FILENO);
-  parx::agent_options options{.ranks = ranks, .command = {"/proc/self/exe"}};
+  parx::agent_options options{
+      .ranks = ranks, .command = {"/proc/self/exe"}, .on_loss = on_loss};
   options.command[0] = std::filesystem::read_symlink("/proc/self/exe");
   options.command.insert(options.command.end(), {"--run_test=a_rank", "--log_level=nothing"});
+  const auto start = std::chrono::steady_clock::now();
   const int code = parx::run_ranks(options);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   ::dup2(kept, STDERR_FILENO);
   ::close(kept);
   ::close(log);
   ::unsetenv(variable);
-  BOOST_TEST(code != 0);
   std::ifstream said(file);
   const std::string all{std::istreambuf_iterator<char>(said), {}};
   std::filesystem::remove(file);
   std::filesystem::remove_all(place);
   const std::size_t report = all.find("parxrun: ");
-  return report == std::string::npos ? all : all.substr(report);
+  return {code, report == std::string::npos ? all : all.substr(report), taken.count()};
+}
+
+std::string report_of(const std::string& way, int ranks) {
+  end_of_job end = run_job(way, ranks);
+  BOOST_TEST(end.code != 0);
+  return std::move(end.report);
 }
 
 void expect_headline(const std::string& way, int ranks, const std::string& wanted) {
@@ -86,7 +116,11 @@ void expect_headline(const std::string& way, int ranks, const std::string& wante
 BOOST_AUTO_TEST_CASE(a_rank) {
   const char* const way = std::getenv(variable);
   if (way == nullptr || std::getenv("PARX_RANK") == nullptr) return;
-  std::exit(parx::run([&](parx::world& world) { program(world, way); }));
+  const std::string kind = way;
+  if (kind == "never joins" && std::getenv("PARX_RANK") == std::string("1")) std::exit(7);
+  std::exit(parx::run([&](parx::world& world) {
+    kind == "is left out" ? shrinking_program(world) : program(world, kind);
+  }));
 }
 
 BOOST_AUTO_TEST_CASE(who_has_called_something_else_is_named) {
@@ -117,4 +151,18 @@ BOOST_AUTO_TEST_CASE(who_has_ended_while_others_waited_is_named) {
 BOOST_AUTO_TEST_CASE(who_has_failed_by_himself_is_named_as_before) {
   expect_headline("throws", 3, "rank 1 of 3 failed: exit code 1");
   expect_headline("is killed", 3, "rank 1 of 3 failed: killed by SIGKILL");
+}
+
+BOOST_AUTO_TEST_CASE(nobody_waits_for_a_rank_that_ended_before_it_had_joined) {
+  const end_of_job end = run_job("never joins", 3, parx::on_loss::go_on);
+  BOOST_TEST(end.code == 7);
+  BOOST_TEST(end.report.starts_with("parxrun: rank 1 of 3 failed: exit code 7"), end.report);
+  BOOST_TEST(end.seconds < 5);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_the_others_left_out_does_not_outlive_them) {
+  const end_of_job end = run_job("is left out", 3, parx::on_loss::go_on);
+  BOOST_TEST(end.code == 0);
+  BOOST_TEST(end.report.starts_with("parxrun: rank 1 was lost (killed by SIGTERM"), end.report);
+  BOOST_TEST(end.seconds < 15);
 }

@@ -8,15 +8,11 @@
 // parxrun needs Boost; the ranks' programs do not.
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -40,13 +36,12 @@
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/divergence_text.hpp>
 #include <parx/launch/detail/failure_report.hpp>
-#include <parx/launch/detail/job_keys.hpp>
+#include <parx/launch/detail/kept_store.hpp>
 #include <parx/launch/detail/output_channel.hpp>
 #include <parx/launch/detail/rank_process.hpp>
 #include <parx/launch/detail/rank_variables.hpp>
 #include <parx/launch/detail/secret_file.hpp>
 #include <parx/launch/detail/reserved_port.hpp>
-#include <parx/store/tcp_server.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -90,8 +85,8 @@ class agent {
     for (const auto& [name, value] : options_.variables) env.insert_or_assign(name, value);
     const std::string file = find_program(options_.command.front(), env);
     const reserved_port port;
-    // Without HMAC there is no secret; the ranks warn of that.
     const bool encrypts = env_flag(env, "PARX_TLS").value_or(false);
+    // Without HMAC there is no secret; the ranks warn of that.
     const std::string secret = why_no_hmac().empty() ? random_hex() : std::string();
     const secret_file file_with_secret(secret);
     const bool in_file = !secret.empty() && !file_with_secret.path().empty();
@@ -101,8 +96,8 @@ class agent {
                         .secret_file = in_file ? file_with_secret.path() : std::string(),
                         .secret = in_file ? std::string() : secret,
                         .keeps_store = goes_on(),
-                        .threads_per_rank = threads_per_rank()};
-    if (!options_.log_dir.empty()) make_log_dir();
+                        .threads_per_rank = threads_per_rank(options_.ranks)};
+    if (!options_.log_dir.empty()) make_log_folder(options_.log_dir);
     recorder_ = find_flight_place(env, name_of_start(job.run_id, local_job::host, job.port));
 
     catch_signals();
@@ -112,14 +107,9 @@ class agent {
         start_rank(file, rank_variables(env, job, rank), rank);
       }
       // After the forks, because it starts a thread. Ranks that are faster retry.
-      std::optional<tcp_store_server> server;
       if (goes_on()) {
-        server.emplace(tcp_store_server_options{
-            .address = local_job::host,
-            .port = job.port,
-            .key = secret.empty() ? std::nullopt
-                                  : std::optional(job_key(secret, job.run_id, encrypts)),
-            .presence_keys = presence_keys(job.run_id)});
+        store_.emplace(job, secret.empty() ? std::nullopt
+                                           : std::optional(job_key(secret, job.run_id, encrypts)));
       }
       for (rank_process& process : ranks_) {
         for (const stream which : {stream::out, stream::err}) pass_next_output_on(process, which);
@@ -152,21 +142,6 @@ class agent {
   [[nodiscard]] bool to_files() const noexcept { return !options_.log_dir.empty(); }
   /// A single rank inherits parxrun's output, so that it has the terminal that it expects.
   [[nodiscard]] bool passes_output_on() const noexcept { return !to_files() && options_.ranks > 1; }
-
-  [[nodiscard]] int threads_per_rank() const {
-    cpu_set_t cpus;
-    const int count = ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-    return std::max(1, count / options_.ranks);
-  }
-
-  void make_log_dir() const {
-    std::error_code why;
-    std::filesystem::create_directories(options_.log_dir, why);
-    if (why) {
-      throw_error(errc::io, "cannot make the log folder {}: {}. Name another one with --log-dir",
-                  options_.log_dir, why.message());
-    }
-  }
 
   void start_rank(const std::string& file, const environment& env, int rank) {
     rank_process process(rank, io_);
@@ -305,6 +280,10 @@ class agent {
       process.end_time = clock::now();
       failed |= end_of(process).failed_by_itself();
       saved |= status.has_saved();
+      if (goes_on() && !stopped_by_) {
+        store_->tell_of_end(formatted("rank {} ended ({})", process.rank, to_string(status)));
+        end_those_left_out();
+      }
     }
     if ((failed_ && !goes_on()) || stopped_by_) return;
     if (saved && !std::exchange(saved_, true)) {
@@ -316,11 +295,26 @@ class agent {
     for (const rank_process& process : ranks_) {
       if (!process.ended && is_stopped(process.pid)) stopped_ranks_.push_back(process.rank);
     }
+    end_the_others();
+  }
+
+  void end_the_others() {
     after(report_grace, terminate_timer_, [this] {
       signal_ranks(SIGTERM);
       signal_ranks(SIGCONT);  // a stopped process receives SIGTERM only then
     });
     after(report_grace + failure_grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
+  }
+
+  /// A rank that hung or was stopped while the others went on without it can only end.
+  void end_those_left_out() {
+    const auto members = store_->members();
+    if (!members || all_ended()) return;
+    for (const int rank : *members) {
+      if (!ranks_[static_cast<std::size_t>(rank)].ended) return;
+    }
+    failed_ = true;
+    end_the_others();
   }
 
   template <typename Action>
@@ -471,6 +465,7 @@ class agent {
   clock::time_point start_{};
   clock::time_point asked_at_{};
   std::optional<int> stopped_by_;
+  std::optional<kept_store> store_;  ///< if the ranks go on after a loss
   bool failed_ = false;  ///< a rank failed by itself
   std::vector<int> stopped_ranks_;  ///< those whose processes were stopped at that time
   bool saved_ = false;   ///< a rank has ended with its work saved
@@ -488,6 +483,7 @@ class agent {
 /// it from a process with one thread. Throws usage_error for wrong options, program_error for a
 /// program that cannot be started, error when the system refuses files or processes.
 [[nodiscard]] inline int run_ranks(const agent_options& options) {
+  fill_standard_descriptors();
   return detail::agent(options).run();
 }
 

@@ -1,8 +1,10 @@
 // The keys of a job in its store that parxrun, which may keep the store, must know too.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <parx/core/formatted.hpp>
 
@@ -20,6 +22,18 @@ namespace parx::inline PARX_ABI::detail {
 /// For tcp_store_server_options: the prefix of the claims.
 [[nodiscard]] inline std::string presence_keys(std::string_view run_id) {
   return job_prefix(run_id) + "/claim/";
+}
+
+/// Within the job's prefix: the keys of one round of agreement after a loss, see survivors.hpp.
+[[nodiscard]] inline std::string round_prefix(int round) { return formatted("shrink/{}", round); }
+/// The value of such a round's key "members".
+[[nodiscard]] inline std::vector<int> ranks_from(const std::string& text) {
+  std::vector<int> ranks;
+  for (std::size_t at = 0; at < text.size(); at = text.find(' ', at) + 1) {
+    ranks.push_back(std::stoi(text.substr(at)));
+    if (text.find(' ', at) == std::string::npos) break;
+  }
+  return ranks;
 }
 
 }  // namespace parx::detail

@@ -11,8 +11,10 @@
 #include <cstddef>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <parx/core/descriptor.hpp>
@@ -58,6 +60,14 @@ struct output_channel {
   return {std::move(reader), std::move(writer)};
 }
 
+inline void make_log_folder(const std::string& path) {
+  std::error_code why;
+  std::filesystem::create_directories(path, why);
+  if (why) {
+    throw_error(errc::io, "cannot make the log folder {}: {}. Name another one with --log-dir",
+                path, why.message());
+  }
+}
 [[nodiscard]] inline descriptor create_log(const std::string& path) {
   descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
   if (!file.valid()) {

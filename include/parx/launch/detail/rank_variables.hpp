@@ -4,6 +4,9 @@
 // an outer launcher describes parxrun itself are removed.
 #pragma once
 
+#include <sched.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,6 +14,13 @@
 #include <parx/core/env.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+/// The processors of this process, divided among its ranks.
+[[nodiscard]] inline int threads_per_rank(int ranks) noexcept {
+  cpu_set_t cpus;
+  const int count = ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+  return std::max(1, count / ranks);
+}
 
 /// The settings that all ranks of one start share.
 struct local_job {

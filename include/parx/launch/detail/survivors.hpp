@@ -21,6 +21,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
+#include <parx/launch/detail/job_keys.hpp>
 #include <parx/store/prefix.hpp>
 #include <parx/transport/hybrid.hpp>
 
@@ -36,7 +37,7 @@ class survivors {
       : former_(former) {
     do {
       const auto limit = deadline::after(patience);
-      const auto part = std::make_shared<kept_prefix>(formatted("shrink/{}", ++round), job_store);
+      const auto part = std::make_shared<kept_prefix>(round_prefix(++round), job_store);
       store_ = {part, &part->part};
       endpoint_options options = former.options();
       options.job_store = store_;
@@ -80,15 +81,6 @@ class survivors {
   /// Proposes a value; returns the first one that was proposed.
   [[nodiscard]] std::string agree(std::string_view key, std::string_view mine) {
     return store_->compare_set(key, "", mine, limit_of_question());
-  }
-
-  [[nodiscard]] static std::vector<int> ranks_from(const std::string& text) {
-    std::vector<int> ranks;
-    for (std::size_t at = 0; at < text.size(); at = text.find(' ', at) + 1) {
-      ranks.push_back(std::stoi(text.substr(at)));
-      if (text.find(' ', at) == std::string::npos) break;
-    }
-    return ranks;
   }
 
   [[nodiscard]] std::vector<int> decide(const deadline& limit) {

@@ -1,0 +1,82 @@
+// kept_store: the job's store in parxrun's process, where the ranks go on after losses.
+//
+// It outlives every rank. parxrun, which sees the end of each, uses it for what no rank can see: a
+// rank that has ended before it had joined, and one that still runs though the others have gone on
+// without it.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/core/deadline.hpp>
+#include <parx/core/job_key.hpp>
+#include <parx/launch/detail/job_keys.hpp>
+#include <parx/launch/detail/rank_variables.hpp>
+#include <parx/store/prefix.hpp>
+#include <parx/store/tcp.hpp>
+#include <parx/store/tcp_server.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class kept_store {
+ public:
+  /// Throws errc::io where the job's port cannot be used.
+  kept_store(const local_job& job, std::optional<job_key> key)
+      : run_id_(job.run_id), key_(std::move(key)),
+        server_({.address = local_job::host,
+                 .port = job.port,
+                 .key = key_,
+                 .presence_keys = presence_keys(run_id_)}) {}
+
+  /// A rank has ended, as `end` says. If not all ranks have joined by now, they never will: the
+  /// others are told so.
+  void tell_of_end(const std::string& end) noexcept {
+    ask([&](store& job_store, const deadline& limit) {
+      if (job_store.check(std::vector<std::string>{"ready"}, limit)) return;
+      job_store.compare_set("abort", "", end + " before all ranks had joined the job", limit);
+    });
+  }
+
+  /// The ranks that go on since the last loss; nullopt before one.
+  [[nodiscard]] std::optional<std::vector<int>> members() noexcept {
+    ask([&](store& job_store, const deadline& limit) {
+      while (rounds_over(job_store, limit)) ++rounds_;
+    });
+    return members_;
+  }
+
+ private:
+  template <typename Use>
+  void ask(Use use) noexcept {
+    try {
+      const auto limit = deadline::after(std::chrono::seconds(1));
+      tcp_store whole({.host = local_job::host, .port = server_.port(), .key = key_}, limit);
+      prefix_store part(job_prefix(run_id_), whole);
+      use(part, limit);
+    } catch (const std::exception&) {
+      // Out of memory or descriptors: the ranks wait for their own deadlines.
+    }
+  }
+
+  /// Whether the next round of agreement is over (see survivors.hpp); keeps its outcome.
+  [[nodiscard]] bool rounds_over(store& job_store, const deadline& limit) {
+    prefix_store round(round_prefix(rounds_ + 1), job_store);
+    if (!round.check(std::vector<std::string>{"outcome"}, limit)) return false;
+    if (round.get("outcome", limit) == "formed") {
+      members_ = ranks_from(round.get("members", limit));
+    }
+    return true;
+  }
+
+  const std::string run_id_;
+  const std::optional<job_key> key_;
+  tcp_store_server server_;
+  int rounds_ = 0;  ///< rounds of agreement that are over
+  std::optional<std::vector<int>> members_;
+};
+
+}  // namespace parx::detail
