@@ -75,6 +75,8 @@ class logger {
   }
 
   void write(log_level level, std::string_view text);
+  /// The same of a format string. Where that fails, for want of memory, only `text` is written.
+  void write(log_level level, const char* text, fmt::format_args args) noexcept;
 
  private:
   logger();
@@ -87,10 +89,13 @@ class logger {
   status_line* status_line_ = nullptr;
 };
 
+/// Does not throw, so that what goes on after a failure may tell of it.
 template <typename... Args>
-void log(log_level level, counted_text<sizeof...(Args)> text, const Args&... args) {
+void log(log_level level, counted_text<sizeof...(Args)> text, const Args&... args) noexcept {
   logger& to = logger::instance();
-  if (to.shows(level)) to.write(level, formatted(text, args...));
+  if (!to.shows(level)) return;
+  const fmt::basic_format_arg<fmt::format_context> list[] = {detail::format_argument(args)..., {}};
+  to.write(level, text.get(), {list, sizeof...(Args)});
 }
 
 /// Logs on rank 0 only, or while the rank is unknown: for what every rank would say alike.

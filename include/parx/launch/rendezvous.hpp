@@ -14,11 +14,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -306,7 +306,8 @@ class rendezvous {
             .presence_keys = detail::presence_keys(job_.run_id)});
       } catch (const error& failure) {
         error_context where = context(limit);
-        where.advice = where_the_port_is_from();
+        where.advice = failure.context().advice;
+        if (where.advice.empty()) where.advice = where_the_port_is_from();
         throw error(failure.code_value(),
                     formatted("rank 0 of {} cannot keep the job's store", job_.world_size),
                     std::move(where), std::current_exception());
@@ -364,19 +365,23 @@ class rendezvous {
   }
   /// nullopt where the store does not answer.
   [[nodiscard]] std::optional<std::string> missing_ranks() const {
-    static constexpr std::size_t most_named = 16;
-    std::vector<int> missing;
-    for (int rank = 0; rank < job_.world_size; ++rank) {
-      const auto arrived = is_there(arrival_key(rank));
-      if (!arrived) return std::nullopt;
-      if (!*arrived) missing.push_back(rank);
+    static constexpr int most_named = 16;
+    std::int64_t arrived = 0;
+    const auto count = [&](store& job_store, const deadline& limit) {
+      arrived = job_store.add("arrived", 0, limit);
+    };
+    if (!endpoint_->ask_for_diagnosis(count)) return std::nullopt;
+    const auto missing = job_.world_size - static_cast<int>(arrived);
+    std::vector<int> named;
+    for (int rank = 0; rank < job_.world_size && std::ssize(named) < most_named; ++rank) {
+      const auto has_come = is_there(arrival_key(rank));
+      if (!has_come) return std::nullopt;
+      if (!*has_come) named.push_back(rank);
     }
-    if (missing.empty()) return "the last rank";  // it has just arrived
-    const auto named = std::min(missing.size(), most_named);
-    std::string text = formatted(
-        "{} {}", missing.size() == 1 ? "rank" : "ranks",
-        joined_text(std::span(missing).first(named)));
-    if (missing.size() > named) text += formatted(" and {} more", missing.size() - named);
+    if (named.empty()) return "the last rank";  // it has just arrived
+    std::string text = formatted("{} {}", named.size() == 1 ? "rank" : "ranks", joined_text(named));
+    const int unnamed = missing - static_cast<int>(named.size());
+    if (unnamed > 0) text += formatted(" and {} more", unnamed);
     return text;
   }
 

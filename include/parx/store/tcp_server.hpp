@@ -11,7 +11,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/socket.h>
 
 #include <cstddef>
@@ -27,6 +26,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/own_process.hpp>
+#include <parx/core/start_thread.hpp>
 #include <parx/store/detail/listen.hpp>
 #include <parx/store/detail/server_loop.hpp>
 #include <parx/store/dialect.hpp>
@@ -57,13 +57,7 @@ class tcp_store_server {
       : loop_(listening_socket(options), checked(options.legacy_dialect), std::move(options.key),
               options.presence_keys.empty() ? "" : formatted("/{}", options.presence_keys),
               members_) {
-    // The new thread inherits this mask: the program's signals are handled by other threads.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { loop_.run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = detail::start_thread("of the job's store", [this] { loop_.run(); });
   }
   tcp_store_server(const tcp_store_server&) = delete;
   tcp_store_server& operator=(const tcp_store_server&) = delete;

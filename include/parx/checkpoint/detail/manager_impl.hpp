@@ -13,18 +13,20 @@
 #include <parx/comm/collectives/object.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/start_thread.hpp>
 
 namespace parx::inline PARX_ABI {
 
 template <typename Write>
 void checkpoint_manager::write_behind(Write write) {
-  writer_ = std::thread([this, write = std::move(write)]() mutable {
-    try {
-      write();
-    } catch (...) {
-      failure_ = std::current_exception();
-    }
-  });
+  writer_ = detail::start_thread("that writes a checkpoint",
+                                 [this, write = std::move(write)]() mutable {
+                                   try {
+                                     write();
+                                   } catch (...) {
+                                     failure_ = std::current_exception();
+                                   }
+                                 });
 }
 
 template <typename Order>

@@ -1,6 +1,7 @@
 // Definitions of log.hpp.
 #pragma once
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -28,6 +29,15 @@ PARX_INLINE void logger::write(log_level level, std::string_view text) {
     status_line_->make_way_for(write_line);
   } else {
     write_line();
+  }
+}
+
+PARX_INLINE void logger::write(log_level level, const char* text, fmt::format_args args) noexcept {
+  try {
+    write(level, fmt::vformat(text, args));
+  } catch (...) {
+    std::fputs(text, stderr);
+    std::fputs(" (there is no memory to say more)\n", stderr);
   }
 }
 

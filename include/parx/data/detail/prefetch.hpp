@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <parx/core/own_process.hpp>
+#include <parx/core/start_thread.hpp>
 
 namespace parx::inline PARX_ABI::data::detail {
 
@@ -35,7 +36,7 @@ class ordered_prefetch {
       : count_(count), produce_(std::move(produce)), slots_(workers > 0 ? depth : 0) {
     try {
       for (std::size_t i = 0; i < std::min(workers, count); ++i) {
-        threads_.emplace_back([this] { work(); });
+        threads_.push_back(parx::detail::start_thread("of a loader", [this] { work(); }));
       }
     } catch (...) {
       stop();

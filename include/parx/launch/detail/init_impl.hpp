@@ -103,12 +103,15 @@ inline void read_group_settings(const environment& env, group_options& group) {
 inline void provide_secret(launch_env& job, const environment& env) {
   std::string why_not;
   if (job.secret.empty()) job.secret = derived_secret(job, env, why_not);
+  const std::string_view cure =
+      why_no_hmac().empty()
+          ? "Start it by parxrun, or give all ranks the same PARX_SECRET, or PARX_SECRET_FILE"
+          : std::string_view(why_no_hmac());
   if (job.secret.empty()) {
     log0(log_level::warn,
          "this job has no secret{}: whoever reaches {}:{} can join it, read what its ranks tell "
-         "each other about themselves, and end it. Start it by parxrun, or give all ranks the same "
-         "PARX_SECRET, or PARX_SECRET_FILE",
-         why_not, job.master_host, job.master_port);
+         "each other about themselves, and end it. {}",
+         why_not, job.master_host, job.master_port, cure);
   } else if (job.secret.size() < least_secret) {
     log0(log_level::warn,
          "the job's secret has {} characters: whoever records a connection can try out all that "
@@ -123,8 +126,7 @@ inline void provide_secret(launch_env& job, const environment& env) {
   }
   if (!job.encrypts) return;
   require(!job.secret.empty(),
-          "PARX_TLS=1: a job without a secret has no key to encrypt with. Start it by parxrun, or "
-          "give all ranks the same PARX_SECRET, or PARX_SECRET_FILE");
+          "PARX_TLS=1: a job without a secret has no key to encrypt with. {}", cure);
   require(why_no_tls().empty(), "PARX_TLS=1: this process cannot encrypt: {}", why_no_tls());
 }
 

@@ -22,6 +22,7 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/file_limit.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hmac.hpp>
@@ -80,10 +81,10 @@ inline constexpr std::size_t longest_secret = 4096;  ///< a longer file is proba
   std::string fresh = (folder / "secret.XXXXXX").string();
   const descriptor file(::mkostemp(fresh.data(), O_CLOEXEC));  // 0600
   const std::string text = random_hex() + "\n";
-  const bool written = file.valid() && ::write(file.get(), text.data(), text.size()) ==
-                                           static_cast<ssize_t>(text.size());
-  const bool linked = written && (::link(fresh.c_str(), path.c_str()) == 0 || errno == EEXIST);
-  const int failure = errno;
+  const int unwritten = file.valid() ? write_all(file.get(), text).reason : errno;
+  const bool linked =
+      unwritten == 0 && (::link(fresh.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  const int failure = unwritten != 0 ? unwritten : errno;
   if (file.valid()) ::unlink(fresh.c_str());
   if (!linked) {
     throw_error(errc::io, "no secret can be kept in {}: {}", path.string(), errno_text(failure));
@@ -111,10 +112,7 @@ inline constexpr std::size_t longest_secret = 4096;  ///< a longer file is proba
     why_not = formatted(" (none is made, since {} is not known to be shared among hosts)", home);
     return {};
   }
-  if (!why_no_hmac().empty()) {
-    why_not = formatted(" (none is made: {})", why_no_hmac());
-    return {};
-  }
+  if (!why_no_hmac().empty()) return {};
   try {
     return secret_of_user(home);
   } catch (const std::exception& failure) {

@@ -37,6 +37,7 @@
 #include <parx/core/coarse_clock.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/own_process.hpp>
+#include <parx/core/start_thread.hpp>
 #include <parx/trace/event.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -123,7 +124,7 @@ class group_core final : private inline_groups::group {
     if (inline_mode()) let_this_thread_move_it();
     {
       const std::lock_guard lock(mutex_);
-      if (!inline_mode() && !thread_.joinable()) thread_ = std::thread([this] { progress_loop(); });
+      if (!inline_mode() && !thread_.joinable()) start_progress();
       if (!has_other_threads_) has_other_threads_ = true;  // another thread may be reading it
       enqueue(request);
       for (call* each = &request; each != nullptr; each = each->next.get()) each->start_clock();
@@ -258,6 +259,7 @@ class group_core final : private inline_groups::group {
     }
   }
 
+  void start_progress() { thread_ = start_thread("of async_ calls", [this] { progress_loop(); }); }
   void progress_loop() {
     trace::name_thread("comm");
     call_lock lock(mutex_, locking::needed);
@@ -400,8 +402,7 @@ class group_core final : private inline_groups::group {
   /// Unlocked: finds out whether a peer or the job has ended, for calls that end without a sleep:
   /// small sends in shared memory always do until the ring is full.
   void look_at_links() {
-    static constexpr std::chrono::milliseconds interval{100};
-    next_look_ = taken_at_ + interval;
+    next_look_ = taken_at_ + std::chrono::milliseconds(100);
     interests_.clear();
     for (const channel traffic : {channel::collective, channel::message}) {
       network_->for_each_link(traffic, [&](int peer, link&) {
@@ -415,10 +416,9 @@ class group_core final : private inline_groups::group {
 
   /// As sleep(), without sleeping, once a millisecond: deadlines also hold in a loop around test().
   void glance() {
-    static constexpr std::chrono::milliseconds interval{1};
     const auto now = clock::now();
     if (now < next_glance_) return;
-    next_glance_ = now + interval;
+    next_glance_ = now + std::chrono::milliseconds(1);
     sleep(std::chrono::milliseconds(0), false);
   }
 
