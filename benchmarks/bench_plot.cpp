@@ -6,6 +6,7 @@
 // Each line of standard input is: name <tab> size in bytes <tab> bus bandwidth in GB/s. Points are
 // joined in the order of the lines.
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -17,7 +18,7 @@
 int main(int argc, char** argv) {
   static constexpr int wrong_usage = 2;
   if (argc != 3) {
-    fmt::print(stderr, "usage: bench-plot TITLE SUBTITLE < \"name<tab>bytes<tab>GB/s\" lines\n");
+    std::fputs("usage: bench-plot TITLE SUBTITLE < \"name<tab>bytes<tab>GB/s\" lines\n", stderr);
     return wrong_usage;
   }
   std::vector<bench::plot_line> lines;

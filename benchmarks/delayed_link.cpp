@@ -126,7 +126,7 @@ int main(int argc, char** argv) {
   static constexpr int wrong_usage = 2;
   const double milliseconds = argc == 5 ? number(argv[1]) : -1;
   if (!(milliseconds >= 0 && milliseconds < 1e6)) {
-    fmt::print(stderr, "usage: delayed-link DELAY_MS DEVICE NAMESPACE NAMESPACE\n");
+    std::fputs("usage: delayed-link DELAY_MS DEVICE NAMESPACE NAMESPACE\n", stderr);
     return wrong_usage;
   }
   try {
@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
           std::chrono::duration_cast<link_clock::duration>(
               std::chrono::duration<double, std::milli>(milliseconds)));
   } catch (const std::exception& failure) {
-    fmt::print(stderr, "delayed-link: {}\n", failure.what());
+    std::fprintf(stderr, "delayed-link: %s\n", failure.what());
     return 1;
   }
 }

@@ -23,7 +23,7 @@ namespace {
 /// The exit code: `code`, or 1 instead of 0 if not all of the output could be written.
 int when_printed(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  fmt::print(stderr, "parx-bench: not all of the output could be written\n");
+  std::fputs("parx-bench: not all of the output could be written\n", stderr);
   return code != 0 ? code : 1;
 }
 
@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
     });
     return when_printed(code != 0 ? code : wrong > 0 ? wrong_result : 0);
   } catch (const parx::usage_error& wrong) {
-    fmt::print(stderr, "parx-bench: {}\n", wrong.what());
+    std::fprintf(stderr, "parx-bench: %s\n", wrong.what());
     return wrong_usage;
   }
 }

@@ -82,7 +82,7 @@ inline void print_divergences(const std::vector<parx::flight_log>& logs) {
 inline int diagnose_recorder(const std::vector<std::string_view>& arguments) try {
   const bool traces = arguments.size() == 3 && arguments[1] == "--trace";
   if (arguments.size() != 1 && !traces) {
-    fmt::print(stderr, "usage: parx_doctor recorder DIR [--trace out.json]\n");
+    std::fputs("usage: parx_doctor recorder DIR [--trace out.json]\n", stderr);
     return 2;
   }
   const auto logs = parx::read_flight_logs(std::string(arguments[0]));
@@ -107,7 +107,7 @@ inline int diagnose_recorder(const std::vector<std::string_view>& arguments) try
   }
   return find_divergences(logs.ranks).empty() && logs.left_out.empty() ? 0 : 1;
 } catch (const parx::error& failure) {
-  fmt::print(stderr, "{}\n", failure.what());
+  std::fprintf(stderr, "%s\n", failure.what());
   return 2;
 }
 

@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
       return merge(words[1], words[2], words.size() == 4 ? words[3] : "model");
     if (command == "diff" && words.size() == 3) return diff(words[1], words[2]);
   } catch (const std::exception& failure) {
-    fmt::print(stderr, "{}\n", failure.what());
+    std::fprintf(stderr, "%s\n", failure.what());
     return 2;
   }
   const bool wants_help = command == "-h" || command == "--help";

@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
     fmt::print("{}", given["markdown"].as<bool>() ? to_markdown(made) : to_text(made));
     return 0;
   } catch (const std::exception& failure) {
-    fmt::print(stderr, "{}\n", failure.what());
+    std::fprintf(stderr, "%s\n", failure.what());
     return 1;
   }
 }

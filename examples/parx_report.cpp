@@ -1,6 +1,7 @@
 // Makes one HTML page of the output_dirs of training runs.
 //   parx_report out -o report.html
 //   parx_report out1 out2 out4 -o scaling.html
+#include <cstdio>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -28,9 +29,9 @@ int main(int argc, char** argv) try {
   fmt::print("{}\n", path);
   return 0;
 } catch (const parx::usage_error& wrong) {
-  fmt::print(stderr, "parx_report: {}\n", wrong.what());
+  std::fprintf(stderr, "parx_report: %s\n", wrong.what());
   return 2;
 } catch (const std::exception& failed) {
-  fmt::print(stderr, "parx_report: {}\n", failed.what());
+  std::fprintf(stderr, "parx_report: %s\n", failed.what());
   return 1;
 }

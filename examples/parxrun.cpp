@@ -110,10 +110,10 @@ int main(int argc, char** argv) {
     options.command.assign(argv + program, argv + argc);
     return parx::run_ranks(options);
   } catch (const parx::program_error& e) {
-    fmt::print(stderr, "parxrun: {}\n", e.what());
+    std::fprintf(stderr, "parxrun: %s\n", e.what());
     return e.exit_code();
   } catch (const std::exception& e) {
-    fmt::print(stderr, "parxrun: {}\n", e.what());
+    std::fprintf(stderr, "parxrun: %s\n", e.what());
     return wrong_usage;
   }
 }

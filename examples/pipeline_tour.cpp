@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
     }
     return 0;
   } catch (const std::exception& failure) {
-    fmt::print(stderr, "{}\n", failure.what());
+    std::fprintf(stderr, "%s\n", failure.what());
     return 1;
   }
 }

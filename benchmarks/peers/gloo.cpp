@@ -323,10 +323,10 @@ int main(int argc, char** argv) {
     ranks.meet();
     return wrong > 0 ? wrong_result : 0;
   } catch (const parx::usage_error& wrong) {
-    fmt::print(stderr, "peer-gloo: {}\n", wrong.what());
+    std::fprintf(stderr, "peer-gloo: %s\n", wrong.what());
     return wrong_usage;
   } catch (const std::exception& failure) {
-    fmt::print(stderr, "peer-gloo: {}\n", failure.what());
+    std::fprintf(stderr, "peer-gloo: %s\n", failure.what());
     return wrong_result;
   }
 }

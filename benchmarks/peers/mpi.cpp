@@ -277,10 +277,10 @@ int main(int argc, char** argv) {
       code = bench::run_all(ranks, *given, version) > 0 ? wrong_result : 0;
     }
   } catch (const parx::usage_error& wrong) {
-    fmt::print(stderr, "{}\n", wrong.what());
+    std::fprintf(stderr, "%s\n", wrong.what());
     code = wrong_usage;
   } catch (const std::exception& failure) {
-    fmt::print(stderr, "{}\n", failure.what());
+    std::fprintf(stderr, "%s\n", failure.what());
     MPI_Abort(MPI_COMM_WORLD, wrong_result);
   }
   MPI_Finalize();

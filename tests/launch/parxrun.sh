@@ -261,6 +261,19 @@ a_lost_rank_need_not_end_the_others() {
   run 0 -n 3 --on-loss continue sh -c 'if [ $RANK = 1 ]; then kill -9 $$; fi; sleep 1.5; echo done'
   has out '[rank 0] done' && has out '[rank 2] done' && has err 'parxrun: rank 1 was lost (killed by SIGKILL'
 }
+it_does_without_the_descriptors_that_its_parent_has_closed() {
+  for closed in '0<&- 1>&- 2>&-' '1>&- 2>&-' '0<&- 2>&-' '0<&- 1>&-'; do
+    eval "timeout 20 '$parxrun' -n 2 sh -c 'touch was_\$RANK' $closed"
+    rm was_0 was_1
+  done
+}
+a_full_disk_behind_its_messages_changes_no_exit_code() {
+  local code=0; "$parxrun" -n 0 true 2>/dev/full || code=$?; [ "$code" = 2 ]
+  code=0; "$parxrun" -n 2 ./nothing-here 2>/dev/full || code=$?; [ "$code" = 127 ]
+}
+a_limit_on_file_sizes_does_not_end_it() {
+  local code=0; (ulimit -f 0; exec "$parxrun" -n 2 sh -c 'exit 3' >/dev/null 2>&1) || code=$?; [ "$code" = 3 ]
+}
 options_of_the_program_are_the_programs() { run 0 -n 2 echo -n 5 --env --help; has out '[rank 0] 5 --env --help'; }
 
 for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|run|start|has|gone|now)$'); do claim "$name"; done

@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -84,4 +85,16 @@ BOOST_AUTO_TEST_CASE(a_job_whose_recorder_has_no_place_runs_without_and_says_so)
     BOOST_TEST(
         contains(end.text, "operations are not recorded: the flight recorder /proc/no/such"));
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_limit_on_file_sizes_leaves_a_job_without_recorder_and_nothing_worse) {
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 4096;
+  ::setrlimit(RLIMIT_FSIZE, &small);  // which the ranks inherit
+  const folder where;
+  const auto ends = run_job(2, 0, {{"PARX_RECORDER", where.path}, {"PARX_TRANSPORT", "tcp"}});
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  for (const auto& each : ends) BOOST_TEST(each.exit_code == 0, each.text);
 }

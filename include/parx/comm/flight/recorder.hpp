@@ -26,6 +26,7 @@
 #include <parx/comm/flight/layout.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/file_limit.hpp>
 #include <parx/core/file_text.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -55,7 +56,12 @@ class flight_recorder {
     const descriptor file = detail::make_flight_file(options_.directory, name);
     if (!file.valid()) fail(errno);
     // Writing to mapped pages without reserved blocks could raise SIGBUS.
-    if (const int full = ::posix_fallocate(file.get(), 0, flight_file_bytes); full != 0) {
+    const auto reserve = [&] {
+      errno = ::posix_fallocate(file.get(), 0, flight_file_bytes);
+      return errno == 0 ? 0 : -1;
+    };
+    if (detail::within_file_limit(reserve) != 0) {
+      const int full = errno;
       ::unlink(path.c_str());
       fail(full);
     }

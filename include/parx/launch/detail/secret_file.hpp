@@ -13,6 +13,7 @@
 #include <string>
 
 #include <parx/core/descriptor.hpp>
+#include <parx/core/file_limit.hpp>
 #include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -22,8 +23,7 @@ class secret_file {
   explicit secret_file(const std::string& secret)
       : file_(::memfd_create("parx-secret", MFD_CLOEXEC)) {
     const bool made = file_.valid() && ::fchmod(file_.get(), 0600) == 0 &&
-                      ::write(file_.get(), secret.data(), secret.size()) ==
-                          static_cast<ssize_t>(secret.size());
+                      write_all(file_.get(), secret).reason == 0;
     if (!made) return;
     const std::string name = formatted("/proc/{}/fd/{}", ::getpid(), file_.get());
     if (descriptor(::open(name.c_str(), O_RDONLY | O_CLOEXEC)).valid()) path_ = name;

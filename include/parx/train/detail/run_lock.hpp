@@ -17,6 +17,7 @@
 #include <parx/checkpoint/staged_folder.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/file_limit.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/host_name.hpp>
 
@@ -50,7 +51,7 @@ class run_lock {
   void sign() const {
     const std::string name = formatted("process {} on {}", ::getpid(), parx::detail::host_name());
     if (::ftruncate(file_.get(), 0) != 0) return;  // the lock works without a name, too
-    [[maybe_unused]] const auto written = ::pwrite(file_.get(), name.data(), name.size(), 0);
+    [[maybe_unused]] const auto written = parx::detail::write_all(file_.get(), name);
   }
   [[nodiscard]] std::string holder() const {
     std::array<char, 512> text{};
