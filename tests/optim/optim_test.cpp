@@ -5,6 +5,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <messages.hpp>
 #include <nn/torch_oracle.hpp>
 
 using namespace parx;
@@ -254,4 +255,25 @@ BOOST_AUTO_TEST_CASE(wrong_options_and_empty_lists_are_refused) {
     return std::string(e.what()).find("is given twice") != std::string::npos;
   });
   BOOST_CHECK_THROW(optim::clip_grad_norm(some, 0), usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(a_part_of_a_parameter_has_no_norm_of_its_own) {
+  const parameter<float> whole("whole", tensor<float>::ones({2})), part("part", {4, 2});
+  part.keep_part(part.spec().chunk(0, 1, 2));
+  set_grad(whole, tensor<float>::full({2}, 3));
+  part.allocate().fill(1);
+  set_grad(part, tensor<float>::full({2, 2}, 5));
+  const std::vector both{whole, part};
+  for (const std::string& told :
+       {parx_test::message_of([&] { optim::clip_grad_norm(both, 1.0); }),
+        parx_test::message_of([&] { (void)optim::grad_norm(optim::targets_of(both)); })})
+    BOOST_TEST(parx_test::mentions(told, "usage: ", "4 of the 8 elements of parameter \"part\"",
+                                   "(fsdp, "),
+               told);
+  BOOST_TEST(whole.grad().at(0) == 3.0F);  // as it was
+  BOOST_TEST(part.grad().at(0, 0) == 5.0F);
+  BOOST_TEST(optim::grad_squares(optim::targets_of(both)).norm() ==
+             std::sqrt(2 * 9.0 + 4 * 25.0));
+  optim::clip_grad_norm(std::vector{whole}, 1.0);
+  BOOST_TEST(whole.grad().at(0) < 3.0F);
 }

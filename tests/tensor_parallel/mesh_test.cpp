@@ -11,6 +11,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <ddp/ranks.hpp>
+#include <messages.hpp>
 #include <tensor_parallel/against_dense.hpp>
 
 #include <parx/ddp/ddp.hpp>
@@ -106,6 +107,10 @@ BOOST_AUTO_TEST_CASE(ddp_times_tp_takes_the_steps_of_one_process_with_all_sample
         tp.cross_entropy(ddp(tokens(words, 12, 7 + replica + step)),
                          tokens(words, 12, 11 + replica))
             .backward();
+        const std::string refused = parx_test::message_of(
+            [&] { parx::optim::clip_grad_norm(ddp.parameters(), 0.5); });
+        if (!parx_test::mentions(refused, "usage: ", "tp.clip_grad_norm(ddp.parameters(), 0.5)"))
+          said += "the norm of this rank's parts: " + refused;
         const double norm = tp.clip_grad_norm(ddp.parameters(), 0.5);
         if (std::abs(norm - expected.figures[step]) > 1e-4 * expected.figures[step])
           said += fmt::format("norm {} for {}; ", norm, expected.figures[step]);

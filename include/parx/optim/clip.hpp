@@ -6,7 +6,9 @@
 // gradient are skipped.
 //
 // Under data parallelism every rank has the same gradients after backward and gets the same norm.
-// Where ranks hold different parts, their sums are merged; a part that several ranks hold is
+// Where ranks hold different parts, norms of parts would differ between ranks: grad_norm and
+// clip_grad_norm refuse them. An fsdp, a tensor_parallel and what parallelize() returns have a
+// clip_grad_norm of their own. By hand the sums are merged; a part that several ranks hold is
 // counted by one of them:
 //   auto squares = optim::grad_squares(counted_here);
 //   all_reduce(group, squares.words());
@@ -37,9 +39,31 @@ template <typename T>
   return squares;
 }
 
-/// The Euclidean norm of all gradients as one vector; 0 without any.
+namespace detail {
+
+/// The first parameter of which this rank has only a part; null if all are whole.
+template <typename T>
+[[nodiscard]] const parameter<T>* first_part(const std::vector<target<T>>& targets) {
+  for (const target<T>& one : targets) {
+    if (one.owner().defined() && !one.owner().spec().is_whole()) return &one.owner();
+  }
+  return nullptr;
+}
+
+}  // namespace detail
+
+/// The Euclidean norm of all gradients as one vector; 0 without any. Throws usage_error where this
+/// rank has only a part of a parameter.
 template <typename T>
 [[nodiscard]] double grad_norm(const std::vector<target<T>>& targets) {
+  if (const parameter<T>* const part = detail::first_part(targets)) {
+    throw_usage(
+        "grad_norm: this rank has only {} of the {} elements of parameter \"{}\", and the norm of "
+        "its parts is not that of the gradient. Write parx::grad_norm(fsdp, opt.targets()); for "
+        "layers cut by a plan, also in a trainer, use a parx::tensor_parallel parallel{{tp, ddp, "
+        "mesh.all()}}: parx::grad_norm(parallel, opt.targets())",
+        part->size(), part->global_shape().size(), part->name());
+  }
   return grad_squares(targets).norm();
 }
 
@@ -89,11 +113,21 @@ void scale_model_grad(Model& model, double norm, double max_norm) {
 }
 
 /// Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1. Returns the norm
-/// before. Throws usage_error unless max_norm is positive.
+/// before. Throws usage_error unless max_norm is positive, and where this rank has only a part of a
+/// parameter: each rank would clip by another norm.
 template <typename T>
 double clip_grad_norm(const std::vector<target<T>>& targets, double max_norm,
                       nonfinite found = nonfinite::scale) {
   require(max_norm > 0, "clip_grad_norm: the limit must be positive, not {}", max_norm);
+  if (const parameter<T>* const part = detail::first_part(targets)) {
+    throw_usage(
+        "optim::clip_grad_norm: this rank has only {} of the {} elements of parameter \"{}\", so "
+        "each rank would clip by the norm of its own parts. If an fsdp has cut it, write "
+        "parx::clip_grad_norm(fsdp, {:#}); if a plan has, tp.clip_grad_norm(ddp.parameters(), "
+        "{:#}) with what parallelize() returned as tp; if both have, parx::clip_grad_norm("
+        "parallel, {:#}) with a parx::tensor_parallel parallel{{tp, fsdp, mesh.all()}}",
+        part->size(), part->global_shape().size(), part->name(), max_norm, max_norm, max_norm);
+  }
   const double norm = grad_norm(targets);
   require_usable_norm(norm, found);
   scale_grad(targets, norm, max_norm);
@@ -111,7 +145,8 @@ template <typename Other>
 double clip_grad_norm(Other&, double, nonfinite = nonfinite::scale) {
   static_assert(std::is_void_v<Other>,
                 "clip_grad_norm takes the parameters, not the model: "
-                "clip_grad_norm(model.parameters(), 1.0)");
+                "optim::clip_grad_norm(model.parameters(), 1.0); only an fsdp and a "
+                "tensor_parallel are given themselves: parx::clip_grad_norm(fsdp, 1.0)");
   return 0;
 }
 
