@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/test/unit_test.hpp>
 
 #include <ddp/ranks.hpp>
+#include <messages.hpp>
 
-#include <parx/nn/linear.hpp>
+#include <parx/nn.hpp>
 
 using namespace parx::tp;
 
@@ -32,6 +34,17 @@ class block : public parx::nn::module<block> {
  private:
   parx::nn::linear<> query_{12, 12}, key_{12, 12}, value_{12, 12}, out_{12, 12};
   parx::nn::dot_product_attention attention_{4};
+};
+
+/// Ready attention at a path.
+struct layer : parx::nn::module<layer> {
+  explicit layer(std::string path) : at(std::move(path)) {}
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit(at, attention);
+  }
+  std::string at;
+  parx::nn::multi_head_attention<> attention{12, 4};
 };
 
 plan good_plan() {
@@ -108,6 +121,51 @@ BOOST_AUTO_TEST_CASE(lines_that_match_nothing_or_twice_or_contradict_each_other_
   require_refused(2, with(good_plan(), 0, {"*.q_proj", vocab}),
                   "is a linear layer: it can be cut by columns or by rows");
   require_refused(2, with(good_plan(), 4, {"attn", column}), "attention: it can be cut by heads");
+}
+
+BOOST_AUTO_TEST_CASE(wrong_lines_for_multi_head_attention_are_told_the_right_ones) {
+  const auto told = [](const plan& lines, const char* path = "layers.0.attention") {
+    return parx_test::message_of([&] {
+      layer model{path};
+      (void)explain(model, lines, {.ranks = 2});
+    });
+  };
+  const std::string good =
+      "{\"*.attention\", parx::tp::column}, {\"*.attention.out_proj\", parx::tp::row}";
+  BOOST_TEST(told({{"*.attention", column}, {"*.attention.out_proj", row}}) ==
+             "nothing was thrown");
+  for (const plan& wrong : {plan{{"layers.*.attention", heads}}, plan{{"*.attention", column}},
+                            plan{{"*.attention.out_proj", row}}, plan{{"*.core", heads}}}) {
+    const std::string said = told(wrong);
+    BOOST_TEST(parx_test::mentions(said, "usage: ", "\"layers.0.attention\"", good), said);
+  }
+  const std::string numbered = told({{"blocks.1", heads}}, "blocks.1");
+  BOOST_TEST(parx_test::mentions(numbered, "{\"blocks.1\", ", "{\"blocks.1.out_proj\", "),
+             numbered);
+  const std::string alone = told({{"attn", heads}}, "attn");
+  BOOST_TEST(parx_test::mentions(alone, "{\"attn\", ", "{\"attn.out_proj\", "), alone);
+}
+
+BOOST_AUTO_TEST_CASE(a_column_without_a_row_or_a_row_without_a_column_is_named_where_it_fails) {
+  const auto told = [](const plan& lines) {
+    return on_ranks(2, [&](parx::process_group& group) {
+      parx::nn::sequential model{parx::nn::linear{4, 8}, parx::nn::relu{}, parx::nn::linear{8, 6}};
+      const auto tp = parx::parallelize(model, group, lines);
+      model.initialize(1);
+      const parx::variable<float> x(parx::tensor<float>::ones({3, 4}));
+      return parx_test::message_of([&] { (void)model(x); });
+    });
+  };
+  for (const std::string& said : told({{"0", column}, {"2", row}}))
+    BOOST_TEST(said == "nothing was thrown");
+  for (const std::string& said : told({{"0", column}}))
+    BOOST_TEST(parx_test::mentions(said, "\"2.weight\"", "because \"0.weight\" is cut by column",
+                                   "give this layer parx::tp::row"),
+               said);
+  for (const std::string& said : told({{"2", row}}))
+    BOOST_TEST(parx_test::mentions(said, "\"2.weight\"", "The weight is cut by row",
+                                   "give the layer before it parx::tp::column"),
+               said);
 }
 
 BOOST_AUTO_TEST_CASE(sizes_that_cannot_be_cut_are_named_with_those_that_can) {

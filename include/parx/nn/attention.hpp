@@ -216,7 +216,10 @@ class multi_head_attention : public module<multi_head_attention<T>>, public cutt
   /// then cut by rows.
   [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,
                                    std::string_view path) const override {
-    if (how.how != cut::columns) refuse_cut(path, "multi_head_attention", "columns");
+    require(how.how == cut::columns,
+            "\"{}\" is multi_head_attention: it can be cut by columns, and its out_proj by rows. "
+            "Write {}",
+            path, lines_for_attention(path));
     return cut_.part(where, by_heads(how), path, in_weight_, in_bias_, weight_layout::out_in)
         .named("in_proj_weight", "in_proj_bias");
   }

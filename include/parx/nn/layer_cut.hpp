@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -89,6 +90,10 @@ struct layer_part {
 };
 
 [[noreturn]] void refuse_cut(std::string_view path, const char* layer, const char* cuts);
+
+/// The lines of a plan that cut the multi_head_attention `path`, and others of its name:
+/// `{"*.attention", parx::tp::column}, {"*.attention.out_proj", parx::tp::row}`. For errors.
+[[nodiscard]] std::string lines_for_attention(std::string_view path);
 
 /// This rank's units. Throws usage_error where there are fewer units than ranks.
 [[nodiscard]] unit_range units_here(const cut_place& where, std::size_t units,

@@ -93,11 +93,16 @@ class explanation {
 
 namespace detail {
 
+template <typename Layer>
+inline constexpr bool is_multi_head = false;
+template <typename T>
+inline constexpr bool is_multi_head<nn::multi_head_attention<T>> = true;
+
 /// A layer of the model and the lines of the plan that match it.
 struct planned_layer {
   std::string path;
   nn::cuttable_layer* layer = nullptr;
-  bool is_attention = false;
+  bool is_attention = false, is_multi_head = false;
   std::vector<std::size_t> lines = {};
 };
 
@@ -107,7 +112,8 @@ template <typename Model>
   std::vector<planned_layer> layers;
   model.for_each_module([&]<typename Part>(const std::string& path, Part& part) {
     if constexpr (std::derived_from<Part, nn::cuttable_layer>) {
-      planned_layer found{path, &part, std::same_as<Part, nn::dot_product_attention>};
+      planned_layer found{path, &part, std::same_as<Part, nn::dot_product_attention>,
+                          is_multi_head<Part>};
       for (std::size_t i = 0; i < lines.size(); ++i) {
         if (matches(lines[i].pattern, path)) found.lines.push_back(i);
       }

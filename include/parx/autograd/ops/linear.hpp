@@ -16,6 +16,7 @@
 #include <parx/autograd/detail/saved.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/detail/activations.hpp>
+#include <parx/autograd/ops/detail/cut_weights.hpp>
 #include <parx/tensor/matmul.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -139,9 +140,10 @@ template <typename T>
       [[unlikely]] {
     throw_usage(
         "linear{}: input of shape {} and weight of shape {} do not fit: the last axis of the input "
-        "and the {} of the weight must be equal",
+        "and the {} of the weight must be equal{}",
         detail::quoted_name(weight), to_string(x.shape()), to_string(weight.shape()),
-        transposed ? "last" : "first");
+        transposed ? "last" : "first",
+        detail::why_cut_weights_do_not_fit(x, weight, transposed ? 1 : 0));
   }
   const std::size_t out = weight.extent(transposed ? 0 : 1);
   const std::size_t in = weight.extent(transposed ? 1 : 0);

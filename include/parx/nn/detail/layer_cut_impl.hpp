@@ -11,6 +11,15 @@ PARX_INLINE void refuse_cut(std::string_view path, const char* layer, const char
   throw_usage("\"{}\" is {}: it can be cut by {}", path, layer, cuts);
 }
 
+PARX_INLINE std::string lines_for_attention(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  std::string pattern(path);
+  const bool is_named = path.find_first_of("0123456789", dot) != dot + 1;  // not in a sequential
+  if (dot != std::string_view::npos && is_named) pattern.replace(0, dot, "*");
+  return formatted("{{\"{}\", parx::tp::column}}, {{\"{}.out_proj\", parx::tp::row}}", pattern,
+                   pattern);
+}
+
 PARX_INLINE unit_range units_here(const cut_place& where, std::size_t units,
                                   std::string_view path) {
   require(units >= static_cast<std::size_t>(where.ranks),

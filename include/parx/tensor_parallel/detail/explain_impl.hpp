@@ -65,6 +65,27 @@ PARX_INLINE std::string plan_table(const std::vector<planned_layer>& layers, con
   return table;
 }
 
+/// Why the lines for a multi_head_attention do not fit together; "" if they do.
+[[nodiscard]] inline std::string multi_head_fault(const std::vector<planned_layer>& layers,
+                                                  const plan& lines,
+                                                  const planned_layer& attention) {
+  const auto has_line = [&](const char* name, nn::cut how) {
+    return std::any_of(layers.begin(), layers.end(), [&](const planned_layer& each) {
+      return each.path == attention.path + name && !each.lines.empty() &&
+             lines[each.lines[0]].rule.how == how;
+    });
+  };
+  const bool is_cut = !attention.lines.empty(), is_summed = has_line(".out_proj", nn::cut::rows);
+  const bool has_heads = has_line(".core", nn::cut::heads);
+  if (is_cut == is_summed && !has_heads) return "";
+  return formatted(
+      "\"{}\" is multi_head_attention, which is cut by two lines: {}. {}", attention.path,
+      nn::lines_for_attention(attention.path),
+      has_heads ? "Its core needs none"
+      : is_cut  ? "The second, for its out_proj, is not there"
+                : "The first, for its queries, keys and values, is not there");
+}
+
 PARX_INLINE std::string plan_fault(const std::vector<planned_layer>& layers, const plan& lines,
                                    const nn::cut_place& where) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -84,6 +105,10 @@ PARX_INLINE std::string plan_fault(const std::vector<planned_layer>& layers, con
       } catch (const usage_error& refused) {
         return refused.what();
       }
+    }
+    if (each.is_multi_head) {
+      if (const std::string fault = multi_head_fault(layers, lines, each); !fault.empty())
+        return fault;
     }
     if (!each.is_attention) continue;
     const std::string within = each.path + ".";
