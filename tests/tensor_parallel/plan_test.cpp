@@ -168,6 +168,32 @@ BOOST_AUTO_TEST_CASE(a_column_without_a_row_or_a_row_without_a_column_is_named_w
                said);
 }
 
+BOOST_AUTO_TEST_CASE(an_ordinary_loss_of_the_logits_of_some_classes_is_refused) {
+  const auto told = on_ranks(2, [&](parx::process_group& group) {
+    std::vector<std::string> said;
+    for (const parx::nn::layer_cut rule : {column, head}) {
+      parx::nn::sequential model{parx::nn::linear{4, 6}};
+      const auto tp = parx::parallelize(model, group, {{"0", rule}});
+      model.initialize(1);
+      const parx::variable<float> x(parx::tensor<float>::ones({3, 4}));
+      const auto labels = parx::tensor<int>::full({3}, 1);
+      said.push_back(parx_test::message_of([&] { (void)parx::cross_entropy(model(x), labels); }));
+      said.push_back(parx_test::message_of([&] { (void)tp.cross_entropy(model(x), labels); }));
+      said.push_back(parx_test::message_of(
+          [&] { (void)parx::cross_entropy(tp.whole_logits(model(x)), labels); }));
+    }
+    return said;
+  });
+  for (const auto& said : told) {
+    for (const std::size_t refused : {0U, 1U, 2U, 3U})  // of column all, of head the ordinary one
+      BOOST_TEST(parx_test::mentions(said[refused], "usage: ", "\"0.weight\" is cut to rows",
+                                     "parx::tp::head", "tp.cross_entropy(logits, labels)"),
+                 said[refused]);
+    BOOST_TEST(said[4] == "nothing was thrown");
+    BOOST_TEST(said[5] == "nothing was thrown");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(sizes_that_cannot_be_cut_are_named_with_those_that_can) {
   require_refused(2, with(good_plan(), 0, {"*.q_proj", of_heads(column, 5)}),
                   "\"attn.q_proj\": 12 outputs are not 5 units of one size");

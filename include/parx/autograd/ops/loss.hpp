@@ -10,6 +10,7 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/loss.hpp>
+#include <parx/autograd/ops/detail/cut_weights.hpp>
 #include <parx/autograd/ops/rows.hpp>
 #include <parx/core/source.hpp>
 
@@ -39,7 +40,8 @@ concept is_classes = requires(const L& labels) { takes_classes(labels); };
 /// weight 0 add exactly nothing, whatever their logits. With label smoothing a row's loss is (1 -
 /// smoothing) * -log softmax(logits)[label] + smoothing * the mean of -log softmax(logits); mean()
 /// is PyTorch's cross_entropy. Throws usage_error, with the caller's line, for shapes that do not
-/// fit and a label outside the classes.
+/// fit, a label outside the classes, and logits that a layer cut by columns has just computed: each
+/// rank has only some classes of them.
 template <typename T, std::integral Label>
 [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits, const tensor<Label>& labels,
                                              const cross_entropy_options& options = {},
@@ -49,6 +51,13 @@ template <typename T, std::integral Label>
           "cross_entropy at {}: logits of shape {} need labels of the same shape without the last "
           "axis, not {}",
           site, to_string(logits.shape()), to_string(labels.shape()));
+  if (const auto* const cut = detail::cut_weight_of(logits); cut != nullptr) [[unlikely]] {
+    throw_usage(
+        "cross_entropy at {}: this rank has the logits of some classes only, because \"{}\" is cut "
+        "to {}, and would compute a loss of its own. Give that layer parx::tp::head in the plan, "
+        "and take tp.cross_entropy(logits, labels) with what parallelize() returned as tp",
+        site, cut->name, cut->spec.text());
+  }
   const std::size_t classes = logits.extent(-1), rows = labels.size();
   require(options.row_weights.empty() || options.row_weights.size() == rows,
           "cross_entropy at {}: {} row weights for {} rows", site, options.row_weights.size(),
