@@ -29,6 +29,7 @@ using model_type = parx::models::gpt<>;
 constexpr std::size_t words = 19, positions = 5;
 constexpr int steps = 4;
 constexpr double rate = 0.2;
+constexpr double clipped_to = 0.5;  // below some of the norms
 
 struct batch {
   tensor<std::int32_t> input_ids;
@@ -94,6 +95,7 @@ result alone(int replicas, double dropout, int microbatches) {
       }
     });
     found.norms.push_back(std::sqrt(squares));
+    parx::optim::scale_grad(optimizer.targets(), found.norms.back(), clipped_to);
     optimizer.step();
     optimizer.zero_grad();
   }
@@ -123,7 +125,7 @@ std::vector<result> piped(int stages, int replicas, double dropout,
       std::array<double, 2> total{loss.sum, loss.count};
       parx::all_reduce(mesh["dp"], total);
       found.losses.push_back(total[0] / total[1]);
-      found.norms.push_back(grad_norm(pipe, optimizer.targets()));
+      found.norms.push_back(clip_grad_norm(pipe, optimizer.targets(), clipped_to));
       optimizer.step();
       optimizer.zero_grad();
     }
