@@ -274,6 +274,17 @@ a_full_disk_behind_its_messages_changes_no_exit_code() {
 a_limit_on_file_sizes_does_not_end_it() {
   local code=0; (ulimit -f 0; exec "$parxrun" -n 2 sh -c 'exit 3' >/dev/null 2>&1) || code=$?; [ "$code" = 3 ]
 }
+a_port_is_found_where_the_kernel_has_none_to_choose() {
+  unshare -rn true 2>unshared && command -v python3 || return 0
+  unshare -rn python3 - "$parxrun" >out 2>err <<'END'
+import socket, subprocess, sys
+with open("/proc/sys/net/ipv4/ip_local_port_range", "w") as limits: limits.write("40000 40001")
+held = [socket.socket(), socket.socket()]
+for i in (0, 1): held[i].bind(("", 40000 + i))
+sys.exit(subprocess.call([sys.argv[1], "-n", "2", "sh", "-c", "echo port $MASTER_PORT"]))
+END
+  grep -qE '^\[rank 1\] port (2|3[0-2])[0-9]{3,4}$' out
+}
 options_of_the_program_are_the_programs() { run 0 -n 2 echo -n 5 --env --help; has out '[rank 0] 5 --env --help'; }
 
 for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|run|start|has|gone|now)$'); do claim "$name"; done
