@@ -10,7 +10,9 @@
 #define CXXOPTS_VECTOR_DELIMITER '\0'
 #include "options.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -45,6 +47,22 @@ std::vector<const char*> with_short_n(int count, const char* const* argv) {
   return arguments;
 }
 
+/// Prints a warning where the program's first arguments have the number of ranks, and parxrun's own
+/// have none: parxrun ./program -n 4.
+void warn_of_late_n(const std::vector<std::string>& command) {
+  static constexpr std::size_t looked_at = 4;
+  for (std::size_t i = 1; i + 1 < std::min(command.size(), looked_at + 1); ++i) {
+    const std::string& number = command[i + 1];
+    if (command[i] != "-n" && command[i] != "-np") continue;
+    if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) continue;
+    fmt::print(stderr,
+               "parxrun: starts 1 rank: {0} {1} comes after the program, so it is an argument of "
+               "it; write parxrun {0} {1} {2}\n",
+               command[i], number, command[0]);
+    return;
+  }
+}
+
 parx::agent_options read_options(const cxxopts::ParseResult& given) {
   parx::agent_options options;
   options.ranks = examples::number(given, "n", 1, 4096);
@@ -73,7 +91,7 @@ int main(int argc, char** argv) {
     cxxopts::Options description("parxrun", "Starts N ranks of a program on this host.\n");
     description.custom_help("-n N [OPTION...] [--] PROGRAM [ARGUMENT...]");
     auto option = description.add_options();
-    option("n,ranks", "Number of ranks; -np, as mpirun has it, is the same",
+    option("n,ranks", "Number of ranks, before the program; -np, as mpirun has it, is the same",
            cxxopts::value<std::string>()->default_value("1"), "N");
     option("log-dir", "Write each rank's output to DIR/rank_R.out and rank_R.err instead of here",
            cxxopts::value<std::string>()->default_value(""), "DIR");
@@ -108,6 +126,7 @@ int main(int argc, char** argv) {
     parx::agent_options options = read_options(given);
     const int program = own < argc && std::string_view(argv[own]) == "--" ? own + 1 : own;
     options.command.assign(argv + program, argv + argc);
+    if (given.count("n") == 0) warn_of_late_n(options.command);
     return parx::run_ranks(options);
   } catch (const parx::program_error& e) {
     std::fprintf(stderr, "parxrun: %s\n", e.what());

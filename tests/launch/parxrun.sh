@@ -285,6 +285,13 @@ sys.exit(subprocess.call([sys.argv[1], "-n", "2", "sh", "-c", "echo port $MASTER
 END
   grep -qE '^\[rank 1\] port (2|3[0-2])[0-9]{3,4}$' out
 }
+a_number_of_ranks_after_the_program_is_warned_of() {
+  run 0 printf '%s\n' -n 4; has out 4
+  has err 'parxrun: starts 1 rank: -n 4 comes after the program, so it is an argument of it; write parxrun -n 4 printf'
+  run 0 echo a -np 2; has err 'write parxrun -np 2 echo'
+  run 0 -n 1 echo -n 4; [ ! -s err ]
+  run 0 echo -n four; [ ! -s err ]
+}
 options_of_the_program_are_the_programs() { run 0 -n 2 echo -n 5 --env --help; has out '[rank 0] 5 --env --help'; }
 
 for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|run|start|has|gone|now)$'); do claim "$name"; done
