@@ -99,6 +99,42 @@ BOOST_AUTO_TEST_CASE(a_receive_from_anybody_outlives_ranks_that_have_ended_but_n
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_receive_with_another_tag_than_the_message_that_is_there_is_told_of_it) {
+  const auto wrong_tag = [](process_group& group, bool stays) {
+    std::vector<float> x(4);
+    if (group.rank() == 1) {
+      auto taken = parx::async_send(group, x, 0, {.tag = 3});
+      if (stays) std::this_thread::sleep_for(2s);
+      else taken.wait();
+    } else {
+      parx::recv(group, x, 1, {.tag = 2, .timeout = stays ? 700ms : 20s});
+    }
+  };
+  for (const auto kind : kinds) {
+    for (const bool stays : {true, false}) {
+      const auto failures = jobs::run_collecting(
+          kind, 2, [&](process_group& group) { wrong_tag(group, stays); });
+      BOOST_TEST(failures[0].find(stays ? "timed out waiting for rank 1" : "lost rank 1") !=
+                     std::string::npos,
+                 failures[0]);
+      BOOST_TEST(failures[0].find("; rank 1 has sent 4 float32 with tag 3 at essages_test.cpp:") !=
+                     std::string::npos,
+                 failures[0]);
+      BOOST_TEST(failures[0].find(", which no receive has taken") != std::string::npos);
+    }
+  }
+  // A message that the receives after it take is not among them.
+  const auto failures = jobs::run_collecting(jobs::kind::shm, 2, [](process_group& group) {
+    std::vector<float> x(4);
+    if (group.rank() == 1) parx::send(group, x, 0, {.tag = 3});
+    else parx::recv(group, x, 1, {.tag = 3});
+    if (group.rank() == 1) std::this_thread::sleep_for(1s);
+    else parx::recv(group, x, 1, {.tag = 3, .timeout = 300ms});
+  });
+  BOOST_TEST(failures[0].find("timed out") != std::string::npos, failures[0]);
+  BOOST_TEST(failures[0].find("no receive") == std::string::npos, failures[0]);
+}
+
 BOOST_AUTO_TEST_CASE(a_batch_of_messages_may_stand_in_any_order) {
   for (const auto mode : {parx::progress_mode::thread, parx::progress_mode::inline_poll}) {
     expect_success(3, [](process_group& group) {

@@ -20,7 +20,9 @@ namespace parx::inline PARX_ABI::detail {
   } catch (const message_mismatch& found) {
     return {texts.mismatch(found), errc::mismatch, found.peer};
   } catch (const link_lost& lost) {
-    return reason_of(lost, network);
+    failure found = reason_of(lost, network);
+    if (found.code == errc::peer_lost) found.text += pending.untaken_text(lost.peer);
+    return found;
   } catch (const failure& known) {
     return known;
   } catch (const error& known) {

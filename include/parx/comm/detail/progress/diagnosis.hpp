@@ -104,6 +104,21 @@ class diagnosis {
     return text;
   }
 
+  /// "; rank 0 has sent 4 float32 with tag 3 at train.cpp:88, which no receive has taken": the
+  /// messages `sent` by `senders`.
+  [[nodiscard]] static std::string untaken(const std::vector<int>& senders,
+                                           const std::vector<call_header>& sent) {
+    static constexpr std::size_t most_listed = 3;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(sent.size(), most_listed); ++i) {
+      text += formatted("; rank {} has sent {} {} with tag {} at {}:{}, which no receive has taken",
+                        senders[i], sent[i].count, name_of(static_cast<dtype>(sent[i].type)),
+                        sent[i].root, sent[i].file_name(), sent[i].line);
+    }
+    if (sent.size() > most_listed) text += formatted("; nor {} more", sent.size() - most_listed);
+    return text;
+  }
+
   /// Moves the ranks that have not entered call `sequence` to the front of `peers`: the others wait
   /// for them. If all of `peers` have entered it, looks for such ranks in the whole group, unless
   /// it is too large.

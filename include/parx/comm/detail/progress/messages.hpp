@@ -68,6 +68,15 @@ class messages {
     });
   }
 
+  /// Calls visit(peer, header) for each message that has begun to arrive and that no receive takes.
+  template <typename Visit>
+  void for_each_unexpected(Visit visit) const {
+    for (const auto& [peer, state] : lanes_) {
+      for (const kept_message& each : state.kept) visit(peer, each.header);
+      if (is_unexpected(state)) visit(peer, std::bit_cast<call_header>(state.header));
+    }
+  }
+
   /// From any thread.
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return bytes_sent_.load(relaxed); }
   [[nodiscard]] std::size_t bytes_received() const noexcept {

@@ -131,11 +131,29 @@ class pending_calls {
     return peers;
   }
   [[nodiscard]] std::string waiting_text(const call& request) const {
-    return diagnosis_.waiting_for(missing_peers(request),
-                                  is_message(request)
-                                      ? std::nullopt
-                                      : std::optional(queue_.front()->header.sequence),
+    if (is_message(request)) {
+      return diagnosis_.waiting_for(missing_peers(request), std::nullopt) +
+             (request.what == operation::recv ? untaken_text(request.peer) : std::string());
+    }
+    return diagnosis_.waiting_for(missing_peers(request), queue_.front()->header.sequence,
                                   request.names_late ? network_.size() : diagnosis::most_named);
+  }
+  /// The messages from `peer` (any_source: from all ranks) that no receive takes, if a receive
+  /// waits for another one from there: their tags may be wrong. Else empty.
+  [[nodiscard]] std::string untaken_text(int peer) const {
+    bool waits = false;
+    messages_.for_each_pending([&](const call& each) {
+      waits |= each.what == operation::recv &&
+               (peer == any_source || each.peer == any_source || each.peer == peer);
+    });
+    std::vector<call_header> untaken;
+    std::vector<int> senders;
+    messages_.for_each_unexpected([&](int sender, const call_header& header) {
+      if (!waits || (peer != any_source && sender != peer)) return;
+      untaken.push_back(header);
+      senders.push_back(sender);
+    });
+    return diagnosis::untaken(senders, untaken);
   }
   /// If the other rank's call has the number of an earlier call of this rank: compares it with
   /// that.
