@@ -728,6 +728,16 @@ BOOST_AUTO_TEST_CASE(work_that_is_dropped_waits_for_its_buffer) {
   BOOST_TEST(failure == "", failure);
 }
 
+BOOST_AUTO_TEST_CASE(a_reason_of_several_lines_reaches_the_other_ranks_as_lines) {
+  for (const auto kind : {jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+    const auto failures = jobs::run_collecting(kind, 2, [](parx::process_group& group) {
+      if (group.rank() == 1) group.abort("two rules:\n  a\n  b\x1b[31m");
+      else parx::barrier(group);
+    });
+    BOOST_TEST(contains(failures[0], "two rules:\n      a\n      b\\x1b[31m"), failures[0]);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(every_operation_is_refused_by_a_group_that_an_earlier_failure_has_closed) {
   const auto failure = jobs::run(jobs::kind::inproc, 2, [&](parx::process_group& group) {
     group.abort("enough for today");

@@ -452,7 +452,7 @@ class endpoint {
   [[nodiscard]] std::string read_abort_reason() {
     try {
       const auto text = abort_watches_.back()->value(deadline::after(std::chrono::seconds(2)));
-      return printable(std::string_view(text).substr(0, longest_reason));
+      return printable(std::string_view(text).substr(0, longest_reason), line_breaks::indent);
     } catch (const std::exception& failure) {
       return formatted("another rank has failed, but its reason cannot be read: {}",
                        failure.what());
