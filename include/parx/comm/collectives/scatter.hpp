@@ -15,9 +15,9 @@ namespace parx::inline PARX_ABI {
 namespace detail {
 
 /// Of scatter_v where there are counts.
-template <typename In, typename Out>
+template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments scatter_arguments(const process_group& group, const In& input,
-                                                     Out& output, const rooted_options& options,
+                                                     Out& output, const Options& options,
                                                      call_site site,
                                                      const block_counts* counts = nullptr) {
   const call_check check(group, operation::scatter, site, counts != nullptr ? "_v" : "");
@@ -32,17 +32,16 @@ template <typename In, typename Out>
 /// Blocks until `output` holds this rank's block (on the root: also until all blocks have been
 /// sent). Throws usage_error before any I/O, parx::error when communication fails (the group is
 /// then closed).
-template <typename In, typename Out>
-void scatter(process_group& group, const In& input, Out&& output, rooted_options options = {},
+template <typename In, typename Out, typename Options = rooted_options>
+void scatter(process_group& group, const In& input, Out&& output, Options options = {},
              call_site site = call_site::current()) {
   detail::run(group, detail::scatter_arguments(group, input, output, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
-template <typename In, typename Out>
+template <typename In, typename Out, typename Options = rooted_options>
 [[nodiscard]] work async_scatter(process_group& group, In&& input, Out&& output,
-                                 rooted_options options = {},
-                                 call_site site = call_site::current()) {
+                                 Options options = {}, call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start(group, detail::scatter_arguments(group, input, output, options, site));
 }

@@ -51,19 +51,23 @@ constexpr void explain_misuse() {
   constexpr bool writable = readable && mutable_movable_buffer<Out>;
   constexpr bool user = is_user_operation<Options>;
   constexpr bool plain = std::is_same_v<Options, Plain>;
+  constexpr bool as_number =
+      names_root<Plain> && (std::is_integral_v<Options> || !names_operation<Plain>);
   static_assert(readable,
                 "this is no buffer of plain values: pass a vector (not of bool, which has "
                 "bits), an array, a span or a tensor; a single value k goes as "
                 "std::span(&k, 1), a pointer as std::span(pointer, count)");
   static_assert(!readable || writable,
                 "the result would be written to const elements: pass a buffer for it as well");
-  static_assert(!writable || plain || user,
+  static_assert(!writable || plain || !as_number,
+                "options go in braces, by their names: {.root = 1}");
+  static_assert(!writable || plain || user || as_number,
                 "options go in braces, by their names: {.op = parx::reduce_op::max}; a function of "
                 "your own goes as parx::user_op(function)");
   static_assert(!writable || !plain,
                 "sum and the other operations are for numbers: say how two structs combine into "
                 "one, with parx::user_op(function)");
-  static_assert(!writable || !user,
+  static_assert(!writable || !user || as_number,
                 "the function of this parx::user_op does not take two elements of the buffer and "
                 "return one");
 }
@@ -73,7 +77,8 @@ constexpr void explain_misuse() {
 template <typename Plain, typename In, typename Out, typename Options>
 [[nodiscard]] constexpr bool takes() {
   constexpr bool right = movable_buffer<In> && mutable_movable_buffer<Out> &&
-                         (!names_operation<Plain> || reduction_options_for<Options, Plain, In>);
+                         (names_operation<Plain> ? reduction_options_for<Options, Plain, In>
+                                                 : std::same_as<Options, Plain>);
   if constexpr (!right) explain_misuse<Plain, In, Out, Options>();
   return right;
 }
