@@ -191,6 +191,16 @@ BOOST_AUTO_TEST_CASE(accuracy_counts_weighted_hits) {
   BOOST_TEST(nn::tally{}.mean() == 0.0);
 }
 
+BOOST_AUTO_TEST_CASE(losses_of_several_batches_are_added_up_as_accuracies_are) {
+  nn::tally total;
+  total += nn::mse_loss(variable<float>(tensor<float>::from({1, 3}, {2, 1})),
+                        tensor<float>::from({0, 0}, {2, 1}));
+  total += nn::mse_loss(variable<float>(tensor<float>::from({2}, {1, 1})),
+                        tensor<float>::from({0}, {1, 1}));
+  BOOST_TEST(total.sum == 14.0);
+  BOOST_TEST(total.count == 3.0);
+}
+
 BOOST_AUTO_TEST_CASE(a_linear_layer_that_an_input_does_not_fit_is_told_by_its_parameters_name) {
   const auto refusal = [](auto&& call) -> std::string {
     try {

@@ -59,6 +59,10 @@ weighted_loss<float> mse_loss(const Prediction&, const Target&, mse_loss_options
 }
 
 /// A mean as (sum, count): batches and ranks are added up and divided once.
+///
+///   parx::nn::tally total;                                     // of a held-out set
+///   for (auto& batch : batches) total += parx::nn::accuracy(model(batch.x), batch.y);
+///   const double of_all = parx::global_mean(world, total);     // over all ranks
 struct tally {
   double sum = 0;
   double count = 0;
@@ -69,6 +73,11 @@ struct tally {
     sum += other.sum;
     count += other.count;
     return *this;
+  }
+  /// Adds a loss's value, without its gradient.
+  template <typename T>
+  tally& operator+=(const weighted_loss<T>& loss) {
+    return *this += tally{static_cast<double>(loss.sum.item()), loss.count};
   }
 };
 
