@@ -74,7 +74,7 @@ stops_and_goes_on() {
   for _ in $(seq 300); do [ "$(cat "$out-stopped/train.jsonl" 2>/dev/null | wc -l)" -lt 3 ] || break; sleep 0.05; done
   kill -TERM $!; wait $! || code=$?
   [ $code = 75 ] || failed "$name: exit code $code after SIGTERM, not 75"
-  says 'stopped by SIGTERM at step [0-9]+; checkpoint in .*; resume with --resume'
+  says 'stopped by SIGTERM at step [0-9]+; checkpoint in .*; resume with the trainer'
   ends 0 2 "${common[@]}" --output-dir "$out-stopped" --resume
   says 'Continuing training from global step'
   cmp "$out-whole/$model" "$out-stopped/$model" >>"$work/said" 2>&1 || failed "$name: it ends in other bits"

@@ -109,8 +109,8 @@ struct trainer_options {
 
 /// The end of error messages about another run in output_dir.
 inline constexpr const char* resume_advice =
-    "set resume_from_checkpoint to resume::latest (--resume) to go on from it or to "
-    "resume::overwrite (--overwrite-output-dir), or give another folder";
+    "set resume_from_checkpoint to resume::latest to go on from it or to resume::overwrite, or "
+    "give another folder";
 
 /// Throws usage_error for invalid values and combinations.
 inline void validate(const trainer_options& o) {

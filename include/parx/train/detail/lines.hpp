@@ -51,8 +51,8 @@ namespace parx::inline PARX_ABI::train::detail {
 [[nodiscard]] inline std::string stopped_text(int signal, std::uint64_t step,
                                               const std::string& path) {
   return formatted(
-      "stopped by {} at step {}; checkpoint in {}; resume with --resume (resume_from_checkpoint = "
-      "resume::latest)",
+      "stopped by {} at step {}; checkpoint in {}; resume with the trainer's "
+      ".resume_from_checkpoint = resume::latest",
       parx::detail::signal_name(signal), step, path);
 }
 
