@@ -2,8 +2,19 @@
 //
 // A receive is matched by sender and tag, in the order of sending, and must name the count and
 // dtype that were sent; recv_any_shape accepts any. As in MPI, a blocking send may have to wait for
-// its receive; ranks that send to each other in a ring use async_send or a batch. Two ranks may
-// both send up to 64 MiB before they receive, and a rank may send to itself.
+// its receive; ranks that send to each other in a ring use async_send or a batch. A rank may send
+// to itself.
+//
+// What is buffered, so that a send ends before its receive:
+//  - Nothing, until the link is open. Both ranks open their end of it by their first message call
+//    with each other or by warm_up(). A rank in a collective does not, so a first send to a rank
+//    that is in a barrier may wait until its timeout. (The higher rank connects, so a small one
+//    to a lower rank does not wait, unless TCP is encrypted.)
+//  - From then on what fits into the link, whatever the receiver does: up to 8 KiB in shared
+//    memory, and over TCP what the sockets hold.
+//  - While the receiver is in any call of the group, a collective too, or has asynchronous
+//    operations pending: messages of up to 64 MiB in all, or one longer one, which it keeps until
+//    they are received.
 #pragma once
 
 #include <memory>
@@ -58,8 +69,8 @@ void fill_message(const process_group& group, int peer, Data&& data, const messa
 }  // namespace detail
 
 /// Blocks until `data` may be changed again: it has been passed to the network, but may not have
-/// been received. Throws usage_error for a rank outside the group, parx::error when communication
-/// fails (the group is then closed).
+/// been received. May wait for the receive, see the top of this file. Throws usage_error for a rank
+/// outside the group, parx::error when communication fails (the group is then closed).
 template <typename Data>
 void send(process_group& group, const Data& data, int to, message_options options = {},
           call_site site = call_site::current()) {
