@@ -55,10 +55,11 @@ void warn_of_late_n(const std::vector<std::string>& command) {
     const std::string& number = command[i + 1];
     if (command[i] != "-n" && command[i] != "-np") continue;
     if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) continue;
-    fmt::print(stderr,
-               "parxrun: starts 1 rank: {0} {1} comes after the program, so it is an argument of "
-               "it; write parxrun {0} {1} {2}\n",
-               command[i], number, command[0]);
+    const std::string text = fmt::format(
+        "parxrun: starts 1 rank: {0} {1} comes after the program, so it is an argument of it; "
+        "write parxrun {0} {1} {2}\n",
+        command[i], number, command[0]);
+    std::fputs(text.c_str(), stderr);
     return;
   }
 }
