@@ -273,6 +273,7 @@ class agent {
   void notice_ends() {
     bool failed = false;
     bool saved = false;
+    std::string end;  // of one of the ranks
     for (rank_process& process : ranks_) {
       exit_status status;
       if (process.ended || !has_ended(process.pid, status)) continue;
@@ -280,11 +281,9 @@ class agent {
       process.end_time = clock::now();
       failed |= end_of(process).failed_by_itself();
       saved |= status.has_saved();
-      if (goes_on() && !stopped_by_) {
-        store_->tell_of_end(formatted("rank {} ended ({})", process.rank, to_string(status)));
-        end_those_left_out();
-      }
+      if (end.empty()) end = formatted("rank {} ended ({})", process.rank, to_string(status));
     }
+    if (goes_on() && !stopped_by_ && !end.empty()) end_those_left_out(store_->members_after(end));
     if ((failed_ && !goes_on()) || stopped_by_) return;
     if (saved && !std::exchange(saved_, true)) {
       after(options_.grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
@@ -307,8 +306,7 @@ class agent {
   }
 
   /// A rank that hung or was stopped while the others went on without it can only end.
-  void end_those_left_out() {
-    const auto members = store_->members();
+  void end_those_left_out(const std::optional<std::vector<int>>& members) {
     if (!members || all_ended()) return;
     for (const int rank : *members) {
       if (!ranks_[static_cast<std::size_t>(rank)].ended) return;

@@ -128,7 +128,7 @@ double clip_grad_norm(const std::vector<target<T>>& targets, double max_norm,
         "parallel, {:#}) with a parx::tensor_parallel parallel{{tp, fsdp, mesh.all()}}",
         part->size(), part->global_shape().size(), part->name(), max_norm, max_norm, max_norm);
   }
-  const double norm = grad_norm(targets);
+  const double norm = grad_squares(targets).norm();
   require_usable_norm(norm, found);
   scale_grad(targets, norm, max_norm);
   return norm;

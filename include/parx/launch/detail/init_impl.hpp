@@ -6,6 +6,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -98,20 +99,22 @@ inline void read_group_settings(const environment& env, group_options& group) {
   }
 }
 
+/// For a job without one.
+[[nodiscard]] inline std::string_view way_to_a_secret() {
+  if (!why_no_hmac().empty()) return why_no_hmac();
+  return "Start it by parxrun, or give all ranks the same PARX_SECRET, or PARX_SECRET_FILE";
+}
+
 /// Gives the job a secret if it has none but can have the user's. Warns on rank 0 where the job or
 /// its store has none, or a short one.
 inline void provide_secret(launch_env& job, const environment& env) {
   std::string why_not;
   if (job.secret.empty()) job.secret = derived_secret(job, env, why_not);
-  const std::string_view cure =
-      why_no_hmac().empty()
-          ? "Start it by parxrun, or give all ranks the same PARX_SECRET, or PARX_SECRET_FILE"
-          : std::string_view(why_no_hmac());
   if (job.secret.empty()) {
     log0(log_level::warn,
          "this job has no secret{}: whoever reaches {}:{} can join it, read what its ranks tell "
          "each other about themselves, and end it. {}",
-         why_not, job.master_host, job.master_port, cure);
+         why_not, job.master_host, job.master_port, way_to_a_secret());
   } else if (job.secret.size() < least_secret) {
     log0(log_level::warn,
          "the job's secret has {} characters: whoever records a connection can try out all that "
@@ -125,8 +128,10 @@ inline void provide_secret(launch_env& job, const environment& env) {
          job.encrypts ? " with PARX_TLS" : "", job.master_host, job.master_port);
   }
   if (!job.encrypts) return;
-  require(!job.secret.empty(),
-          "PARX_TLS=1: a job without a secret has no key to encrypt with. {}", cure);
+  if (job.secret.empty()) {
+    throw_usage("PARX_TLS=1: a job without a secret has no key to encrypt with. {}",
+                way_to_a_secret());
+  }
   require(why_no_tls().empty(), "PARX_TLS=1: this process cannot encrypt: {}", why_no_tls());
 }
 

@@ -33,35 +33,23 @@ class kept_store {
                  .presence_keys = presence_keys(run_id_)}) {}
 
   /// A rank has ended, as `end` says. If not all ranks have joined by now, they never will: the
-  /// others are told so.
-  void tell_of_end(const std::string& end) noexcept {
-    ask([&](store& job_store, const deadline& limit) {
-      if (job_store.check(std::vector<std::string>{"ready"}, limit)) return;
-      job_store.compare_set("abort", "", end + " before all ranks had joined the job", limit);
-    });
-  }
-
-  /// The ranks that go on since the last loss; nullopt before one.
-  [[nodiscard]] std::optional<std::vector<int>> members() noexcept {
-    ask([&](store& job_store, const deadline& limit) {
-      while (rounds_over(job_store, limit)) ++rounds_;
-    });
-    return members_;
-  }
-
- private:
-  template <typename Use>
-  void ask(Use use) noexcept {
+  /// others are told so. Returns the ranks that go on since the last loss; nullopt before one.
+  [[nodiscard]] std::optional<std::vector<int>> members_after(const std::string& end) noexcept {
     try {
       const auto limit = deadline::after(std::chrono::seconds(1));
       tcp_store whole({.host = local_job::host, .port = server_.port(), .key = key_}, limit);
       prefix_store part(job_prefix(run_id_), whole);
-      use(part, limit);
+      if (!part.check(std::vector<std::string>{"ready"}, limit)) {
+        part.compare_set("abort", "", end + " before all ranks had joined the job", limit);
+      }
+      while (rounds_over(part, limit)) ++rounds_;
     } catch (const std::exception&) {
       // Out of memory or descriptors: the ranks wait for their own deadlines.
     }
+    return members_;
   }
 
+ private:
   /// Whether the next round of agreement is over (see survivors.hpp); keeps its outcome.
   [[nodiscard]] bool rounds_over(store& job_store, const deadline& limit) {
     prefix_store round(round_prefix(rounds_ + 1), job_store);

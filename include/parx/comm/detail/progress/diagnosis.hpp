@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <parx/comm/detail/progress/call.hpp>
@@ -105,15 +106,15 @@ class diagnosis {
   }
 
   /// "; rank 0 has sent 4 float32 with tag 3 at train.cpp:88, which no receive has taken": the
-  /// messages `sent` by `senders`.
-  [[nodiscard]] static std::string untaken(const std::vector<int>& senders,
-                                           const std::vector<call_header>& sent) {
+  /// messages `sent`, each with its sender.
+  [[nodiscard]] static std::string untaken(const std::vector<std::pair<int, call_header>>& sent) {
     static constexpr std::size_t most_listed = 3;
     std::string text;
     for (std::size_t i = 0; i < std::min(sent.size(), most_listed); ++i) {
+      const auto& [sender, message] = sent[i];
       text += formatted("; rank {} has sent {} {} with tag {} at {}:{}, which no receive has taken",
-                        senders[i], sent[i].count, name_of(static_cast<dtype>(sent[i].type)),
-                        sent[i].root, sent[i].file_name(), sent[i].line);
+                        sender, message.count, name_of(static_cast<dtype>(message.type)),
+                        message.root, message.file_name(), message.line);
     }
     if (sent.size() > most_listed) text += formatted("; nor {} more", sent.size() - most_listed);
     return text;

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <parx/comm/detail/progress/async_time.hpp>
@@ -146,14 +147,12 @@ class pending_calls {
       waits |= each.what == operation::recv &&
                (peer == any_source || each.peer == any_source || each.peer == peer);
     });
-    std::vector<call_header> untaken;
-    std::vector<int> senders;
+    if (!waits) return {};
+    std::vector<std::pair<int, call_header>> untaken;
     messages_.for_each_unexpected([&](int sender, const call_header& header) {
-      if (!waits || (peer != any_source && sender != peer)) return;
-      untaken.push_back(header);
-      senders.push_back(sender);
+      if (peer == any_source || sender == peer) untaken.emplace_back(sender, header);
     });
-    return diagnosis::untaken(senders, untaken);
+    return diagnosis::untaken(untaken);
   }
   /// If the other rank's call has the number of an earlier call of this rank: compares it with
   /// that.
