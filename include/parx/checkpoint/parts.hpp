@@ -14,8 +14,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +27,7 @@
 #include <parx/checkpoint/shard_index.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/state.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -32,7 +35,20 @@ namespace parx::inline PARX_ABI {
 namespace detail {
 
 /// The piece of an entry that this rank writes; nullopt if another rank writes it.
-[[nodiscard]] std::optional<piece_to_write> piece_of(const state_entry& entry, const sharding& how);
+[[nodiscard]] inline std::optional<piece_to_write> piece_of(const state_entry& entry,
+                                                            const sharding& how) {
+  const shard_spec* const part = entry.owner ? &*entry.owner : nullptr;
+  const bool is_placed = part != nullptr && part->global_shape().size() > 0;
+  // A number that belongs to a parameter is on all ranks. A rank with the parameter's first element
+  // writes it.
+  const bool is_number = entry.part.global_shape().rank() == 0;
+  if (is_placed && is_number && (part->size() == 0 || part->run_at(0).global != 0))
+    return std::nullopt;
+  const shard_place copy = !is_placed   ? how.others
+                           : how.copies ? how.copies(entry.name, *part)
+                                        : shard_place{};
+  return piece_of_copy(entry.name, entry.part, size_of(entry.type), copy);
+}
 
 }  // namespace detail
 
@@ -91,27 +107,56 @@ class checkpoint_parts {
   }
   /// Adds any tensors, borrowed.
   checkpoint_parts& add_tensors(std::string_view name, std::vector<tensor_to_store> tensors,
-                                checkpoint_metadata metadata = {});
+                                checkpoint_metadata metadata = {}) {
+    tensors_.push_back(
+        {checked(std::string(name) + ".safetensors"), std::move(tensors), std::move(metadata)});
+    return *this;
+  }
   checkpoint_parts& add_tensor_shard(std::string_view name, shard_place place,
                                      std::vector<tensor_to_store> tensors,
-                                     checkpoint_metadata metadata = {});
-  checkpoint_parts& add_json(std::string_view name, const json::value& value);
+                                     checkpoint_metadata metadata = {}) {
+    add_tensors(shard_name(name, place), std::move(tensors), std::move(metadata));
+    tensors_.back().holder = held_by::this_rank;
+    return *this;
+  }
+  checkpoint_parts& add_json(std::string_view name, const json::value& value) {
+    return add_text(std::string(name) + ".json", json::dump(value, 2) + "\n");
+  }
   /// A file of any kind, under its whole name.
-  checkpoint_parts& add_text(std::string_view file_name, std::string text);
+  checkpoint_parts& add_text(std::string_view file_name, std::string text) {
+    texts_.push_back({checked(std::string(file_name)), std::move(text)});
+    return *this;
+  }
 
   /// Keeps `memory`, which some of the tensors refer to, alive as long as these parts.
-  void keep(std::shared_ptr<const void> memory);
+  void keep(std::shared_ptr<const void> memory) { kept_.push_back(std::move(memory)); }
 
   [[nodiscard]] const std::vector<tensor_file>& tensor_files() const noexcept { return tensors_; }
   [[nodiscard]] const std::vector<text_file>& text_files() const noexcept { return texts_; }
   /// Bytes of all tensors and texts.
-  [[nodiscard]] std::uint64_t bytes() const noexcept;
+  [[nodiscard]] std::uint64_t bytes() const noexcept {
+    std::uint64_t sum = 0;
+    for (const tensor_file& file : tensors_) {
+      for (const tensor_to_store& tensor : file.tensors) sum += tensor.data.size();
+    }
+    for (const text_file& file : texts_) sum += file.text.size();
+    return sum;
+  }
 
   [[nodiscard]] bool has_shards() const noexcept {
     return std::any_of(tensors_.begin(), tensors_.end(), is_shard);
   }
   /// The parts that `rank` writes: rank 0 all of these, the other ranks only their shards.
-  [[nodiscard]] checkpoint_parts written_by(int rank) const;
+  [[nodiscard]] checkpoint_parts written_by(int rank) const {
+    checkpoint_parts mine;
+    if (rank == 0) {
+      mine = *this;
+    } else {
+      std::copy_if(tensors_.begin(), tensors_.end(), std::back_inserter(mine.tensors_), is_shard);
+      mine.kept_ = kept_;
+    }
+    return mine;
+  }
 
   /// The same parts with the tensors copied to `memory`, which grows as needed and can be reused.
   [[nodiscard]] checkpoint_parts copied_to(std::vector<std::byte>& memory) const;
@@ -128,8 +173,34 @@ class checkpoint_parts {
   std::vector<std::shared_ptr<const void>> kept_;
 };
 
-}  // namespace parx
+inline checkpoint_parts checkpoint_parts::copied_to(std::vector<std::byte>& memory) const {
+  checkpoint_parts copy = *this;
+  copy.kept_.clear();
+  const std::uint64_t needed = bytes();
+  if (memory.size() < needed) memory.resize(static_cast<std::size_t>(needed));
+  std::size_t at = 0;
+  for (tensor_file& file : copy.tensors_) {
+    for (tensor_to_store& tensor : file.tensors) {
+      const std::span<std::byte> target = std::span(memory).subspan(at, tensor.data.size());
+      std::copy(tensor.data.begin(), tensor.data.end(), target.begin());
+      tensor.data = target;
+      at += target.size();
+    }
+  }
+  return copy;
+}
 
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/checkpoint/detail/parts_impl.hpp>
-#endif
+inline std::string checkpoint_parts::checked(std::string name) const {
+  require(!name.empty() && name.find('/') == std::string::npos && name.front() != '.' &&
+              name != "manifest.json",
+          "checkpoint_parts: \"{}\" cannot be the name of a part: take a file name without "
+          "slashes, other than manifest.json",
+          name);
+  const auto same = [&](const auto& file) { return file.name == name; };
+  require(std::none_of(tensors_.begin(), tensors_.end(), same) &&
+              std::none_of(texts_.begin(), texts_.end(), same),
+          "checkpoint_parts: two parts are called \"{}\"", name);
+  return name;
+}
+
+}  // namespace parx

@@ -36,20 +36,53 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <set>
 #include <string>
 #include <system_error>
 
 #include <parx/checkpoint/agreement.hpp>
+#include <parx/checkpoint/checkpoint_folder.hpp>
+#include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
+#include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/process_group.hpp>
+#include <parx/core/error.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
+
+namespace detail {
+
+/// Throws errc::io if `target` is a file, or a folder that contains anything but a checkpoint:
+/// replacing it would lose that.
+inline void require_replaceable(const std::filesystem::path& target) {
+  std::error_code failure;
+  if (!std::filesystem::exists(target, failure)) return;
+  const bool is_folder = std::filesystem::is_directory(target, failure);
+  if (is_folder && std::filesystem::is_empty(target, failure)) return;
+  const auto is_ours = [&] {
+    if (!is_folder || !std::filesystem::exists(target / manifest_name, failure)) return false;
+    const input_file manifest((target / manifest_name).string());
+    std::set<std::string, std::less<>> known{std::string(manifest_name)};
+    for (const auto& file : parse_manifest(manifest.whole_text()).files) known.insert(file.name);
+    for (const auto& entry : std::filesystem::directory_iterator(target))
+      if (!known.contains(entry.path().filename().string())) return false;
+    return true;
+  };
+  if (is_ours()) return;
+  throw_error(errc::io,
+              "\"{}\" is {} that save_sharded did not write, and will not be replaced. Give the "
+              "name of a new folder.",
+              target.string(), is_folder ? "a folder with files" : "a file");
+}
+
+}  // namespace detail
 
 /// Parameters are cut over the ranks of `group`; each element is on one rank.
 [[nodiscard]] inline sharding sharded_over(const process_group& group) {
@@ -57,7 +90,12 @@ namespace parx::inline PARX_ABI {
   return {.file = place, .copies = {}, .others = place};
 }
 /// The same where the ranks of `replicas`, a part of `group`, hold the same parts.
-[[nodiscard]] sharding sharded_over(const process_group& group, const process_group& replicas);
+[[nodiscard]] inline sharding sharded_over(const process_group& group,
+                                           const process_group& replicas) {
+  sharding how = sharded_over(group);
+  how.copies = [copy = place_in(replicas)](const auto&, const auto&) { return copy; };
+  return how;
+}
 /// Every rank of `group` has all parameters whole.
 [[nodiscard]] inline sharding replicated_over(const process_group& group) {
   return sharded_over(group, group);
@@ -67,8 +105,18 @@ namespace parx::inline PARX_ABI {
 /// folder appears complete or not at all; an earlier one of save_sharded is replaced. Blocks until
 /// it is on the disk. If it fails on one rank (a full disk), every rank throws errc::io, and an
 /// earlier folder is unchanged.
-void save_sharded(process_group& group, const std::string& folder, const checkpoint_parts& parts,
-                  std::uint64_t step = 0, call_site site = call_site::current());
+inline void save_sharded(process_group& group, const std::string& folder,
+                         const checkpoint_parts& parts, std::uint64_t step = 0,
+                         call_site site = call_site::current()) {
+  const auto target = std::filesystem::absolute(folder).lexically_normal();
+  const auto named = target.has_filename() ? target : target.parent_path();  // "out/model/"
+  detail::agree_on_rank0(&group, site, [&] {
+    detail::make_folders(named.parent_path().string());
+    detail::require_replaceable(named);
+  });
+  detail::write_together(group, {.target = named, .step = step, .site = site},
+                         parts.written_by(group.rank()));
+}
 /// The same for a model alone.
 template <typename Source>
 void save_sharded(process_group& group, const std::string& folder, const sharding& how,
@@ -100,7 +148,3 @@ state_report load_sharded(process_group& group, const std::filesystem::path& pat
 }
 
 }  // namespace parx
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/checkpoint/detail/sharded_impl.hpp>
-#endif

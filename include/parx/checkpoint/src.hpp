@@ -3,21 +3,10 @@
 
 #include <parx/checkpoint/detail/atomic_file_impl.hpp>
 #include <parx/checkpoint/detail/checkpoint_folder_impl.hpp>
-#include <parx/checkpoint/detail/difference_impl.hpp>
 #include <parx/checkpoint/detail/header_impl.hpp>
 #include <parx/checkpoint/detail/input_file_impl.hpp>
 #include <parx/checkpoint/detail/manager_impl.hpp>
-#include <parx/checkpoint/detail/manifest_impl.hpp>
 #include <parx/checkpoint/detail/output_file_impl.hpp>
-#include <parx/checkpoint/detail/parts_impl.hpp>
-#include <parx/checkpoint/detail/pretrained_impl.hpp>
 #include <parx/checkpoint/detail/safetensors_impl.hpp>
-#include <parx/checkpoint/detail/saved_checkpoint_impl.hpp>
-#include <parx/checkpoint/detail/shard_index_impl.hpp>
-#include <parx/checkpoint/detail/shard_layout_impl.hpp>
-#include <parx/checkpoint/detail/sharded_impl.hpp>
 #include <parx/checkpoint/detail/shards_impl.hpp>
 #include <parx/checkpoint/detail/state_impl.hpp>
-#include <parx/checkpoint/detail/verify_impl.hpp>
-#include <parx/checkpoint/detail/whole_file_impl.hpp>
-#include <parx/checkpoint/detail/xxh64_impl.hpp>

@@ -1,8 +1,11 @@
 // explain: which algorithm a group uses for an operation, and why.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
+#include <parx/comm/detail/progress/group_core.hpp>
+#include <parx/comm/measure.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/explain.hpp>
 
@@ -11,12 +14,18 @@ namespace parx::inline PARX_ABI {
 /// All algorithms of `what` for a whole vector of `bytes` bytes: their predicted times, the chosen
 /// one and the reason. explain_text() of schedule/explain.hpp formats the result.
 /// Collective if it is the group's first operation, else local.
-[[nodiscard]] std::vector<explanation> explain(process_group& group, operation what,
-                                               std::size_t bytes,
-                                               call_site site = call_site::current());
+[[nodiscard]] inline std::vector<explanation> explain(process_group& group, operation what,
+                                                      std::size_t bytes,
+                                                      call_site site = call_site::current()) {
+  detail::group_core& core = *detail::core_of(group);
+  ready_choice(group, site);
+  const call_shape shape{.what = what,
+                         .rank = group.rank(),
+                         .world = group.size(),
+                         .count = bytes,
+                         .staging_bytes = core.choice().staging_bytes(),
+                         .host_of = core.choice().hosts()};
+  return explain_table(shape, core.choice().costs(), core.choice().rules());
+}
 
 }  // namespace parx
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/comm/detail/explain_impl.hpp>
-#endif

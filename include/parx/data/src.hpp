@@ -3,7 +3,6 @@
 
 #include <parx/data/detail/find_file_impl.hpp>
 #include <parx/data/detail/generated_impl.hpp>
-#include <parx/data/detail/generated_text_impl.hpp>
 #include <parx/data/detail/images_impl.hpp>
 #include <parx/data/detail/sampler_impl.hpp>
 #include <parx/data/detail/sequence_pairs_impl.hpp>
@@ -17,7 +16,6 @@
 #include <parx/data/text/detail/byte_bpe_impl.hpp>
 #include <parx/data/text/detail/character_tokenizer_impl.hpp>
 #include <parx/data/text/detail/encoding_impl.hpp>
-#include <parx/data/text/detail/gpt2_words_impl.hpp>
 #include <parx/data/text/detail/llama_tokenizer_impl.hpp>
 #include <parx/data/text/detail/pair_merger_impl.hpp>
 #include <parx/data/text/detail/records_impl.hpp>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <parx/ddp/detail/hook_powersgd_impl.hpp>
-#include <parx/ddp/detail/hook_state_impl.hpp>
 #include <parx/ddp/detail/layout_impl.hpp>
 #include <parx/ddp/detail/reduction_state_impl.hpp>
 #include <parx/ddp/instances.hpp>

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/core/check.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_values.hpp>
 
@@ -20,13 +21,24 @@ namespace parx::inline PARX_ABI::detail {
 /// The order in which one kind of pass uses units.
 class use_order {
  public:
-  void note(std::size_t unit);
+  void note(std::size_t unit) {
+    if (!now_.empty() && now_.back() == unit) return;
+    now_.push_back(unit);
+    std::size_t at = next_;
+    while (at < before_.size() && before_[at] != unit) ++at;
+    if (at < before_.size()) next_ = at + 1;
+  }
   /// The unit that was used `ahead` units after the current one in the previous pass; `none` if
   /// that pass ended before.
   [[nodiscard]] std::size_t expected(std::size_t ahead) const noexcept {
     return next_ + ahead < before_.size() ? before_[next_ + ahead] : none;
   }
-  void end_pass() noexcept;
+  void end_pass() noexcept {
+    if (now_.empty()) return;
+    std::swap(before_, now_);
+    now_.clear();
+    next_ = 0;
+  }
 
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
@@ -51,22 +63,58 @@ class unit_uses {
   }
   /// Returns whether no module of it computes any more. `is_kept`: do not release the unit, because
   /// backward will need it at once.
-  bool leave_forward(std::size_t unit, bool is_kept) noexcept;
+  bool leave_forward(std::size_t unit, bool is_kept) noexcept {
+    if (--active_[unit] > 0) return false;
+    if (!is_kept) values_.release(unit);
+    if (unit == 0) forward_.end_pass();
+    return true;
+  }
   /// The last unit in the plan that has a computing module (so an inner one before the units around
   /// it); `none` if there is none.
-  [[nodiscard]] std::size_t innermost_active() const noexcept;
+  [[nodiscard]] std::size_t innermost_active() const noexcept {
+    for (std::size_t unit = active_.size(); unit-- > 0;) {
+      if (active_[unit] > 0) return unit;
+    }
+    return use_order::none;
+  }
   /// Backward begins to run nodes of the unit.
   void enter_backward(std::size_t unit) { need(unit, backward_); }
   /// Backward leaves the unit's nodes for those of unit `next`; use_order::none at the end.
-  void leave_backward(std::size_t unit, std::size_t next) noexcept;
+  void leave_backward(std::size_t unit, std::size_t next) noexcept {
+    if (next == use_order::none) {
+      backward_.end_pass();
+      for (std::size_t each = 0; each < active_.size(); ++each) release_unused(each);
+    } else if (!plan_.is_within(next, unit)) {
+      release_unused(unit);
+    }
+  }
 
  private:
   void release_unused(std::size_t unit) noexcept {
     if (active_[unit] == 0) values_.release(unit);
   }
-  void need(std::size_t unit, use_order& order);
+  void need(std::size_t unit, use_order& order) {
+    order_hash_ = (order_hash_ ^ static_cast<std::uint32_t>(unit + 1)) * 0x01000193U + 1;
+    make_readable(unit, unit);
+    order.note(unit);
+    for (std::size_t ahead = 0; ahead < prefetch_; ++ahead) {
+      const std::size_t next = order.expected(ahead);
+      if (next == use_order::none || !values_.has_room(next)) break;
+      values_.start(next);
+    }
+  }
   /// Makes `unit` readable, after the units around it. `used` is the innermost unit in use.
-  void make_readable(std::size_t unit, std::size_t used);
+  void make_readable(std::size_t unit, std::size_t used) {
+    if (unit != 0) make_readable(plan_.units()[unit].parent, used);
+    for (std::size_t other = active_.size(); other-- > 1 && !values_.has_room(unit);) {
+      if (!plan_.is_within(used, other)) release_unused(other);
+    }
+    require(values_.has_room(unit),
+            "fsdp: there is no memory for {}, because others are held by gathered(): read "
+            "parameters of one unit after the other, or raise .prefetch",
+            plan_.name(unit));
+    values_.wait(unit);
+  }
 
   const unit_plan& plan_;
   unit_values& values_;
@@ -77,7 +125,3 @@ class unit_uses {
 };
 
 }  // namespace parx::detail
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/fsdp/detail/unit_uses_impl.hpp>
-#endif

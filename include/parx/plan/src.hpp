@@ -2,5 +2,3 @@
 #pragma once
 
 #include <parx/plan/detail/plan_impl.hpp>
-#include <parx/plan/detail/stages_impl.hpp>
-#include <parx/plan/detail/table_impl.hpp>

@@ -5,18 +5,23 @@
 // is_given(), leave() and path_of().
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <parx/checkpoint.hpp>
 #include <parx/comm/process_group.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 #include <parx/train/callbacks.hpp>
 #include <parx/train/detail/run_lock.hpp>
 #include <parx/train/metrics.hpp>
 #include <parx/train/options.hpp>
+#include <parx/train/run_log.hpp>
 #include <parx/train/state.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
@@ -24,7 +29,15 @@ namespace parx::inline PARX_ABI::train::detail {
 class run_folder {
  public:
   /// `options` and `group` are borrowed.
-  run_folder(const trainer_options& options, process_group& group, call_site site);
+  run_folder(const trainer_options& options, process_group& group, call_site site)
+      : options_(options), group_(group), site_(site) {
+    if (!is_given()) return;
+    checkpoints_.emplace(
+        group, options.output_dir,
+        checkpoint_options{
+            .save_total_limit = options.save_total_limit,
+            .goal = is_greater_better(options) ? metric_goal::maximize : metric_goal::minimize});
+  }
 
   [[nodiscard]] bool is_given() const noexcept { return !options_.output_dir.empty(); }
 
@@ -46,7 +59,12 @@ class run_folder {
 
   /// Saves `parts` as the checkpoint of the state's step; `metric` is from the step's evaluation.
   void save(const trainer_state& state, const checkpoint_parts& parts,
-            std::optional<double> metric);
+            std::optional<double> metric) {
+    checkpoints_->save(state.global_step, parts, metric,
+                       state.best_metric ? std::optional(state.best_global_step) : std::nullopt,
+                       site_);
+    if (announces_saves_) checkpoints_->wait(site_);
+  }
   /// Calls use(saved_checkpoint) with the checkpoint of `step`. The ranks share the work of
   /// verifying its checksums. A failure on one rank throws on every rank.
   template <typename Use>
@@ -74,8 +92,26 @@ class run_folder {
   run_lock lock_;
 };
 
-}  // namespace parx::train::detail
+inline std::optional<saved_checkpoint> run_folder::begin(const checkpoint_parts& parts,
+                                                         const std::vector<callbacks>& listeners) {
+  const auto hears = [](const callbacks& each) { return static_cast<bool>(each.on_save); };
+  announces_saves_ =
+      on_any_rank(group_, std::any_of(listeners.begin(), listeners.end(), hears), site_);
+  checkpoints_->probe(parts, site_);
+  run_lock mine;
+  parx::detail::agree_on_rank0(&group_, site_, [&] { mine = run_lock(options_.output_dir); });
+  if (options_.resume_from_checkpoint == resume::overwrite) {
+    checkpoints_->clear(site_);
+    parx::detail::agree_on_rank0(&group_, site_, [&] { run_log::clear(options_.output_dir); });
+  }
+  auto last = checkpoints_->latest(site_);
+  const bool logged =
+      on_any_rank(group_, group_.rank() == 0 && run_log::has_lines(options_.output_dir), site_);
+  require(options_.resume_from_checkpoint == resume::latest || (!last && !logged),
+          "trainer: output_dir \"{}\" holds {} of an earlier run; {}", options_.output_dir,
+          last ? formatted("the checkpoint of step {}", last->step()) : "the log", resume_advice);
+  lock_ = std::move(mine);
+  return last;
+}
 
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/train/detail/run_folder_impl.hpp>
-#endif
+}  // namespace parx::train::detail
