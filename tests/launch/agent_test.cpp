@@ -168,4 +168,29 @@ BOOST_AUTO_TEST_CASE(an_echo_is_told_from_a_reason) {
   BOOST_TEST(!is_echo("barrier #2 failed after 30.0 s: timed out waiting for rank 1"));
 }
 
+BOOST_AUTO_TEST_CASE(an_error_of_all_ranks_is_one_whatever_their_own_numbers) {
+  parx::detail::repeated_errors errors;
+  BOOST_TEST(!errors.repeats(1, "[parx rank 1] error: scan (rank 1 of 4, a.cpp:3): 40, not 7"));
+  BOOST_TEST(errors.repeats(3, "[parx rank 3] error: scan (rank 3 of 4, a.cpp:3): 40, not 7"));
+  BOOST_TEST(errors.repeats(0, "[parx rank 0] error: scan (rank 0 of 4, a.cpp:3): 40, not 7"));
+  BOOST_TEST(!errors.repeats(2, "[parx rank 2] error: scan (rank 2 of 4, a.cpp:3): 40, not 8"));
+  // What the same rank prints again, and what is not an error, is shown.
+  BOOST_TEST(!errors.repeats(1, "[parx rank 1] error: scan (rank 1 of 4, a.cpp:3): 40, not 7"));
+  BOOST_TEST(!errors.repeats(0, "[parx rank 0] warning: slow"));
+  BOOST_TEST(!errors.repeats(1, "[parx rank 1] warning: slow"));
+  BOOST_TEST(errors.summary() == "parxrun: ranks 0,3 printed the same error as rank 1\n");
+}
+
+BOOST_AUTO_TEST_CASE(the_later_lines_of_an_error_are_hidden_where_they_are_the_same) {
+  parx::detail::repeated_errors errors;
+  BOOST_TEST(!errors.repeats(0, "[parx rank 0] error: the models differ:"));
+  BOOST_TEST(!errors.repeats(0, "      weight"));
+  BOOST_TEST(!errors.repeats(0, "      bias"));
+  BOOST_TEST(errors.repeats(1, "[parx rank 1] error: the models differ:"));
+  BOOST_TEST(errors.repeats(1, "      weight"));
+  BOOST_TEST(!errors.repeats(1, "      scale"));
+  BOOST_TEST(!errors.repeats(1, "      bias"));  // after a line that differs all are shown
+  BOOST_TEST(!errors.repeats(2, "      bias"));
+}
+
 }  // namespace

@@ -136,6 +136,11 @@ END
   run 7 -n 3 sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'; has err '    | no data'
   run 7 -n 3 --log-dir echo_logs sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'; has err 'echo_logs/rank_1.err'
 }
+an_error_of_all_ranks_is_printed_once() {
+  run 2 -n 4 sh -c 'echo "[parx rank $RANK] error: scan (rank $RANK of 4): 40, not 7" >&2; sleep 0.3; exit 2'
+  [ "$(grep -c '^\[rank .*40, not 7' err)" = 1 ]
+  grep -qE '^parxrun: ranks [0-3],?-?[0-3],?[0-3]? printed the same error as rank [0-3]$' err
+}
 ranks_that_ignore_sigterm_are_killed_within_a_second_of_a_failure() {
   local before; before=$(now)
   run 3 -n 3 sh -c 'echo $$ >pid.$RANK; trap "" TERM; [ $RANK = 0 ] && { sleep 0.1; exit 3; }; while :; do sleep 0.2; done'

@@ -122,7 +122,8 @@ class agent {
       end_leftovers();
       throw;
     }
-    for (rank_process& process : ranks_) flush_output(process, console_);
+    for (rank_process& process : ranks_) flush_output(process, console_, errors_);
+    console_.queue(stream::err).add(errors_.summary());
     const int code = report();
     while (!console_.empty() && !gave_up_on_output_) io_.run_one();
     return code;
@@ -184,7 +185,7 @@ class agent {
   void pass_next_output_on(rank_process& process, stream which) {
     if (!process[which].reader.is_open()) return;
     const auto read = [this, &process, which] {
-      pass_output_on(process, which, console_);
+      pass_output_on(process, which, console_, errors_);
       pass_next_output_on(process, which);
     };
     // While the reader of parxrun's own output is slow, the ranks block because their pipes fill.
@@ -459,6 +460,7 @@ class agent {
   flight_place recorder_;
   sigset_t mask_before_{};  ///< the signal mask at the start, which the ranks inherit
   console console_{io_};
+  repeated_errors errors_;
   std::vector<rank_process> ranks_;
   clock::time_point start_{};
   clock::time_point asked_at_{};

@@ -18,6 +18,7 @@
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/line_cutter.hpp>
+#include <parx/launch/detail/repeated_errors.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -54,15 +55,18 @@ struct rank_process {
 /// How many lines of a failed rank's standard error are shown again at the end.
 inline constexpr std::size_t lines_kept = 10;
 
-inline void pass_line_on(rank_process& process, stream which, std::string_view line, console& to) {
-  to.line(which, process.prefix, line);
+inline void pass_line_on(rank_process& process, stream which, std::string_view line, console& to,
+                         repeated_errors& errors) {
+  const bool is_known = which == stream::err && errors.repeats(process.rank, line);
+  if (!is_known) to.line(which, process.prefix, line);
   if (which == stream::out) return;
   process.last_lines.emplace_back(line);
   if (process.last_lines.size() > lines_kept) process.last_lines.pop_front();
 }
 
 /// Reads once and passes complete lines on. Closes the stream at its end.
-inline void pass_output_on(rank_process& process, stream which, console& to) {
+inline void pass_output_on(rank_process& process, stream which, console& to,
+                           repeated_errors& errors) {
   rank_stream& source = process[which];
   char buffer[1 << 16];
   boost::system::error_code failed;
@@ -73,7 +77,7 @@ inline void pass_output_on(rank_process& process, stream which, console& to) {
   const bool was_live = source.lines.live();
   source.lines.feed({buffer, got}, [&](std::string_view line) {
     if (was_live) to.live(which, {}, {});
-    pass_line_on(process, which, line, to);
+    pass_line_on(process, which, line, to, errors);
   });
   if (source.lines.live()) {
     to.live(which, process.prefix, source.lines.partial());
@@ -83,11 +87,11 @@ inline void pass_output_on(rank_process& process, stream which, console& to) {
 }
 
 /// Passes on the last lines that have no line feed.
-inline void flush_output(rank_process& process, console& to) {
+inline void flush_output(rank_process& process, console& to, repeated_errors& errors) {
   for (const stream which : {stream::out, stream::err}) {
     line_cutter& lines = process[which].lines;
     if (lines.live()) to.live(which, {}, {});
-    if (!lines.partial().empty()) pass_line_on(process, which, lines.partial(), to);
+    if (!lines.partial().empty()) pass_line_on(process, which, lines.partial(), to, errors);
     lines.clear();
   }
 }
