@@ -249,3 +249,40 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_meant_is_told_before_the_first_action) {
     expect(each, "a batch of 8 rows cannot be split into 16 micro-batches");
   }
 }
+
+BOOST_AUTO_TEST_CASE(ranks_of_one_model_that_get_different_samples_are_told_at_the_first_step) {
+  for (const char* axis : {"pp", "tp"}) {
+    const auto told = on_ranks(2, [&](parx::process_group& world) -> std::string {
+      parx::mesh mesh{world, {{axis, 2}}};
+      auto model = llama();
+      auto parallel = parx::parallelize(
+          model, mesh, {.tp = parx::tp::ready_plan(model), .pp = {.microbatches = 2}});
+      try {
+        parallel.step(sample(world.rank()), [&](const auto& logits, const batch& b) {
+          return parallel.cross_entropy(logits, b.labels);
+        });
+        return "nothing";
+      } catch (const parx::error& wrong) {
+        return wrong.what();
+      }
+    });
+    for (const std::string& each : told)
+      BOOST_TEST(each.find("got different samples: member ") != each.npos, axis << ": " << each);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_does_not_clip_by_the_norm_of_its_stage) {
+  const auto told = on_ranks(2, [&](parx::process_group& world) -> std::string {
+    parx::mesh<"pp"> mesh{world, {2}};
+    auto model = llama();
+    auto parallel = parx::parallelize(model, mesh, {.pp = {.microbatches = 2}});
+    try {
+      parx::optim::clip_grad_norm(parallel.parameters(), 1.0);
+      return "nothing";
+    } catch (const parx::usage_error& wrong) {
+      return wrong.what();
+    }
+  });
+  for (const std::string& each : told)
+    BOOST_TEST(each.find("parx::clip_grad_norm(pipe, opt.targets(), 1.0)") != each.npos, each);
+}

@@ -17,6 +17,7 @@
 #include <parx/ddp/ddp.hpp>
 #include <parx/fsdp/fsdp.hpp>
 #include <parx/mesh.hpp>
+#include <parx/nn/sequential.hpp>
 #include <parx/optim/sgd.hpp>
 #include <parx/tensor_parallel/clip.hpp>
 
@@ -164,4 +165,31 @@ BOOST_AUTO_TEST_CASE(the_norm_of_layers_that_an_fsdp_cuts_further_is_that_of_one
     return said;
   });
   for (const std::string& each : wrong) BOOST_TEST(each == "", each);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_one_model_that_get_different_samples_are_told_at_the_first_forward) {
+  // Rank 2 of 3 has another value, which is one of thousands; or all have the same but for
+  // rounding.
+  const auto told = [](float difference) {
+    return on_ranks(3, [&](parx::process_group& world) -> std::string {
+      parx::nn::sequential model{parx::nn::linear<>(6, 9), parx::nn::linear<>(9, 2)};
+      const auto cut =
+          parx::parallelize(model, world, {{"0", parx::tp::column}, {"1", parx::tp::row}});
+      model.initialize(7);
+      auto x = parx::tensor<float>::ones({1000, 6});
+      if (world.rank() == 2) x.data()[3003] += difference;
+      try {
+        (void)model(x);
+        return "nothing";
+      } catch (const parx::error& wrong) {
+        return wrong.what();
+      }
+    });
+  };
+  for (const std::string& each : told(1))
+    BOOST_TEST(
+        parx_test::mentions(each, "the 3 ranks over which layers are cut got different samples",
+                            "mesh[\"dp\"]"),
+        each);
+  for (const std::string& each : told(1e-3F)) BOOST_TEST(each == "nothing");
 }

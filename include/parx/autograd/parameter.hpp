@@ -60,6 +60,9 @@ class parameter : public variable<T>,
   [[nodiscard]] const std::string& reduction_group() const {
     return leaf("reduction_group").reduction_group;
   }
+  /// Called by a pipeline of several ranks: other ranks have the model's other parameters.
+  void mark_as_of_stage() const { leaf("mark_as_of_stage").is_of_stage = true; }
+  [[nodiscard]] bool is_of_stage() const { return leaf("is_of_stage").is_of_stage; }
 
   // The part of it on this rank. shape(), values and gradient are those of the part.
 
@@ -83,6 +86,7 @@ class parameter : public variable<T>,
     now.expects_rows = before.expects_rows && !part.is_flat();
     now.spec = part;
     now.reduction_group = before.reduction_group;
+    now.is_of_stage = before.is_of_stage;
     this->shared().node = std::move(after);
     this->shared().value = tensor<T>::without_memory(part.shape());
   }

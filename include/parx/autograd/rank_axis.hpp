@@ -33,6 +33,9 @@ class rank_axis {
   /// Whether layers may cut activations along the sequence: not within a whole_positions scope.
   [[nodiscard]] bool cuts_positions() const noexcept { return cuts_positions_; }
 
+  /// True at the first call: see nn/same_input.hpp.
+  [[nodiscard]] bool is_first_input() noexcept { return std::exchange(is_first_input_, false); }
+
   // Blocking, on the calling thread. They throw parx::error where communication fails.
 
   /// `to` is the reduction of all ranks' `from`, which may be the same memory.
@@ -53,6 +56,7 @@ class rank_axis {
  private:
   friend class whole_positions;
   bool cuts_positions_ = true;
+  bool is_first_input_ = true;
 };
 
 /// A scope in which no activations are cut along the sequence: token-by-token generation has one

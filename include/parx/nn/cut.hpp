@@ -24,6 +24,7 @@
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
 #include <parx/nn/layer_cut.hpp>
+#include <parx/nn/same_input.hpp>
 
 namespace parx::inline PARX_ABI::nn {
 
@@ -102,6 +103,7 @@ class matrix_cut {
   template <typename T>
   [[nodiscard]] variable<T> enter(const variable<T>& x) const {
     if (!axis_) return x;
+    if (!by_positions()) require_same_input(*axis_, x.value());
     return by_positions() ? across::gather(*axis_, x, 1, across::whole_gradient::partial)
                           : across::copy(*axis_, x);
   }
@@ -123,6 +125,7 @@ class matrix_cut {
     }
     if (from == input::of_this_layer && by_positions())
       return apply(enter(x), weight, bias, f, layout, input::entered);
+    if (from == input::of_this_layer) require_same_input(*axis_, x.value());
     std::shared_ptr<input_gradient_reduction<T>> reduction;
     if (from == input::of_this_layer)
       reduction = std::make_shared<across::sum_behind_weight<T>>(*axis_);

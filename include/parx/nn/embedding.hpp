@@ -44,6 +44,7 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
   [[nodiscard]] variable<arithmetic_type<T>> forward(const tensor<Index>& indices) const {
     using A = arithmetic_type<T>;
     if (!axis_) return cast<A>(parx::embedding<T>(weight_, indices));
+    require_same_input(*axis_, indices);
     const variable<A> here = cast<A>(embedding_of_chunk<T>(
         *axis_, weight_, weight_.global_shape()[0], indices));
     if (between_ == between_cuts::whole || !axis_->cuts_positions())

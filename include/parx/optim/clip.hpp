@@ -6,10 +6,10 @@
 // gradient are skipped.
 //
 // Under data parallelism every rank has the same gradients after backward and gets the same norm.
-// Where ranks hold different parts, norms of parts would differ between ranks: grad_norm and
-// clip_grad_norm refuse them. An fsdp, a tensor_parallel and what parallelize() returns have a
-// clip_grad_norm of their own. By hand the sums are merged; a part that several ranks hold is
-// counted by one of them:
+// Where ranks hold different parts of a model, norms would differ between ranks: grad_norm and
+// clip_grad_norm refuse them. An fsdp, a tensor_parallel, a pipeline and what parallelize() returns
+// have a clip_grad_norm of their own. By hand the sums are merged; a part that several ranks hold
+// is counted by one of them:
 //   auto squares = optim::grad_squares(counted_here);
 //   all_reduce(group, squares.words());
 //   optim::scale_grad(targets, squares.norm(), max_norm);
@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -24,6 +25,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/optim/target.hpp>
 #include <parx/types/square_sum.hpp>
 
@@ -41,29 +43,54 @@ template <typename T>
 
 namespace detail {
 
-/// The first parameter of which this rank has only a part; null if all are whole.
+/// Throws usage_error where this rank has only a part of the model, so that the norm of its
+/// gradients is not the model's. `max_norm` is what clip_grad_norm was given.
 template <typename T>
-[[nodiscard]] const parameter<T>* first_part(const std::vector<target<T>>& targets) {
+void require_whole_model(const std::vector<target<T>>& targets, std::optional<double> max_norm) {
+  const auto refuse = [&](const std::string& why, const std::string& what_to_do) {
+    throw_usage("optim::{}: {}, so each rank would {} the norm of its own part. {}",
+                max_norm ? "clip_grad_norm" : "grad_norm", why, max_norm ? "clip by" : "get",
+                what_to_do);
+  };
   for (const target<T>& one : targets) {
-    if (one.owner().defined() && !one.owner().spec().is_whole()) return &one.owner();
+    const parameter<T>& each = one.owner();
+    if (!each.defined()) continue;
+    if (each.is_of_stage()) {
+      refuse(formatted("this rank has only the parameters of its pipeline stage, such as \"{}\"",
+                       each.name()),
+             max_norm
+                 ? formatted("Write parx::clip_grad_norm(pipe, opt.targets(), {:#})", *max_norm)
+                 : "Write parx::grad_norm(pipe, opt.targets())");
+    }
+    if (!each.reduction_group().empty()) {
+      refuse(formatted("the gradient of \"{}\" is summed over \"{}\", and others over other ranks",
+                       each.name(), each.reduction_group()),
+             "Add up optim::grad_squares over the ranks: see optim/clip.hpp");
+    }
+    if (!each.spec().is_whole()) {
+      refuse(formatted("this rank has only {} of the {} elements of parameter \"{}\"", each.size(),
+                       each.global_shape().size(), each.name()),
+             max_norm
+                 ? formatted("If an fsdp has cut it, write parx::clip_grad_norm(fsdp, {0:#}); if a "
+                             "plan has, tp.clip_grad_norm(ddp.parameters(), {0:#}) with what "
+                             "parallelize() returned as tp; if both have, parx::clip_grad_norm("
+                             "parallel, {0:#}) with a parx::tensor_parallel parallel{{tp, fsdp, "
+                             "mesh.all()}}",
+                             *max_norm)
+                 : "Write parx::grad_norm(fsdp, opt.targets()); for layers cut by a plan, also "
+                   "in a trainer, use a parx::tensor_parallel parallel{tp, ddp, mesh.all()}: "
+                   "parx::grad_norm(parallel, opt.targets())");
+    }
   }
-  return nullptr;
 }
 
 }  // namespace detail
 
 /// The Euclidean norm of all gradients as one vector; 0 without any. Throws usage_error where this
-/// rank has only a part of a parameter.
+/// rank has only a part of the model.
 template <typename T>
 [[nodiscard]] double grad_norm(const std::vector<target<T>>& targets) {
-  if (const parameter<T>* const part = detail::first_part(targets)) {
-    throw_usage(
-        "grad_norm: this rank has only {} of the {} elements of parameter \"{}\", and the norm of "
-        "its parts is not that of the gradient. Write parx::grad_norm(fsdp, opt.targets()); for "
-        "layers cut by a plan, also in a trainer, use a parx::tensor_parallel parallel{{tp, ddp, "
-        "mesh.all()}}: parx::grad_norm(parallel, opt.targets())",
-        part->size(), part->global_shape().size(), part->name());
-  }
+  detail::require_whole_model(targets, {});
   return grad_squares(targets).norm();
 }
 
@@ -113,21 +140,13 @@ void scale_model_grad(Model& model, double norm, double max_norm) {
 }
 
 /// Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1. Returns the norm
-/// before. Throws usage_error unless max_norm is positive, and where this rank has only a part of a
-/// parameter: each rank would clip by another norm.
+/// before. Throws usage_error unless max_norm is positive, and where this rank has only a part of
+/// the model: each rank would clip by another norm.
 template <typename T>
 double clip_grad_norm(const std::vector<target<T>>& targets, double max_norm,
                       nonfinite found = nonfinite::scale) {
   require(max_norm > 0, "clip_grad_norm: the limit must be positive, not {}", max_norm);
-  if (const parameter<T>* const part = detail::first_part(targets)) {
-    throw_usage(
-        "optim::clip_grad_norm: this rank has only {} of the {} elements of parameter \"{}\", so "
-        "each rank would clip by the norm of its own parts. If an fsdp has cut it, write "
-        "parx::clip_grad_norm(fsdp, {:#}); if a plan has, tp.clip_grad_norm(ddp.parameters(), "
-        "{:#}) with what parallelize() returned as tp; if both have, parx::clip_grad_norm("
-        "parallel, {:#}) with a parx::tensor_parallel parallel{{tp, fsdp, mesh.all()}}",
-        part->size(), part->global_shape().size(), part->name(), max_norm, max_norm, max_norm);
-  }
+  detail::require_whole_model(targets, max_norm);
   const double norm = grad_squares(targets).norm();
   require_usable_norm(norm, found);
   scale_grad(targets, norm, max_norm);

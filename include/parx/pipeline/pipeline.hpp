@@ -54,6 +54,7 @@
 #include <parx/pipeline/csv.hpp>
 #include <parx/pipeline/options.hpp>
 #include <parx/pipeline/runner.hpp>
+#include <parx/pipeline/same_batches.hpp>
 #include <parx/pipeline/simulate.hpp>
 #include <parx/pipeline/stage_module.hpp>
 #include <parx/pipeline/stage_part.hpp>
@@ -110,6 +111,10 @@ class pipeline : public staged_wrapper {
   template <typename Batch, typename Loss>
   nn::tally step(std::span<const Batch> microbatches, Loss&& loss_function) {
     last_table_ = &tables_for(static_cast<int>(microbatches.size())).table;
+    if (std::exchange(is_first_step_, false)) {
+      process_group* const model = options_.model_parallel;
+      require_same_batches(microbatches, model != nullptr ? *model : group_, reads_batches());
+    }
     return runner_->run(*last_table_, microbatches, loss_function);
   }
 
@@ -358,6 +363,7 @@ class pipeline : public staged_wrapper {
     if (is_sharded()) check_sharding(site);
     own_->for_each_parameter([&](const std::string& path, auto& each) {
       if (!each.reduction_group().empty()) kept_whole_.push_back(path);
+      if (group_.size() > 1) each.mark_as_of_stage();
     });
     const auto is_tied = [&](const std::string& path) { return tied_users_.contains(path); };
     reductions_.emplace(model_, stages, data_group(), reductions, options_.sharding, is_tied, site);
@@ -457,6 +463,7 @@ class pipeline : public staged_wrapper {
   std::optional<stage_module<Model>> module_;
   std::optional<stage_runner<Input, T, stage_reductions<Model>>> runner_;
   const pipeline_table* last_table_ = nullptr;
+  bool is_first_step_ = true;
 };
 
 namespace detail {

@@ -1,0 +1,55 @@
+// same_input: ranks over which layers are cut need the same samples. A sampler over the wrong group
+// gives them different ones, and training goes on with gradients of no batch at all; so the first
+// input of a cut layer is compared.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <parx/autograd/rank_axis.hpp>
+#include <parx/core/error.hpp>
+#include <parx/tensor/tensor.hpp>
+#include <parx/types/buffer.hpp>
+
+namespace parx::inline PARX_ABI::nn {
+
+/// Collective at the first call for an axis; later calls do nothing. Throws parx::error
+/// (errc::mismatch), on all ranks, where their inputs differ by more than rounding: activations may
+/// differ in their last bits between hosts.
+template <typename T>
+void require_same_input(rank_axis& axis, const tensor<T>& input) {
+  if (!axis.is_first_input()) return;
+  // Sums in which each element has a pseudo-random sign: inputs that differ hardly agree in all.
+  constexpr std::size_t sums = 4;
+  std::array<double, sums> sum{};
+  double squares = 0;
+  const tensor<T> values = input.contiguous();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto value = static_cast<double>(values.data()[i]);
+    const std::uint64_t signs = (i + 1) * 0x9e3779b97f4a7c15U >> 32;
+    for (std::size_t s = 0; s < sums; ++s) sum[s] += (signs >> 8 * s & 1) != 0 ? value : -value;
+    squares += value * value;
+  }
+  // The largest of a value and of its negative show whether it is the same on all ranks.
+  std::array<double, 2 * sums + 3> most{};
+  for (std::size_t s = 0; s < sums; ++s) most[2 * s] = sum[s], most[2 * s + 1] = -sum[s];
+  most[2 * sums] = static_cast<double>(values.size());
+  most[2 * sums + 1] = -most[2 * sums];
+  most[2 * sums + 2] = std::sqrt(squares);
+  axis.all_reduce(const_view_of(most), view_of(most), rank_axis::reduction::max);
+  const double tolerance = std::is_integral_v<T> ? 0 : 1e-3 * most[2 * sums + 2];
+  bool differ = most[2 * sums] + most[2 * sums + 1] > 0;
+  for (std::size_t s = 0; s < sums; ++s) differ |= most[2 * s] + most[2 * s + 1] > tolerance;
+  if (differ) {
+    throw_error(errc::mismatch,
+                "the {} ranks over which layers are cut got different samples; this is rank {} of "
+                "them. Samples are distributed over the other axis of the mesh: give the sampler "
+                "mesh[\"dp\"], not the group of all ranks",
+                axis.size(), axis.rank());
+  }
+}
+
+}  // namespace parx::nn
