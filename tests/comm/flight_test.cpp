@@ -301,6 +301,18 @@ BOOST_AUTO_TEST_CASE(the_first_divergence_tells_who_never_entered_who_differs_an
   BOOST_TEST(contains(text, "never entered it; its last call here was #1, barrier"));
 }
 
+BOOST_AUTO_TEST_CASE(calls_that_differ_come_before_one_that_a_slow_rank_did_not_finish) {
+  const auto done = flight_state::finished, failed = flight_state::failed;
+  const std::vector<flight_log> logs{
+      log_of(0, {record(operation::all_reduce, 1, done), record(operation::broadcast, 2, done)}),
+      log_of(1, {record(operation::all_reduce, 1, done), record(operation::all_gather, 2, failed)}),
+      log_of(2, {record(operation::all_reduce, 1, failed)})};
+  const auto found = parx::find_divergences(logs);
+  BOOST_REQUIRE(found.size() == 1U);
+  BOOST_TEST(found[0].call.call.number() == 2U);
+  BOOST_TEST((found[0].ranks[1].part == flight_part::called_other));
+}
+
 BOOST_AUTO_TEST_CASE(equal_logs_diverge_nowhere_and_dropped_records_count_neither_way) {
   const auto done = flight_state::finished;
   std::vector<flight_log> logs;

@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(an_error_of_all_ranks_is_one_whatever_their_own_numbers) {
   BOOST_TEST(!errors.repeats(1, "[parx rank 1] error: scan (rank 1 of 4, a.cpp:3): 40, not 7"));
   BOOST_TEST(!errors.repeats(0, "[parx rank 0] warning: slow"));
   BOOST_TEST(!errors.repeats(1, "[parx rank 1] warning: slow"));
-  BOOST_TEST(errors.summary() == "parxrun: ranks 0,3 printed the same error as rank 1\n");
+  BOOST_TEST(errors.summary() == "[ranks 0,3] printed the same error as rank 1\n");
 }
 
 BOOST_AUTO_TEST_CASE(the_later_lines_of_an_error_are_hidden_where_they_are_the_same) {

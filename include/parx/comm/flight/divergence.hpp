@@ -1,5 +1,9 @@
-// divergence: where the ranks of a job diverged, i.e. the first operation of each group that not
-// all of its ranks finished, found by comparing their logs by (group, sequence). Pure.
+// divergence: where the ranks of a job diverged, i.e. the first operation of each group in which
+// ranks called different things, or else that not all of its ranks finished, found by comparing
+// their logs by (group, sequence). Pure.
+//
+// Different calls come first because they end the group: a slow rank may still have been in an
+// operation before them, which then failed although all ranks had called it.
 //
 // Only collectives are compared; messages have no number that both ranks share. A rank whose log no
 // longer has the operation is left out.
@@ -157,14 +161,20 @@ struct flight_column {
       columns.push_back(std::move(column));
       ahead_of_columns.push_back(ahead[i]);
     }
+    std::optional<flight_divergence> first;
     for (const std::uint64_t sequence : sequences) {
       auto here = detail::diverges_at(columns, id, sequence, ahead_of_columns);
       if (!here) continue;
-      here->name = described->name;
-      here->members = described->size;
-      found.push_back(std::move(*here));
-      break;
+      const bool differs = std::any_of(
+          here->ranks.begin(), here->ranks.end(),
+          [](const flight_rank& rank) { return rank.part == flight_part::called_other; });
+      if (!first || differs) first = std::move(here);
+      if (differs) break;
     }
+    if (!first) continue;
+    first->name = described->name;
+    first->members = described->size;
+    found.push_back(std::move(*first));
   }
   const auto waits_for_another_group = [&](const flight_divergence& each) {
     const auto absent = [](const flight_rank& rank) {

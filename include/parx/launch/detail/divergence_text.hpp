@@ -46,13 +46,13 @@ namespace parx::inline PARX_ABI::detail {
 
   if (const auto others = who(flight_part::called_other); !others.empty()) {
     const std::string other_call = describe(others.front()->here->call);
-    if (2 * others.size() < first.ranks.size()) {
-      return formatted("rank {} called {} where the others called {}, {}", names(others),
-                       other_call, calls(first.call), there);
-    }
     std::vector<int> alike;
     for (const flight_rank& each : first.ranks) {
       if (each.here && each.part != flight_part::called_other) alike.push_back(each.rank);
+    }
+    if (others.size() < alike.size()) {
+      return formatted("rank {} called {} where the others called {}, {}", names(others),
+                       other_call, calls(first.call), there);
     }
     return formatted("the ranks called different operations {}: call #{} was {} on rank {}, "
                      "but {} on rank {}",

@@ -54,13 +54,13 @@ class repeated_errors {
     return false;
   }
 
-  /// A line for each error that was repeated: "ranks 0,2,3 printed the same error as rank 1".
+  /// A line for each error that was repeated: "[ranks 0,2,3] printed the same error as rank 1".
   [[nodiscard]] std::string summary() const {
     std::string text;
     for (const auto& [line, each] : errors_) {
       if (each.others.empty()) continue;
       const std::vector<int> ranks(each.others.begin(), each.others.end());
-      text += formatted("parxrun: {} {} printed the same error as rank {}\n",
+      text += formatted("[{} {}] printed the same error as rank {}\n",
                         ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks), each.first);
     }
     return text;
