@@ -204,7 +204,6 @@ PARX_INLINE std::string rate_text(double rate) {
   if (run.ranks.empty()) return findings;
   const auto wait = mean_by_rank(run, "communication_wait_percent");
   const auto data = mean_by_rank(run, "data_wait_percent");
-  const auto memory = mean_by_rank(run, "resident_mib");
   const auto mean_of = [](const std::vector<double>& values) {
     double sum = 0;
     for (const double value : values) sum += value;
@@ -229,8 +228,12 @@ PARX_INLINE std::string rate_text(double rate) {
         "an epoch included. More workers or a larger prefetch may help.",
         mean_of(data)));
   }
-  findings.push_back(formatted("A rank held {:.0f} MiB in memory, at most {:.0f} MiB.",
-                               mean_of(memory), *std::max_element(memory.begin(), memory.end())));
+  double memory = 0;
+  for (const json::value& line : run.ranks) {
+    for (const json::value& each : line.at("resident_mib").elements())
+      memory = std::max(memory, each.as<double>());
+  }
+  findings.push_back(formatted("A rank held up to {:.0f} MiB in memory.", memory));
   return findings;
 }
 
