@@ -3,6 +3,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
+#include <string>
 #include <vector>
 
 namespace {
@@ -168,29 +170,45 @@ BOOST_AUTO_TEST_CASE(an_echo_is_told_from_a_reason) {
   BOOST_TEST(!is_echo("barrier #2 failed after 30.0 s: timed out waiting for rank 1"));
 }
 
-BOOST_AUTO_TEST_CASE(an_error_of_all_ranks_is_one_whatever_their_own_numbers) {
-  parx::detail::repeated_errors errors;
-  BOOST_TEST(!errors.repeats(1, "[parx rank 1] error: scan (rank 1 of 4, a.cpp:3): 40, not 7"));
-  BOOST_TEST(errors.repeats(3, "[parx rank 3] error: scan (rank 3 of 4, a.cpp:3): 40, not 7"));
-  BOOST_TEST(errors.repeats(0, "[parx rank 0] error: scan (rank 0 of 4, a.cpp:3): 40, not 7"));
-  BOOST_TEST(!errors.repeats(2, "[parx rank 2] error: scan (rank 2 of 4, a.cpp:3): 40, not 8"));
-  // What the same rank prints again, and what is not an error, is shown.
-  BOOST_TEST(!errors.repeats(1, "[parx rank 1] error: scan (rank 1 of 4, a.cpp:3): 40, not 7"));
-  BOOST_TEST(!errors.repeats(0, "[parx rank 0] warning: slow"));
-  BOOST_TEST(!errors.repeats(1, "[parx rank 1] warning: slow"));
-  BOOST_TEST(errors.summary() == "[ranks 0,3] printed the same error as rank 1\n");
+/// What is shown of a text that a rank prints `seconds` after the start.
+std::vector<std::string> shown(parx::detail::repeated_errors& errors, int rank,
+                               const std::vector<std::string>& lines, int seconds = 0) {
+  for (const std::string& line : lines) {
+    const std::string own =
+        line.starts_with("    ") ? line : fmt::format("[parx rank {}] error: {}", rank, line);
+    BOOST_TEST(errors.takes(rank, own));
+  }
+  const parx::detail::repeated_errors::clock::time_point start{};
+  return errors.end_of_error(rank, start + std::chrono::seconds(seconds));
 }
 
-BOOST_AUTO_TEST_CASE(the_later_lines_of_an_error_are_hidden_where_they_are_the_same) {
+BOOST_AUTO_TEST_CASE(an_error_of_all_ranks_is_one_whatever_their_own_numbers) {
   parx::detail::repeated_errors errors;
-  BOOST_TEST(!errors.repeats(0, "[parx rank 0] error: the models differ:"));
-  BOOST_TEST(!errors.repeats(0, "      weight"));
-  BOOST_TEST(!errors.repeats(0, "      bias"));
-  BOOST_TEST(errors.repeats(1, "[parx rank 1] error: the models differ:"));
-  BOOST_TEST(errors.repeats(1, "      weight"));
-  BOOST_TEST(!errors.repeats(1, "      scale"));
-  BOOST_TEST(!errors.repeats(1, "      bias"));  // after a line that differs all are shown
-  BOOST_TEST(!errors.repeats(2, "      bias"));
+  const auto prints = [&](int rank, const std::string& text, int seconds = 0) {
+    return !shown(errors, rank, {text}, seconds).empty();
+  };
+  BOOST_TEST(prints(1, "scan (rank 1 of 4, a.cpp:3): 40, not 7"));
+  BOOST_TEST(!prints(3, "scan (rank 3 of 4, a.cpp:3): 40, not 7"));
+  BOOST_TEST(!prints(0, "scan (rank 0 of 4, a.cpp:3): 40, not 7"));
+  BOOST_TEST(prints(2, "scan (rank 2 of 4, a.cpp:3): 40, not 8"));
+  // What a rank prints again or later is shown, and so is another rank that is spoken of.
+  BOOST_TEST(prints(1, "scan (rank 1 of 4, a.cpp:3): 40, not 7"));
+  BOOST_TEST(prints(3, "scan (rank 3 of 4, a.cpp:3): 40, not 7"));
+  BOOST_TEST(prints(2, "scan (rank 2 of 4, a.cpp:3): 40, not 7", 60));
+  BOOST_TEST(prints(1, "lost rank 1 (rank 2 of the job)"));
+  BOOST_TEST(prints(0, "lost rank 1 (rank 3 of the job)"));
+  BOOST_TEST(!errors.takes(0, "[parx rank 0] warning: slow"));
+  BOOST_TEST(
+      errors.summary() ==
+      "[ranks 0,3] printed the same error as rank 1: scan (rank 1 of 4, a.cpp:3): 40, not 7\n");
+}
+
+BOOST_AUTO_TEST_CASE(an_error_is_hidden_only_where_all_of_its_lines_are_the_same) {
+  parx::detail::repeated_errors errors;
+  BOOST_TEST(shown(errors, 0, {"the models differ:", "      weight", "      bias"}).size() == 3U);
+  BOOST_TEST(shown(errors, 1, {"the models differ:", "      weight", "      scale"}).size() == 3U);
+  BOOST_TEST(shown(errors, 2, {"the models differ:", "      weight", "      bias"}).empty());
+  BOOST_TEST(!errors.takes(2, "      bias"));  // of no error
 }
 
 }  // namespace

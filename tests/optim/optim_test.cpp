@@ -282,11 +282,11 @@ BOOST_AUTO_TEST_CASE(a_part_of_a_model_has_no_norm_of_its_own) {
   const parameter<float> expert("expert", tensor<float>::ones({2}));
   const parameter<float> layer("layer", tensor<float>::ones({2}));
   expert.reduce_over("expert ranks");
-  layer.mark_as_of_stage();
+  layer.place_on_stage_of(2);
   const auto told = [](const parameter<float>& one) {
     return parx_test::message_of([&] { optim::clip_grad_norm(std::vector{one}, 0.5); });
   };
-  BOOST_TEST(parx_test::mentions(told(expert), "usage: ", "\"expert\"", "over \"expert ranks\"",
+  BOOST_TEST(parx_test::mentions(told(expert), "usage: ", "\"expert\"", "of \"expert ranks\" alone",
                                  "optim::grad_squares"),
              told(expert));
   BOOST_TEST(parx_test::mentions(told(layer), "usage: ", "its pipeline stage", "\"layer\"",

@@ -60,8 +60,8 @@ class parameter : public variable<T>,
   [[nodiscard]] const std::string& reduction_group() const {
     return leaf("reduction_group").reduction_group;
   }
-  /// Called by a pipeline of several ranks: other ranks have the model's other parameters.
-  void mark_as_of_stage() const { leaf("mark_as_of_stage").is_of_stage = true; }
+  /// Called by a pipeline over so many ranks. Of several, others have the model's other parameters.
+  void place_on_stage_of(int ranks) const { leaf("place_on_stage_of").is_of_stage = ranks > 1; }
   [[nodiscard]] bool is_of_stage() const { return leaf("is_of_stage").is_of_stage; }
 
   // The part of it on this rank. shape(), values and gradient are those of the part.

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include <parx/autograd/no_grad.hpp>
 #include <parx/types/buffer.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -33,8 +34,11 @@ class rank_axis {
   /// Whether layers may cut activations along the sequence: not within a whole_positions scope.
   [[nodiscard]] bool cuts_positions() const noexcept { return cuts_positions_; }
 
-  /// True at the first call: see nn/same_input.hpp.
-  [[nodiscard]] bool is_first_input() noexcept { return std::exchange(is_first_input_, false); }
+  /// True at the first call that is recorded for backward, and at the first that is not: see
+  /// nn/same_input.hpp.
+  [[nodiscard]] bool is_first_input() noexcept {
+    return std::exchange(detail::recording() ? is_first_recorded_ : is_first_unrecorded_, false);
+  }
 
   // Blocking, on the calling thread. They throw parx::error where communication fails.
 
@@ -56,7 +60,7 @@ class rank_axis {
  private:
   friend class whole_positions;
   bool cuts_positions_ = true;
-  bool is_first_input_ = true;
+  bool is_first_recorded_ = true, is_first_unrecorded_ = true;
 };
 
 /// A scope in which no activations are cut along the sequence: token-by-token generation has one

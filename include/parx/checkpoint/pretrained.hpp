@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/detail/input_file.hpp>

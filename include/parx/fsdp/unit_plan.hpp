@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/fsdp/unit_choice.hpp>
 #include <parx/tensor/shape.hpp>
 #include <parx/tensor/shard_spec.hpp>

@@ -16,9 +16,9 @@
 
 namespace parx::inline PARX_ABI::nn {
 
-/// Collective at the first call for an axis; later calls do nothing. Throws parx::error
-/// (errc::mismatch), on all ranks, where their inputs differ by more than rounding: activations may
-/// differ in their last bits between hosts.
+/// Collective at the first call for an axis in training, and at the first in evaluation; other
+/// calls do nothing. Throws parx::error (errc::mismatch), on all ranks, where their inputs differ
+/// by more than rounding: activations may differ in their last bits between hosts.
 template <typename T>
 void require_same_input(rank_axis& axis, const tensor<T>& input) {
   if (!axis.is_first_input()) return;
@@ -45,10 +45,10 @@ void require_same_input(rank_axis& axis, const tensor<T>& input) {
   for (std::size_t s = 0; s < sums; ++s) differ |= most[2 * s] + most[2 * s + 1] > tolerance;
   if (differ) {
     throw_error(errc::mismatch,
-                "the {} ranks over which layers are cut got different samples; this is rank {} of "
-                "them. Samples are distributed over the other axis of the mesh: give the sampler "
+                "the ranks over which layers are cut got different samples (rank {} of {}). "
+                "Samples are distributed over the other axis of the mesh: give the sampler "
                 "mesh[\"dp\"], not the group of all ranks",
-                axis.size(), axis.rank());
+                axis.rank(), axis.size());
   }
 }
 

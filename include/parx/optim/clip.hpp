@@ -63,7 +63,7 @@ void require_whole_model(const std::vector<target<T>>& targets, std::optional<do
                  : "Write parx::grad_norm(pipe, opt.targets())");
     }
     if (!each.reduction_group().empty()) {
-      refuse(formatted("the gradient of \"{}\" is summed over \"{}\", and others over other ranks",
+      refuse(formatted("the gradient of \"{}\" is summed over the ranks of \"{}\" alone",
                        each.name(), each.reduction_group()),
              "Add up optim::grad_squares over the ranks: see optim/clip.hpp");
     }

@@ -74,7 +74,11 @@ class pipeline : public staged_wrapper {
   /// or cuts.
   pipeline(Model& model, nn::model_blocks<Input, T> blocks, process_group& group,
            pipeline_options options = {}, call_site site = call_site::current())
-      : model_(model), blocks_(std::move(blocks)), group_(group), options_(std::move(options)),
+      : model_(model),
+        blocks_(std::move(blocks)),
+        group_(group),
+        options_(std::move(options)),
+        site_(site),
         alone_(group.subgroup(std::array{group.rank()}, {.name = "one pipeline stage"}, site)) {
     const pipeline_table& first = table();
     const auto stages = static_cast<std::size_t>(first.stages);
@@ -112,8 +116,7 @@ class pipeline : public staged_wrapper {
   nn::tally step(std::span<const Batch> microbatches, Loss&& loss_function) {
     last_table_ = &tables_for(static_cast<int>(microbatches.size())).table;
     if (std::exchange(is_first_step_, false)) {
-      process_group* const model = options_.model_parallel;
-      require_same_batches(microbatches, model != nullptr ? *model : group_, reads_batches());
+      require_same_batches(microbatches, *gradient_group(), reads_batches(), site_);
     }
     return runner_->run(*last_table_, microbatches, loss_function);
   }
@@ -363,7 +366,7 @@ class pipeline : public staged_wrapper {
     if (is_sharded()) check_sharding(site);
     own_->for_each_parameter([&](const std::string& path, auto& each) {
       if (!each.reduction_group().empty()) kept_whole_.push_back(path);
-      if (group_.size() > 1) each.mark_as_of_stage();
+      each.place_on_stage_of(group_.size());
     });
     const auto is_tied = [&](const std::string& path) { return tied_users_.contains(path); };
     reductions_.emplace(model_, stages, data_group(), reductions, options_.sharding, is_tied, site);
@@ -449,6 +452,7 @@ class pipeline : public staged_wrapper {
   nn::model_blocks<Input, T> blocks_;
   process_group& group_;
   const pipeline_options options_;
+  const call_site site_;
   process_group alone_;
   std::map<int, tables> tables_;  // by number of micro-batches
   std::vector<int> owner_;

@@ -3,7 +3,6 @@
 // loss is then that of no batch; so the first batch is compared.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,27 +13,32 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/core/source.hpp>
 #include <parx/pipeline/batch.hpp>
 
 namespace parx::inline PARX_ABI {
 
 /// Collective over the ranks of one model. Throws parx::error (errc::mismatch), on all of them,
-/// where ranks that read batches have different values for a member; a rank may leave members
-/// undefined. Batches that are no aggregates of tensors are not compared.
+/// where the batches of ranks that read any differ: in all their members or in several, because one
+/// may be of no use on some ranks (labels where the inputs go in). Members that are undefined and
+/// `weights` are not compared, nor batches that are no aggregates of tensors.
 template <typename Batch>
-void require_same_batches(std::span<const Batch> microbatches, process_group& model, bool reads) {
+void require_same_batches(std::span<const Batch> microbatches, process_group& model, bool reads,
+                          call_site site) {
+  constexpr std::size_t most_members = 6;
+  // The largest of a hash and of its negative, by member. What is undefined is below all.
+  constexpr std::int64_t undefined = std::numeric_limits<std::int64_t>::min();
+  std::array<std::int64_t, 2 * most_members> most;
+  most.fill(undefined);
   if constexpr (detail::is_batch_of_tensors<Batch>) {
-    constexpr std::size_t width = detail::batch_width<Batch>();
-    // The largest of a hash and of its negative, by member. Undefined members are below all.
-    constexpr std::int64_t undefined = std::numeric_limits<std::int64_t>::min();
-    std::array<std::int64_t, 2 * width> most;
-    most.fill(undefined);
     for (std::size_t i = 0; reads && i < microbatches.size(); ++i) {
+      const void* weights = nullptr;
+      if constexpr (requires { microbatches[i].weights; }) weights = &microbatches[i].weights;
       detail::with_batch_members(microbatches[i], [&](const auto&... members) {
         std::size_t member = 0;
         const auto add = [&](const auto& each) {
           std::int64_t* const hash = &most[2 * member++];
-          if (!each.defined()) return;
+          if (!each.defined() || static_cast<const void*>(&each) == weights) return;
           const auto values = each.contiguous();
           const std::string_view bytes{reinterpret_cast<const char*>(values.data()),
                                        values.size() * sizeof(*values.data())};
@@ -45,16 +49,21 @@ void require_same_batches(std::span<const Batch> microbatches, process_group& mo
         (add(members), ...);
       });
     }
-    all_reduce(model, most, {.op = reduce_op::max});
-    for (std::size_t member = 0; member < width; ++member) {
-      if (most[2 * member] == undefined || most[2 * member] == -most[2 * member + 1]) continue;
-      throw_error(errc::mismatch,
-                  "pipeline: the {} ranks of one model (group \"{}\") got different samples: "
-                  "member {} of the batch differs. Samples are distributed over the other axis of "
-                  "the mesh: give the sampler mesh[\"dp\"], not the group of all ranks",
-                  model.size(), model.name(), member + 1);
-    }
   }
+  all_reduce(model, most, {.op = reduce_op::max}, site);
+  std::size_t compared = 0, differ = 0;
+  for (std::size_t member = 0; member < most_members; ++member) {
+    if (most[2 * member] == undefined) continue;
+    ++compared;
+    if (most[2 * member] != -most[2 * member + 1]) ++differ;
+  }
+  if (differ == 0 || (differ == 1 && compared > 1)) return;
+  throw_error(
+      errc::mismatch,
+      "pipeline at {}: the {} ranks of one model (group \"{}\") got different samples: {} of "
+      "{} members of their batches differ. Samples are distributed over the other axis of the "
+      "mesh: give the sampler mesh[\"dp\"], not the group of all ranks",
+      site, model.size(), model.name(), differ, compared);
 }
 
 }  // namespace parx

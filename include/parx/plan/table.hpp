@@ -1,6 +1,7 @@
 // A plan as a table for a terminal or in Markdown. The last column says what limits each layout.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>

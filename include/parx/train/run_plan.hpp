@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <parx/core/check.hpp>
 #include <parx/optim/schedule.hpp>
 #include <parx/train/options.hpp>
 

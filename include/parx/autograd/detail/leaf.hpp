@@ -119,7 +119,7 @@ class leaf final : public node<T> {
   shard_spec spec;              // of a parameter: the part of it on this rank
   std::string reduction_group;  // see parameter::reduce_over
   bool expects_rows = false;    // see parameter::expect_row_grad
-  bool is_of_stage = false;     // see parameter::mark_as_of_stage
+  bool is_of_stage = false;     // see parameter::place_on_stage_of
 
  private:
   void ensure_memory() {

@@ -55,11 +55,19 @@ struct rank_process {
 /// How many lines of a failed rank's standard error are shown again at the end.
 inline constexpr std::size_t lines_kept = 10;
 
+/// Shows the error that `errors` has kept, unless another rank has printed the same one.
+inline void show_error(const rank_process& process, console& to, repeated_errors& errors) {
+  for (const std::string& line : errors.end_of_error(process.rank, repeated_errors::clock::now()))
+    to.line(stream::err, process.prefix, line);
+}
+
 inline void pass_line_on(rank_process& process, stream which, std::string_view line, console& to,
                          repeated_errors& errors) {
-  const bool is_known = which == stream::err && errors.repeats(process.rank, line);
-  if (!is_known) to.line(which, process.prefix, line);
-  if (which == stream::out) return;
+  if (which == stream::out) return to.line(which, process.prefix, line);
+  if (!errors.takes(process.rank, line)) {
+    show_error(process, to, errors);
+    if (!errors.takes(process.rank, line)) to.line(which, process.prefix, line);
+  }
   process.last_lines.emplace_back(line);
   if (process.last_lines.size() > lines_kept) process.last_lines.pop_front();
 }
@@ -79,6 +87,7 @@ inline void pass_output_on(rank_process& process, stream which, console& to,
     if (was_live) to.live(which, {}, {});
     pass_line_on(process, which, line, to, errors);
   });
+  show_error(process, to, errors);  // a text is written, and so read, at once
   if (source.lines.live()) {
     to.live(which, process.prefix, source.lines.partial());
   } else if (was_live) {
@@ -94,6 +103,7 @@ inline void flush_output(rank_process& process, console& to, repeated_errors& er
     if (!lines.partial().empty()) pass_line_on(process, which, lines.partial(), to, errors);
     lines.clear();
   }
+  show_error(process, to, errors);
 }
 
 }  // namespace parx::detail
