@@ -250,17 +250,24 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_meant_is_told_before_the_first_action) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(ranks_of_one_model_that_get_different_samples_are_told_at_the_first_step) {
-  for (const char* axis : {"pp", "tp"}) {
+BOOST_AUTO_TEST_CASE(ranks_of_one_model_that_get_different_samples_are_told) {
+  // From the first step on, or after one rank has skipped a batch.
+  for (const auto& [axis, equal_steps] : std::map<std::string, int>{{"pp", 2}, {"tp", 0}}) {
     const auto told = on_ranks(2, [&](parx::process_group& world) -> std::string {
       parx::mesh mesh{world, {{axis, 2}}};
       auto model = llama();
       auto parallel = parx::parallelize(
           model, mesh, {.tp = parx::tp::ready_plan(model), .pp = {.microbatches = 2}});
-      try {
-        parallel.step(sample(world.rank()), [&](const auto& logits, const batch& b) {
+      const auto step = [&](int number) {
+        parallel.step(sample(number), [&](const auto& logits, const batch& b) {
           return parallel.cross_entropy(logits, b.labels);
         });
+        parallel.zero_grad();
+      };
+      try {
+        for (int same = 0; same < equal_steps; ++same) step(same);
+        step(equal_steps + world.rank());
+        step(equal_steps + world.rank() + 1);
         return "nothing";
       } catch (const parx::error& wrong) {
         return wrong.what();

@@ -39,7 +39,7 @@ template <typename Module, typename T>
 [[nodiscard]] double grad_norm(ddp<Module>& wrapper, const std::vector<optim::target<T>>& targets,
                                call_site site = call_site::current()) {
   detail::require_one_group(wrapper, site);
-  return optim::grad_norm(targets);
+  return optim::grad_norm(targets, site);
 }
 
 /// Collective. Adds the parts "model", "optimizer" and, if the hook has state, "gradient_hook".

@@ -44,11 +44,13 @@ void require_same_input(rank_axis& axis, const tensor<T>& input) {
   bool differ = most[2 * sums] + most[2 * sums + 1] > 0;
   for (std::size_t s = 0; s < sums; ++s) differ |= most[2 * s] + most[2 * s + 1] > tolerance;
   if (differ) {
-    throw_error(errc::mismatch,
-                "the ranks over which layers are cut got different samples (rank {} of {}). "
-                "Samples are distributed over the other axis of the mesh: give the sampler "
-                "mesh[\"dp\"], not the group of all ranks",
-                axis.rank(), axis.size());
+    throw_error(
+        errc::mismatch,
+        "the ranks over which layers are cut got different inputs of a cut layer (rank {} of "
+        "{}): other samples, whose sampler then has the group of all ranks instead of the "
+        "data-parallel one, mesh[\"dp\"]; or other values of the layers before it, which "
+        "initialize() makes from one seed on all ranks",
+        axis.rank(), axis.size());
   }
 }
 

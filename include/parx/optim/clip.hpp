@@ -26,6 +26,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/source.hpp>
 #include <parx/optim/target.hpp>
 #include <parx/types/square_sum.hpp>
 
@@ -46,10 +47,11 @@ namespace detail {
 /// Throws usage_error where this rank has only a part of the model, so that the norm of its
 /// gradients is not the model's. `max_norm` is what clip_grad_norm was given.
 template <typename T>
-void require_whole_model(const std::vector<target<T>>& targets, std::optional<double> max_norm) {
+void require_whole_model(const std::vector<target<T>>& targets, std::optional<double> max_norm,
+                         call_site site) {
   const auto refuse = [&](const std::string& why, const std::string& what_to_do) {
-    throw_usage("optim::{}: {}, so each rank would {} the norm of its own part. {}",
-                max_norm ? "clip_grad_norm" : "grad_norm", why, max_norm ? "clip by" : "get",
+    throw_usage("optim::{} at {}: {}, so each rank would {} the norm of its own part. {}",
+                max_norm ? "clip_grad_norm" : "grad_norm", site, why, max_norm ? "clip by" : "get",
                 what_to_do);
   };
   for (const target<T>& one : targets) {
@@ -89,8 +91,9 @@ void require_whole_model(const std::vector<target<T>>& targets, std::optional<do
 /// The Euclidean norm of all gradients as one vector; 0 without any. Throws usage_error where this
 /// rank has only a part of the model.
 template <typename T>
-[[nodiscard]] double grad_norm(const std::vector<target<T>>& targets) {
-  detail::require_whole_model(targets, {});
+[[nodiscard]] double grad_norm(const std::vector<target<T>>& targets,
+                               call_site site = call_site::current()) {
+  detail::require_whole_model(targets, {}, site);
   return grad_squares(targets).norm();
 }
 
@@ -144,9 +147,9 @@ void scale_model_grad(Model& model, double norm, double max_norm) {
 /// the model: each rank would clip by another norm.
 template <typename T>
 double clip_grad_norm(const std::vector<target<T>>& targets, double max_norm,
-                      nonfinite found = nonfinite::scale) {
-  require(max_norm > 0, "clip_grad_norm: the limit must be positive, not {}", max_norm);
-  detail::require_whole_model(targets, max_norm);
+                      nonfinite found = nonfinite::scale, call_site site = call_site::current()) {
+  require(max_norm > 0, "clip_grad_norm at {}: the limit must be positive, not {}", site, max_norm);
+  detail::require_whole_model(targets, max_norm, site);
   const double norm = grad_squares(targets).norm();
   require_usable_norm(norm, found);
   scale_grad(targets, norm, max_norm);
@@ -154,8 +157,8 @@ double clip_grad_norm(const std::vector<target<T>>& targets, double max_norm,
 }
 template <typename T>
 double clip_grad_norm(const std::vector<parameter<T>>& parameters, double max_norm,
-                      nonfinite found = nonfinite::scale) {
-  return clip_grad_norm(targets_of(parameters), max_norm, found);
+                      nonfinite found = nonfinite::scale, call_site site = call_site::current()) {
+  return clip_grad_norm(targets_of(parameters), max_norm, found, site);
 }
 
 /// For other arguments: a compile-time error that says what to do.

@@ -27,6 +27,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -115,7 +116,8 @@ class pipeline : public staged_wrapper {
   template <typename Batch, typename Loss>
   nn::tally step(std::span<const Batch> microbatches, Loss&& loss_function) {
     last_table_ = &tables_for(static_cast<int>(microbatches.size())).table;
-    if (std::exchange(is_first_step_, false)) {
+    ++steps_;
+    if (std::has_single_bit(steps_) || steps_ % 128 == 0) {
       require_same_batches(microbatches, *gradient_group(), reads_batches(), site_);
     }
     return runner_->run(*last_table_, microbatches, loss_function);
@@ -467,7 +469,7 @@ class pipeline : public staged_wrapper {
   std::optional<stage_module<Model>> module_;
   std::optional<stage_runner<Input, T, stage_reductions<Model>>> runner_;
   const pipeline_table* last_table_ = nullptr;
-  bool is_first_step_ = true;
+  std::uint64_t steps_ = 0;
 };
 
 namespace detail {

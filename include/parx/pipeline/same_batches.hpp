@@ -1,6 +1,6 @@
 // same_batches: the ranks of a pipeline need the same samples, of which the first stage reads the
 // inputs and the last the labels. A sampler over the wrong group gives them different ones, and the
-// loss is then that of no batch; so the first batch is compared.
+// loss is then that of no batch; so batches are compared, at first often.
 #pragma once
 
 #include <array>
@@ -60,9 +60,9 @@ void require_same_batches(std::span<const Batch> microbatches, process_group& mo
   if (differ == 0 || (differ == 1 && compared > 1)) return;
   throw_error(
       errc::mismatch,
-      "pipeline at {}: the {} ranks of one model (group \"{}\") got different samples: {} of "
-      "{} members of their batches differ. Samples are distributed over the other axis of the "
-      "mesh: give the sampler mesh[\"dp\"], not the group of all ranks",
+      "pipeline at {}: the {} ranks of one model (group \"{}\") got different samples: {} of {} "
+      "members of their batches differ. They need the same: give the sampler the data-parallel "
+      "group, mesh[\"dp\"], not that of all ranks, and let no rank skip a batch",
       site, model.size(), model.name(), differ, compared);
 }
 
