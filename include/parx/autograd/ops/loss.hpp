@@ -54,8 +54,8 @@ template <typename T, std::integral Label>
   if (const auto* const cut = detail::cut_weight_of(logits); cut != nullptr) [[unlikely]] {
     throw_usage(
         "cross_entropy at {}: this rank has the logits of some classes only, because \"{}\" is cut "
-        "to {}, and would compute a loss of its own. Give that layer parx::tp::head in the plan, "
-        "and take tp.cross_entropy(logits, labels) with what parallelize() returned as tp",
+        "to {}, and would compute a loss of its own. Take tp.cross_entropy(logits, labels) with "
+        "what parallelize() returned as tp; the plan's line for that layer is parx::tp::head",
         site, cut->name, cut->spec.text());
   }
   const std::size_t classes = logits.extent(-1), rows = labels.size();
