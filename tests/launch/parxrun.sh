@@ -139,7 +139,7 @@ END
 an_error_of_all_ranks_is_printed_once() {
   run 2 -n 4 sh -c 'echo "[parx rank $RANK] error: scan (rank $RANK of 4): 40, not 7" >&2; sleep 0.3; exit 2'
   [ "$(grep -c '^\[rank .*40, not 7' err)" = 1 ]
-  grep -qE '^\[ranks [0-3],?-?[0-3],?[0-3]?\] printed the same error as rank [0-3]$' err
+  grep -qE '^\[ranks [0-3],?-?[0-3],?[0-3]?\] printed the same error as rank [0-3]: scan \(rank [0-3] of 4\): 40, not 7$' err
 }
 ranks_that_ignore_sigterm_are_killed_within_a_second_of_a_failure() {
   local before; before=$(now)

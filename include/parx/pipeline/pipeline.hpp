@@ -118,7 +118,8 @@ class pipeline : public staged_wrapper {
     last_table_ = &tables_for(static_cast<int>(microbatches.size())).table;
     ++steps_;
     if (std::has_single_bit(steps_) || steps_ % 128 == 0) {
-      require_same_batches(microbatches, *gradient_group(), reads_batches(), site_);
+      process_group& model = options_.model_parallel ? *options_.model_parallel : group_;
+      require_same_batches(microbatches, model, reads_batches(), site_);
     }
     return runner_->run(*last_table_, microbatches, loss_function);
   }
