@@ -10,6 +10,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <ddp/ranks.hpp>
+#include <messages.hpp>
 
 #include <parx/models/beam_search.hpp>
 #include <parx/models/generate.hpp>
@@ -104,4 +105,15 @@ BOOST_AUTO_TEST_CASE(ranks_with_different_prompts_are_refused_on_all) {
   });
   for (const std::string& each : said)
     BOOST_TEST(each.find("go on from different texts") != std::string::npos, each);
+}
+
+BOOST_AUTO_TEST_CASE(a_cut_model_is_not_taken_for_a_whole_one) {
+  const auto said = on_ranks(2, [](parx::process_group& group) {
+    auto model = small_gpt();
+    const auto tp = parx::parallelize(model, group, parx::tp::ready_plan(model));
+    model.initialize(3);
+    return parx_test::message_of([&] { (void)generate(model, prompt); });
+  });
+  for (const std::string& each : said)
+    BOOST_TEST(parx_test::mentions(each, "generate: each rank", "parx::tp::generating"), each);
 }

@@ -33,8 +33,8 @@
   form template variable<T> sigmoid<T>(const variable<T>&); \
   form template variable<T> silu<T>(const variable<T>&); \
   form template variable<T> gelu<T>(const variable<T>&, gelu_form); \
-  form template variable<T> softmax<T>(const variable<T>&, int); \
-  form template variable<T> log_softmax<T>(const variable<T>&, int); \
+  form template variable<T> softmax<T>(const variable<T>&, int, call_site); \
+  form template variable<T> log_softmax<T>(const variable<T>&, int, call_site); \
   form template variable<T> reshape<T>(const variable<T>&, const shape&); \
   form template variable<T> flatten<T>(const variable<T>&, int); \
   form template variable<T> permute<T>(const variable<T>&, std::span<const int>); \

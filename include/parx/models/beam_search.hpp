@@ -107,6 +107,7 @@ template <typename T>
                                                           const tensor<T>& logits,
                                                           std::size_t count,
                                                           std::size_t no_repeat) {
+  require_whole_vocabulary(logits, "beam_search");
   const std::size_t vocabulary = logits.extent(1);
   count = std::min(count, beams.size() * vocabulary);
   std::vector<T> row(vocabulary);

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include <parx/models/decoding_cache.hpp>
 #include <parx/nn/evaluation_mode.hpp>
 #include <parx/tensor/random.hpp>
+#include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI::models {
 
@@ -34,6 +36,13 @@ struct sampling_options {
 namespace detail {
 
 /// Throws errc::bad_data if a logit is NaN, because NaN cannot be ordered.
+template <typename T>
+void require_whole_vocabulary(const tensor<T>& logits, std::string_view call) {
+  require(logits.whole_row() == 0,
+          "{}: each rank would choose among its own {} of {} tokens, because the model is cut over "
+          "ranks. Give it a parx::tp::generating text{{tp, model}} instead of the model",
+          call, logits.extent(-1), logits.whole_row());
+}
 template <typename T>
 void require_numbers(std::span<const T> logits) {
   const auto is_nan = [](T x) { return std::isnan(static_cast<double>(x)); };
@@ -111,6 +120,7 @@ std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> p
     seen = text.size();
     const auto last = logits.value().select(1, logits.extent(1) - 1).contiguous();
     using value_type = typename decltype(last)::value_type;
+    detail::require_whole_vocabulary(last, "generate");
     text.push_back(choose_token<value_type>(last.span(), options, stream, n));
     each(text.back());
     if (text.back() == options.end_token) break;

@@ -93,6 +93,7 @@ class matrix_cut {
     if (here.weight) weight.keep_part(*here.weight);
     if (here.bias) bias.keep_part(*here.bias);
     used_ = here.used;
+    outputs_ = weight.global_shape()[layout == weight_layout::out_in ? 0 : 1];
     axis_ = axis;
     how_ = how.how;
     between_ = how.between;
@@ -129,13 +130,14 @@ class matrix_cut {
     std::shared_ptr<input_gradient_reduction<T>> reduction;
     if (from == input::of_this_layer)
       reduction = std::make_shared<across::sum_behind_weight<T>>(*axis_);
-    if (used_.size() == 0) return linear<T>(x, weight, bias, f, layout, std::move(reduction));
+    if (used_.size() == 0)
+      return part_of_rows(linear<T>(x, weight, bias, f, layout, std::move(reduction)));
     const int out = layout == weight_layout::out_in ? 0 : 1;
     const auto used = [&](const variable<T>& all, int dim) {
       return slice(across::copy(*axis_, all), dim, used_.begin, used_.end);
     };
-    return linear<T>(x, used(weight, out), bias.defined() ? used(bias, 0) : bias, f, layout,
-                     std::move(reduction));
+    return part_of_rows(linear<T>(x, used(weight, out), bias.defined() ? used(bias, 0) : bias, f,
+                                  layout, std::move(reduction)));
   }
 
   /// The sum over the ranks of the products with their rows.
@@ -153,7 +155,14 @@ class matrix_cut {
   }
 
  private:
+  template <typename T>
+  [[nodiscard]] variable<T> part_of_rows(variable<T> y) const {
+    y.value().note_cut_axis(outputs_);
+    return y;
+  }
+
   std::shared_ptr<rank_axis> axis_;
+  std::size_t outputs_ = 0;  // of the whole matrix
   nn::cut how_ = cut::columns;
   between_cuts between_ = between_cuts::whole;
   unit_range used_{};  // the outputs used here of a matrix that is whole on all ranks

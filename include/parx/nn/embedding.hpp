@@ -58,12 +58,14 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
       const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;
     if (!axis_) return parx::linear<A>(x, cast<A>(weight_));
-    if (output_ == between_cuts::positions && axis_->cuts_positions()) {
-      return parx::linear<A>(across::gather(*axis_, x, 1, across::whole_gradient::partial),
-                             cast<A>(weight_));
-    }
-    return parx::linear<A>(x, cast<A>(weight_), {}, activation::none, weight_layout::out_in,
-                           std::make_shared<across::sum_behind_weight<A>>(*axis_));
+    const variable<A> logits =
+        output_ == between_cuts::positions && axis_->cuts_positions()
+            ? parx::linear<A>(across::gather(*axis_, x, 1, across::whole_gradient::partial),
+                              cast<A>(weight_))
+            : parx::linear<A>(x, cast<A>(weight_), {}, activation::none, weight_layout::out_in,
+                              std::make_shared<across::sum_behind_weight<A>>(*axis_));
+    logits.value().note_cut_axis(weight_.global_shape()[0]);
+    return logits;
   }
 
   [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,

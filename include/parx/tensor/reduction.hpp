@@ -15,6 +15,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/tensor/detail/loop_nest.hpp>
+#include <parx/tensor/cut_rows.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -180,11 +181,15 @@ template <typename T>
                         detail::min_op{});
 }
 
-/// The index of the first largest element along the last axis, which disappears.
+/// The index of the first largest element along the last axis, which disappears. Throws usage_error
+/// where there is none, or the rows are cut over ranks.
 template <typename T>
-[[nodiscard]] tensor<std::int64_t> argmax(const tensor<T>& source) {
+[[nodiscard]] tensor<std::int64_t> argmax(const tensor<T>& source,
+                                          call_site site = call_site::current()) {
   require(source.rank() >= 1 && source.shape().back() > 0,
-          "argmax needs a last axis with elements, not shape {}", to_string(source.shape()));
+          "argmax at {} needs a last axis with elements, not shape {}", site,
+          to_string(source.shape()));
+  require_whole_rows(source, "argmax", site);
   const tensor<T> rows = source.contiguous();
   const std::size_t width = rows.shape().back();
   shape s = rows.shape();

@@ -16,6 +16,11 @@
 
 namespace parx::inline PARX_ABI {
 
+/// Of values whose last axis is cut over ranks: its extent here, and that of the whole.
+struct cut_axis {
+  std::uint32_t here = 0, whole = 0;
+};
+
 class storage {
  public:
   storage() noexcept = default;
@@ -64,6 +69,13 @@ class storage {
            block_->holders.load(std::memory_order_acquire) == 1;
   }
   [[nodiscard]] bool same_as(const storage& other) const noexcept { return block_ == other.block_; }
+  /// What tensor::note_cut_axis() has noted, if anything.
+  [[nodiscard]] cut_axis noted_cut() const noexcept {
+    return block_ == nullptr ? cut_axis{} : block_->cut;
+  }
+  void note_cut(cut_axis cut) const noexcept {
+    if (block_ != nullptr) block_->cut = cut;
+  }
   /// A number that is never reused, unlike an address; 0 without memory.
   [[nodiscard]] std::uint64_t id() const noexcept {
     if (block_ == nullptr) return 0;
@@ -82,7 +94,9 @@ class storage {
     std::size_t pool_bytes = 0;
     std::atomic<std::uint64_t> id{0};  // assigned by the first id()
     std::shared_ptr<const void> owner = nullptr;
+    cut_axis cut;
   };
+  static_assert(sizeof(block) == memory_pool::alignment);
   explicit storage(block* made) noexcept : block_(made) {}
   block* block_ = nullptr;
 };

@@ -288,6 +288,20 @@ class tensor {
     return result;
   }
 
+  // Tensor parallelism: see cut_rows.hpp.
+
+  /// Notes that other ranks have the other values of each row, which is of `whole` values. Views
+  /// and copies know it, results of operations do not.
+  void note_cut_axis(std::size_t whole) const noexcept {
+    storage_.note_cut({static_cast<std::uint32_t>(shape_[rank() - 1]),
+                       static_cast<std::uint32_t>(whole)});
+  }
+  /// The length of the whole rows; 0 where these are whole, as far as is known.
+  [[nodiscard]] std::size_t whole_row() const noexcept {
+    const cut_axis cut = storage_.noted_cut();
+    return cut.here != cut.whole && rank() > 0 && shape_[rank() - 1] == cut.here ? cut.whole : 0;
+  }
+
   // Views where the strides allow it, contiguous copies otherwise.
 
   /// The same elements in the same order in another shape; one extent may be `infer`. A view when
@@ -317,6 +331,7 @@ class tensor {
   [[nodiscard]] tensor clone() const {
     tensor result = empty(shape_);
     result.copy_from(*this);
+    if (whole_row() != 0) result.note_cut_axis(whole_row());
     return result;
   }
   /// Every element converted to U; contiguous.
@@ -332,6 +347,7 @@ class tensor {
         target[offset[0] + i * step[0]] = static_cast<U>(data_[offset[1] + i * step[1]]);
       }
     });
+    if (whole_row() != 0) result.note_cut_axis(whole_row());
     return result;
   }
 

@@ -62,10 +62,18 @@ class parallelized {
     if (explained_.classes() == 0) return parx::cross_entropy(logits, labels, options, site);
     return vocab_cross_entropy(*axis_, logits, explained_.classes(), labels, options, site);
   }
-  /// All classes of such logits, on all ranks, for sampling. One all-gather.
+  /// All classes of such logits, on all ranks, for sampling, argmax and nn::accuracy. One
+  /// all-gather.
   template <typename T>
-  [[nodiscard]] variable<T> whole_logits(const variable<T>& logits) const {
-    if (explained_.classes() == 0) return logits;
+  [[nodiscard]] variable<T> whole_logits(const variable<T>& logits,
+                                         call_site site = call_site::current()) const {
+    if (explained_.classes() == 0) {
+      require(logits.value().whole_row() == 0,
+              "whole_logits at {}: the layer that makes these logits is cut by columns, but not as "
+              "the model's output: the plan's line for it is parx::tp::head",
+              site);
+      return logits;
+    }
     return across::gather(*axis_, logits, -1, across::whole_gradient::same, explained_.classes());
   }
 

@@ -12,7 +12,9 @@
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/ops/detail/cut_weights.hpp>
 #include <parx/autograd/ops/rows.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
+#include <parx/tensor/cut_rows.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -51,12 +53,16 @@ template <typename T, std::integral Label>
           "cross_entropy at {}: logits of shape {} need labels of the same shape without the last "
           "axis, not {}",
           site, to_string(logits.shape()), to_string(labels.shape()));
-  if (const auto* const cut = detail::cut_weight_of(logits); cut != nullptr) [[unlikely]] {
+  const auto* const cut = detail::cut_weight_of(logits);
+  if (cut != nullptr || logits.value().whole_row() != 0) [[unlikely]] {
     throw_usage(
-        "cross_entropy at {}: this rank has the logits of some classes only, because \"{}\" is cut "
-        "to {}, and would compute a loss of its own. Take tp.cross_entropy(logits, labels) with "
-        "what parallelize() returned as tp; the plan's line for that layer is parx::tp::head",
-        site, cut->name, cut->spec.text());
+        "cross_entropy at {}: this rank has the logits of some classes only, because {}, and would "
+        "compute a loss of its own. Take tp.cross_entropy(logits, labels) with what parallelize() "
+        "returned as tp; the plan's line for that layer is parx::tp::head",
+        site,
+        cut != nullptr ? formatted("\"{}\" is cut to {}", cut->name, cut->spec.text())
+                       : formatted("a layer that computes {} of {} columns made them",
+                                   logits.extent(-1), logits.value().whole_row()));
   }
   const std::size_t classes = logits.extent(-1), rows = labels.size();
   require(options.row_weights.empty() || options.row_weights.size() == rows,
@@ -143,7 +149,8 @@ weighted_loss<float> cross_entropy(const Logits&, const Labels&, const Options& 
 }
 
 /// The squared differences, summed; the count is their number. `row_weights`, one for each index of
-/// axis 0, multiplies both. Throws usage_error, with the caller's line, when the shapes differ.
+/// axis 0, multiplies both. Throws usage_error, with the caller's line, when the shapes differ or
+/// the prediction is cut over ranks.
 template <typename T>
 [[nodiscard]] weighted_loss<T> mse(const variable<T>& prediction, const variable<T>& target,
                                    std::span<const float> row_weights = {},
@@ -152,6 +159,7 @@ template <typename T>
           "mse_loss at {}: a prediction of shape {} needs a target of the same shape, not {}{}",
           site, to_string(prediction.shape()), to_string(target.shape()),
           prediction.size() == target.size() ? ": reshape one of the two" : "");
+  require_whole_rows(prediction.value(), "mse_loss", site);
   const std::size_t rows = prediction.rank() == 0 ? 1 : prediction.extent(0);
   require(row_weights.empty() || row_weights.size() == rows,
           "mse_loss at {}: {} row weights for {} rows", site, row_weights.size(), rows);

@@ -18,6 +18,8 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/rows.hpp>
+#include <parx/core/source.hpp>
+#include <parx/tensor/cut_rows.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -65,13 +67,15 @@ template <std::integral Id, std::integral Mask>
 /// log P as above: of logits (batch, positions, vocabulary), scores (batch, positions, keys), gate
 /// (batch, positions, 1), and the source's ids and mask (batch, keys), 0 for tokens not to be
 /// copied. Log-probabilities can be used as logits: in cross_entropy, in beam_search. Throws
-/// usage_error naming the shapes that do not fit, for an id outside the vocabulary and for a source
-/// that is masked entirely.
+/// usage_error naming the shapes that do not fit, for logits that are cut by classes, for an id
+/// outside the vocabulary and for a source that is masked entirely.
 template <typename T, std::integral Id, std::integral Mask>
 [[nodiscard]] variable<T> pointer_mixture(const variable<T>& logits, const variable<T>& scores,
                                           const variable<T>& gate, const tensor<Id>& ids,
-                                          const tensor<Mask>& mask) {
+                                          const tensor<Mask>& mask,
+                                          call_site site = call_site::current()) {
   const shape& s = logits.shape();
+  require_whole_rows(logits.value(), "pointer_mixture", site);
   require(s.rank() == 3 && scores.rank() == 3 && gate.shape() == shape{s[0], s[1], 1} &&
               scores.shape() == shape{s[0], s[1], scores.extent(2)} &&
               ids.shape() == shape{s[0], scores.extent(2)} && mask.shape() == ids.shape(),

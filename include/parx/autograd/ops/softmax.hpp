@@ -9,6 +9,8 @@
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/rows.hpp>
 #include <parx/autograd/ops/view.hpp>
+#include <parx/core/source.hpp>
+#include <parx/tensor/cut_rows.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -79,17 +81,26 @@ template <typename T>
 
 }  // namespace detail
 
-/// exp(x) / sum of exp(x) along `axis`.
+/// exp(x) / sum of exp(x) along `axis`. Throws usage_error, with the caller's line, for a last axis
+/// that is cut over ranks; log_softmax likewise.
 template <typename T>
-[[nodiscard]] variable<T> softmax(const variable<T>& x, int axis = -1) {
-  if (resolve_axis(axis, x.shape()) + 1 == x.rank()) return detail::softmax_last(x);
+[[nodiscard]] variable<T> softmax(const variable<T>& x, int axis = -1,
+                                     call_site site = call_site::current()) {
+  if (resolve_axis(axis, x.shape()) + 1 == x.rank()) {
+    require_whole_rows(x.value(), "softmax", site);
+    return detail::softmax_last(x);
+  }
   return transpose(detail::softmax_last(transpose(x, axis, -1)), axis, -1);
 }
 
 /// The logarithm of softmax, computed without losing small probabilities.
 template <typename T>
-[[nodiscard]] variable<T> log_softmax(const variable<T>& x, int axis = -1) {
-  if (resolve_axis(axis, x.shape()) + 1 == x.rank()) return detail::log_softmax_last(x);
+[[nodiscard]] variable<T> log_softmax(const variable<T>& x, int axis = -1,
+                                         call_site site = call_site::current()) {
+  if (resolve_axis(axis, x.shape()) + 1 == x.rank()) {
+    require_whole_rows(x.value(), "log_softmax", site);
+    return detail::log_softmax_last(x);
+  }
   return transpose(detail::log_softmax_last(transpose(x, axis, -1)), axis, -1);
 }
 
