@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <ddp/ranks.hpp>
+#include <messages.hpp>
 
 #include <parx/autograd.hpp>
 #include <parx/nn.hpp>
@@ -327,6 +328,52 @@ BOOST_AUTO_TEST_CASE(a_step_of_gradients_that_have_not_left_the_rank_is_refused)
       parx::require(ddp.replicas_equal(), "the ranks have different parameters");
     });
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_from_before_a_step_is_refused) {
+  const auto told = on_ranks(2, [&](parx::process_group& group) {
+    model m;
+    parx::ddp ddp{m, group};
+    parx::optim::sgd opt{ddp.parameters(), {.lr = 0.1f}};
+    const auto loss = [&] { return loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4); };
+    const auto old = loss();
+    loss().backward();
+    opt.step();
+    std::string said = parx_test::message_of([&] { old.backward(); });
+    loss().backward();  // nothing has started: the ranks go on
+    return said;
+  });
+  for (const std::string& each : told) {
+    BOOST_TEST(parx_test::mentions(each, "usage: backward at ddp_test.cpp:", ".weight\"",
+                                   "before an optimizer's step changed it"),
+               each);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_layer_that_is_frozen_on_one_rank_alone_is_refused_on_all) {
+  const auto train = [](int world, auto freeze) {
+    return on_ranks(world, [&](parx::process_group& group) {
+      model m;
+      parx::ddp ddp{m, group};
+      return parx_test::message_of([&] {
+        for (const int step : {0, 1}) {
+          freeze(m, group.rank(), step);
+          loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4).backward();
+          ddp.zero_grad();
+        }
+      });
+    });
+  };
+  for (const std::string& said : train(3, [](model& m, int rank, int step) {
+         if (rank == 1 && step == 1) m.second.freeze();
+       })) {
+    BOOST_TEST(parx_test::mentions(said, "ddp at ddp_test.cpp:", "\"second.weight\" is frozen on "
+                                   "rank 1 of 3", "Call freeze() on all ranks or on none"),
+               said);
+  }
+  for (const std::string& said :
+       train(3, [](model& m, int, int) { m.second.freeze(); }))
+    BOOST_TEST(said == "nothing was thrown");
 }
 
 BOOST_AUTO_TEST_CASE(micro_batches_that_zero_grad_discards_do_not_count) {

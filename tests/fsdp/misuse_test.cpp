@@ -121,6 +121,68 @@ BOOST_AUTO_TEST_CASE(a_step_while_values_are_gathered_is_refused) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_step_of_gradients_that_no_rank_has_summed_is_refused) {
+  for (const auto& options : {parx::fsdp_options{.stage = 1}, gathered_blocks()}) {
+    expect_failures(failures_of(options,
+                                [](auto& fsdp, model&, auto& group) {
+                                  parx::optim::sgd opt{fsdp.parameters(), {.lr = 0.1F}};
+                                  const auto x = samples(group.rank(), 0);
+                                  const auto pass = [&] { loss_of(fsdp(x), x).backward(); };
+                                  opt.step();  // no gradient at all, as after zero_grad()
+                                  {
+                                    const auto guard = fsdp.no_sync();
+                                    pass();
+                                    fsdp.zero_grad();
+                                    opt.step();
+                                    pass();
+                                  }
+                                  const std::uint64_t before = fsdp.values_hash();
+                                  const auto said = parx_test::message_of([&] { opt.step(); });
+                                  parx::require(fsdp.values_hash() == before, "a part has moved");
+                                  pass();  // the last micro-batch
+                                  opt.step();
+                                  parx::require(fsdp.values_hash() != before, "no part moved");
+                                  parx::throw_usage("{}", said);
+                                }),
+                    "were only added up on this rank, under no_sync()");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_from_before_a_step_is_refused) {
+  for (const auto& options :
+       {parx::fsdp_options{.stage = 1}, parx::fsdp_options{}, gathered_blocks()}) {
+    expect_failures(failures_of(options,
+                                [](auto& fsdp, model&, auto& group) {
+                                  parx::optim::sgd opt{fsdp.parameters(), {.lr = 0.1F}};
+                                  const auto x = samples(group.rank(), 0);
+                                  const auto old = loss_of(fsdp(x), x);
+                                  loss_of(fsdp(x), x).backward();
+                                  opt.step();
+                                  old.backward();
+                                }),
+                    "backward at misuse_test.cpp:");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_layer_that_is_frozen_on_one_rank_alone_is_refused_on_all) {
+  for (const auto& options : {parx::fsdp_options{.stage = 1}, gathered_blocks()}) {
+    expect_failures(failures_of(options,
+                                [](auto& fsdp, model& m, auto& group) {
+                                  if (group.rank() == 1) m.head.freeze();
+                                  const auto x = samples(group.rank(), 0);
+                                  loss_of(fsdp(x), x).backward();
+                                }),
+                    "parameter \"head.weight\" is frozen on rank 1 of 2");
+    expect_failures(failures_of(options,
+                                [](auto& fsdp, model& m, auto& group) {
+                                  m.head.freeze();
+                                  const auto x = samples(group.rank(), 0);
+                                  loss_of(fsdp(x), x).backward();
+                                }),
+                    "");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_model_that_has_lost_its_wrapper_has_no_values_and_can_get_others) {
   for (const int stage : {1, 3}) {
     std::vector<std::uint64_t> found(3);

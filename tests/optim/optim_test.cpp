@@ -8,6 +8,9 @@
 #include <messages.hpp>
 #include <nn/torch_oracle.hpp>
 
+#include <parx/autograd.hpp>
+#include <parx/nn.hpp>
+
 using namespace parx;
 
 namespace {
@@ -148,6 +151,35 @@ BOOST_AUTO_TEST_CASE(a_step_consumes_the_gradients_and_skips_parameters_without)
   const float after = used.value().at(0);
   optimizer.step();
   BOOST_TEST(used.value().at(0) == after);
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_from_before_a_step_is_refused) {
+  nn::sequential model{nn::linear{3, 4}, nn::relu{}, nn::linear{4, 2}, nn::linear{2, 2}};
+  model.initialize(1);
+  optim::sgd opt{model.parameters(), {.lr = 0.1F}};
+  const auto loss = [&] { return sum(model(variable<float>(tensor<float>::ones({2, 3})))); };
+  const auto pass = [&](auto old, std::string_view named) {
+    loss().backward({.graph = graph_after::retained});
+    opt.step();
+    const std::string said = parx_test::message_of([&] { old.backward(); });
+    BOOST_TEST(parx_test::mentions(said, "usage: backward at optim_test.cpp:", named,
+                                   "Call backward() before step(), or run the forward pass again"),
+               said);
+  };
+  pass(loss(), "parameter \"");
+  pass(checkpoint([&](const variable<float>& x) { return sum(model(x)); },
+                  variable<float>(tensor<float>::ones({2, 3}))),
+       "parameter \"");
+  // Only what a step has changed: a layer that had no gradient keeps its value.
+  for (const auto& each : model.parameters()) {
+    if (!each.name().starts_with("3.")) each.freeze();
+  }
+  loss().backward();
+  for (const auto& each : model.parameters()) each.unfreeze();
+  const auto penalty = sum(model.parameters().front() * model.parameters().front());
+  opt.step();
+  penalty.backward();
+  BOOST_TEST(model.parameters().front().has_grad());
 }
 
 BOOST_AUTO_TEST_CASE(plain_spans_are_optimized_like_parameters) {

@@ -58,6 +58,10 @@ concept has_reduction_group = requires(const P& p) {
   { p.reduction_group() } -> std::convertible_to<std::string>;
 };
 template <typename P>
+concept has_requires_grad = requires(const P& p) {
+  { p.requires_grad() } -> std::convertible_to<bool>;
+};
+template <typename P>
 concept has_end_step = requires(const P& p) { p.end_step(); };
 
 template <typename P>
@@ -66,6 +70,8 @@ template <typename P>
 concept keeps_spec = !std::derived_from<P, placed_parameter> || has_spec<P>;
 template <typename P>
 concept keeps_reduction_group = !std::derived_from<P, grouped_parameter> || has_reduction_group<P>;
+template <typename P>
+concept keeps_requires_grad = !std::derived_from<P, freezable_parameter> || has_requires_grad<P>;
 template <typename P>
 concept keeps_end_step = !std::derived_from<P, step_aware_parameter> || has_end_step<P>;
 
@@ -81,9 +87,10 @@ template <typename P>
                 "add_rows(rows) and clear_rows(): see autograd/parameter_handle.hpp");
   static_assert(keeps_spec<P>, "a placed_parameter has spec() const, a shard_spec");
   static_assert(keeps_reduction_group<P>, "a grouped_parameter has reduction_group() const");
+  static_assert(keeps_requires_grad<P>, "a freezable_parameter has requires_grad() const");
   static_assert(keeps_end_step<P>, "a step_aware_parameter has end_step() const");
   return distributed_parameter<P> && keeps_row_gradient<P> && keeps_spec<P> &&
-         keeps_reduction_group<P> && keeps_end_step<P>;
+         keeps_reduction_group<P> && keeps_requires_grad<P> && keeps_end_step<P>;
 }
 
 template <typename P>
@@ -140,6 +147,10 @@ class typed_parameter_handle final : public parameter_handle {
   }
   void unbind() const override { p_.unbind(); }
   [[nodiscard]] bool has_grad() const override { return p_.has_grad(); }
+  [[nodiscard]] bool is_frozen() const override {
+    if constexpr (std::derived_from<P, freezable_parameter>) return !p_.requires_grad();
+    return false;
+  }
   void assume_grad() const override { p_.assume_grad(); }
   void zero_grad() const override { p_.zero_grad(); }
   [[nodiscard]] backward_observer* observer() const override { return p_.observer(); }

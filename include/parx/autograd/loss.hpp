@@ -21,14 +21,15 @@ struct weighted_loss {
     return count == 0 ? T(0) : static_cast<T>(sum.item() / static_cast<T>(count));
   }
   /// See variable::backward. options.count is set from this loss.
-  void backward(backward_options options = {}) const {
+  void backward(backward_options options = {}, call_site site = call_site::current()) const {
     options.count = count;
-    sum.backward(options);
+    sum.backward(options, site);
   }
   /// See variable::backward_inputs.
-  backward_rest backward_inputs(backward_options options = {}) const {
+  backward_rest backward_inputs(backward_options options = {},
+                                call_site site = call_site::current()) const {
     options.count = count;
-    return sum.backward_inputs(options);
+    return sum.backward_inputs(options, site);
   }
 };
 

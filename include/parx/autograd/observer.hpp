@@ -62,6 +62,8 @@ class backward_observer {
   virtual void before_step() const {}
   /// An optimizer steps over an attached leaf that got no gradient. May throw usage_error.
   virtual void step_without_gradient() const {}
+  /// An optimizer has changed the value of an attached leaf.
+  virtual void value_changed(std::size_t /*leaf_index*/) const {}
   /// The value of an attached leaf is about to be written by something other than a step: swapped
   /// with an average, read from a file. Called on all ranks.
   virtual void before_write() const {}

@@ -31,6 +31,7 @@ template <typename T>
 class parameter : public variable<T>,
                   public row_sparse_parameter,
                   public placed_parameter,
+                  public freezable_parameter,
                   public grouped_parameter {
  public:
   parameter() noexcept = default;
@@ -121,6 +122,14 @@ class parameter : public variable<T>,
   void unbind() const {
     unbind_grad();
     if (has_values() && !this->value().is_unique()) this->shared().value = this->value().clone();
+  }
+
+  /// Says that a step has changed the value: backward refuses graphs that used the earlier one. An
+  /// optimizer calls it, and so should code of your own that writes values during training.
+  void note_change() const {
+    leaf("note_change").changed_at = detail::node_base::next_sequence();
+    if (backward_observer* const wrapper = observer())
+      wrapper->value_changed(leaf("note_change").observer_index);
   }
 
   // Gradient.

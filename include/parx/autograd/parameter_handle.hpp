@@ -37,6 +37,8 @@ struct placed_state {};
 /// It names the group of ranks over which its gradient is summed, reduction_group() const: see
 /// ddp/reduction_group.hpp.
 struct grouped_parameter {};
+/// It can be frozen, and says whether it gets gradients, requires_grad() const.
+struct freezable_parameter {};
 /// It is notified when a step's gradient is final: see step_part.
 struct step_aware_parameter {};
 
@@ -89,6 +91,8 @@ class parameter_handle {
   virtual void bind_grad(void* memory) const = 0;
   virtual void unbind() const = 0;
   [[nodiscard]] virtual bool has_grad() const = 0;
+  /// It gets no gradient on this rank.
+  [[nodiscard]] virtual bool is_frozen() const = 0;
   virtual void assume_grad() const = 0;
   virtual void zero_grad() const = 0;
   [[nodiscard]] virtual backward_observer* observer() const = 0;

@@ -19,6 +19,7 @@
 #include <parx/autograd/detail/leaf.hpp>
 #include <parx/autograd/halves.hpp>
 #include <parx/autograd/no_grad.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -84,30 +85,33 @@ class variable {
 
   /// Adds d(this)/d(leaf) * seed to the gradient of every leaf behind this scalar. Blocks while an
   /// observer's end_backward does. Throws usage_error when this is not a scalar, has no history, or
-  /// its graph was freed by an earlier backward, and whatever an operation or an observer throws;
-  /// gradients are incomplete then.
-  void backward(const backward_options& options = {}) const {
-    backward_from(upstream_of_scalar("backward"), options);
+  /// its graph was freed by an earlier backward, and where a step has changed a leaf since it was
+  /// used; also whatever an operation or an observer throws: gradients are incomplete then.
+  void backward(const backward_options& options = {},
+                call_site site = call_site::current()) const {
+    backward_from(upstream_of_scalar("backward"), options, site);
   }
   /// The same from any shape: `upstream` is the gradient of some scalar with respect to this
   /// variable. A pipeline stage gets it from the next stage, with the count of the loss: see
   /// border.hpp.
-  void backward_from(tensor<T> upstream, const backward_options& options = {}) const {
+  void backward_from(tensor<T> upstream, const backward_options& options = {},
+                     call_site site = call_site::current()) const {
     check_backward(upstream, options);
     const detail::counted<detail::node<T>> root = cell_->node;
-    detail::run_backward(*root, options,
+    detail::run_backward(*root, options, site,
                          [&](double factor) { start_from(std::move(upstream), factor); });
   }
   /// The first of two halves, which computes only the gradients of borders; the result computes the
   /// others: see halves.hpp. Frees the graph as backward does.
-  backward_rest backward_inputs(const backward_options& options = {}) const {
-    return backward_inputs_from(upstream_of_scalar("backward_inputs"), options);
+  backward_rest backward_inputs(const backward_options& options = {},
+                                call_site site = call_site::current()) const {
+    return backward_inputs_from(upstream_of_scalar("backward_inputs"), options, site);
   }
-  backward_rest backward_inputs_from(tensor<T> upstream,
-                                     const backward_options& options = {}) const {
+  backward_rest backward_inputs_from(tensor<T> upstream, const backward_options& options = {},
+                                     call_site site = call_site::current()) const {
     check_backward(upstream, options);
     return backward_rest(
-        detail::half_run_pass(*cell_->node, options, [&](double factor) {
+        detail::half_run_pass(*cell_->node, options, site, [&](double factor) {
           start_from(std::move(upstream), factor);
         }));
   }

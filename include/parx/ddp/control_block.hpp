@@ -2,6 +2,7 @@
 // gradients.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -9,6 +10,8 @@
 #include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+enum class parameter_use { unused, used, frozen };
 
 class control_block {
  public:
@@ -26,10 +29,18 @@ class control_block {
   /// A number below 2^32 that must be equal on all ranks; after the sum, their sum.
   [[nodiscard]] double& order_hash() noexcept { return values_[3]; }
   [[nodiscard]] const double& order_hash() const noexcept { return values_[3]; }
-  /// Ranks that have used parameter `i` of this group.
-  [[nodiscard]] double& users(std::size_t i) noexcept { return values_[first_parameter + i]; }
-  [[nodiscard]] const double& users(std::size_t i) const noexcept {
-    return values_[first_parameter + i];
+  /// What this rank has done with parameter `i` of this group.
+  void set_use(std::size_t i, parameter_use use) noexcept {
+    values_[first_parameter + i] = use == parameter_use::used     ? 1
+                                   : use == parameter_use::frozen ? frozen_rank
+                                                                  : 0;
+  }
+  /// After the sum: ranks that have used it, and ranks on which it is frozen.
+  [[nodiscard]] double users(std::size_t i) const noexcept {
+    return std::floor(values_[first_parameter + i]);
+  }
+  [[nodiscard]] double frozen_ranks(std::size_t i) const noexcept {
+    return (values_[first_parameter + i] - users(i)) / frozen_rank;
   }
 
   /// The factor from a sum over all samples to their mean; 0 if there are no samples.
@@ -40,6 +51,8 @@ class control_block {
 
  private:
   static constexpr std::size_t first_parameter = 4;
+  /// Counts beside the users in one number, exactly for up to 2^26 ranks.
+  static constexpr double frozen_rank = 0x1p-26;
 
   std::vector<double> values_;
 };

@@ -32,6 +32,7 @@
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/bucket_memory.hpp>
 #include <parx/ddp/control_block.hpp>
+#include <parx/ddp/frozen_alike.hpp>
 #include <parx/ddp/gathered_rows.hpp>
 #include <parx/ddp/hook.hpp>
 #include <parx/ddp/reduction_group.hpp>
@@ -114,7 +115,12 @@ class gradient_buckets {
   void start(const reduction_state& state) {
     control().count() = state.count();
     for (control_block& each : controls_) each.last_count() = last_count_;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) users(i) = state.is_used(i) ? 1 : 0;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const parameter_use otherwise =
+          parameters_[i]->is_frozen() ? parameter_use::frozen : parameter_use::unused;
+      control_of(i).set_use(places_[i].number,
+                            state.is_used(i) ? parameter_use::used : otherwise);
+    }
     for (std::size_t group = 0; group < groups_.size(); ++group) {
       control_works_[group] =
           async_all_reduce(groups_[group], controls_[group].values(), {.order = order_}, site_);
@@ -141,6 +147,11 @@ class gradient_buckets {
   void finish() {
     for (work& each : control_works_) each.wait();
     require_equal_counts();
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      process_group& group = groups_[buckets_[bucket_of(i)].layout.group];
+      require_frozen_alike(group, "ddp", *parameters_[i],
+                           control_of(i).frozen_ranks(places_[i].number), site_);
+    }
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
       bucket& each = buckets_[i];
       if (each.rows == nullptr) continue;
@@ -262,8 +273,11 @@ class gradient_buckets {
     const Handle& absent = *parameters_[i];
     if (!absent.has_grad()) std::memset(places_[i].memory, 0, absent.bytes());
   }
-  [[nodiscard]] double& users(std::size_t i) noexcept {
-    return controls_[buckets_[bucket_of(i)].layout.group].users(places_[i].number);
+  [[nodiscard]] control_block& control_of(std::size_t i) noexcept {
+    return controls_[buckets_[bucket_of(i)].layout.group];
+  }
+  [[nodiscard]] double users(std::size_t i) noexcept {
+    return control_of(i).users(places_[i].number);
   }
   [[nodiscard]] bool is_used(const bucket& alone) noexcept {
     return users(alone.layout.items.front().parameter) > 0;

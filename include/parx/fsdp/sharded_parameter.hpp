@@ -39,6 +39,8 @@ class sharded_parameter {
   }
 
   [[nodiscard]] virtual bool is_trained() const = 0;
+  /// Whether it is frozen now, and gets no gradient here.
+  [[nodiscard]] virtual bool is_frozen() const = 0;
   // The values that the model came with.
   [[nodiscard]] virtual bool has_values() const = 0;
   [[nodiscard]] virtual const void* values() const = 0;
@@ -65,6 +67,8 @@ class sharded_parameter {
   virtual void assume_part_grad() const = 0;
   /// Of the whole and of the part.
   virtual void zero_grad() const = 0;
+  /// The whole has another value, because a step has changed the part.
+  virtual void note_change() const = 0;
 
   virtual void attach(backward_observer& whole, backward_observer& part,
                       std::size_t index) const = 0;
@@ -107,6 +111,7 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
   }
 
   [[nodiscard]] bool is_trained() const override { return part_.requires_grad(); }
+  [[nodiscard]] bool is_frozen() const override { return !whole_.requires_grad(); }
   [[nodiscard]] bool has_values() const override { return whole_.has_values(); }
   [[nodiscard]] const void* values() const override { return whole_.value().data(); }
 
@@ -144,6 +149,7 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
     whole_.zero_grad();
     part_.zero_grad();
   }
+  void note_change() const override { whole_.note_change(); }
   void attach(backward_observer& whole, backward_observer& part,
               std::size_t index) const override {
     whole_.attach(&whole, index);

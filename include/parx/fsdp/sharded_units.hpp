@@ -124,6 +124,8 @@ class sharded_units final : private backward_observer {
     void end_backward() override {}
     void abandon_backward() noexcept override {}
     void before_step() const override { owner_.before_part_step(); }
+    void step_without_gradient() const override { owner_.before_step_without_gradient(); }
+    void value_changed(std::size_t index) const override { owner_.all_[index]->note_change(); }
     void before_write() const override { owner_.written(); }
 
    private:
@@ -168,6 +170,13 @@ class sharded_units final : private backward_observer {
   void before_part_step() {
     state_->before_step();
     written();
+  }
+
+  /// A part has no gradient while that of the whole is only added up, or still being reduced.
+  void before_step_without_gradient() const {
+    const bool is_dropped =  // by zero_grad()
+        state_->phase() == reduction_phase::added && held() == reduction_state::nothing;
+    if (!is_dropped) state_->before_step();
   }
 
   /// The first parameter that has a gradient, or reduction_state::nothing.

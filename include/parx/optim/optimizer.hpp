@@ -66,6 +66,7 @@ class optimizer : public placed_state {
         const std::span<T> value = one.updated.value();
         update(one, rule, value.data(), one.updated.grad().data(), 0, value.size());
       }
+      one.updated.note_change();
       one.updated.zero_grad();
     }
   }

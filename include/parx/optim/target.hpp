@@ -78,6 +78,10 @@ class target {
     if (parameter_.has_grad()) wrapper->before_step();
     else wrapper->step_without_gradient();
   }
+  /// To be called after an update.
+  void note_change() const {
+    if (parameter_.defined()) parameter_.note_change();
+  }
   /// A parameter's next gradient overwrites this one. Spans do not change: the caller writes them.
   void zero_grad() const {
     if (parameter_.defined()) parameter_.zero_grad();

@@ -39,14 +39,15 @@ class placed {
   [[nodiscard]] const parx::shape& shape() const noexcept { return local_.shape(); }
 
   /// For a scalar that is invariant or partial. See variable::backward.
-  void backward(const backward_options& options = {}) const {
+  void backward(const backward_options& options = {},
+                call_site site = call_site::current()) const {
     static_assert(Kind != placement::replicated,
                   "a replicated loss counts once per rank: use reduce_from or gather_from with an "
                   "invariant result, and call backward on that");
     static_assert(Kind != placement::sharded && Kind != placement::varying,
                   "a loss is one number: sum what lies here, declare it partial, and "
                   "reduce_from(axis, sum)");
-    local_.backward(options);
+    local_.backward(options, site);
   }
 
  private:

@@ -39,12 +39,13 @@ class precision {
     if (products_) low.emplace(*products_);
     return compute();
   }
+  /// `site` is the user's line, for errors.
   template <typename Loss>
-  void backward(const Loss& loss) const {
+  void backward(const Loss& loss, call_site site) const {
     if (scaler_) {
-      scaler_->scale(loss).backward();
+      scaler_->scale(loss).backward({}, site);
     } else {
-      loss.backward();
+      loss.backward({}, site);
     }
   }
   /// Whether the loss scale alone can cause an Inf or NaN in backward: as long as it is above 1.

@@ -351,7 +351,7 @@ class trainer : public detail::trainer_base {
     if constexpr (requires { loss.backward(); }) {
       // From here on the loss scale handles overflows: it skips the step.
       if (precision_.may_overflow()) watch.reset();
-      precision_.backward(loss);
+      precision_.backward(loss, site_);
     } else {
       precision_.require_unscaled();
     }

@@ -20,15 +20,17 @@
 #include <parx/autograd/backward_options.hpp>
 #include <parx/autograd/detail/node.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/flush_denormals.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 class backward_pass {
  public:
-  /// Nodes older than sequence number `oldest` get contributions, but are not run.
-  explicit backward_pass(graph_after after, std::uint64_t oldest = 0)
-      : after_(after), oldest_(oldest) {
+  /// Nodes older than sequence number `oldest` get contributions, but are not run. `site` is the
+  /// user's line, for errors.
+  explicit backward_pass(graph_after after, call_site site, std::uint64_t oldest = 0)
+      : after_(after), site_(site), oldest_(oldest) {
     std::swap(scratch_, idle_scratch());
   }
   backward_pass(const backward_pass&) = delete;
@@ -38,7 +40,8 @@ class backward_pass {
     std::swap(scratch_, idle_scratch());
   }
 
-  /// Finds the nodes behind `root`. Throws usage_error when a part of the graph has been freed.
+  /// Finds the nodes behind `root`. Throws usage_error when a part of the graph has been freed, and
+  /// when a leaf has changed since an operation used it.
   void collect(node_base& root);
 
   /// Marks the nodes that have a border behind them, for a backward in two halves.
@@ -97,7 +100,8 @@ class backward_pass {
 
   void group_by_observer();
 
-  static void require_unfreed(bool freed);
+  void require_unfreed(bool freed) const;
+  [[noreturn]] void refuse_changed(const node_base& leaf) const;
   void visit(node_base& found, std::uint64_t pass);
   void contribution_arrived(node_base& leaf);
 
@@ -122,6 +126,7 @@ class backward_pass {
   [[nodiscard]] static scratch& idle_scratch();
 
   graph_after after_;
+  call_site site_;
   std::uint64_t oldest_;
   bool in_halves_ = false;
   double count_ = 1;
@@ -132,10 +137,11 @@ class backward_pass {
 
 /// One whole pass. `start(factor)` gives the root its gradient.
 template <typename Start>
-void run_backward(node_base& root, const backward_options& options, Start&& start) {
+void run_backward(node_base& root, const backward_options& options, call_site site,
+                  Start&& start) {
   // Matrix products of denormal gradients take ten times as long.
   const flush_denormals flushing;
-  backward_pass pass(options.graph);
+  backward_pass pass(options.graph, site);
   try {
     pass.collect(root);
     const double factor = pass.start(options);
@@ -159,8 +165,8 @@ class half_run_pass {
   half_run_pass() noexcept = default;
   /// Runs the first half of a whole pass, as run_backward().
   template <typename Start>
-  half_run_pass(node_base& root, const backward_options& options, Start&& start)
-      : half_run_pass(root, 0) {
+  half_run_pass(node_base& root, const backward_options& options, call_site site, Start&& start)
+      : half_run_pass(root, site, 0) {
     require(options.graph == graph_after::freed,
             "a backward in two halves frees the graph: graph_after::retained is for whole ones");
     run_inputs([&] {
@@ -182,8 +188,8 @@ class half_run_pass {
   void run_weights();
 
  private:
-  half_run_pass(node_base& root, std::uint64_t oldest)
-      : root_(&root), pass_(new backward_pass(graph_after::freed, oldest)) {}
+  half_run_pass(node_base& root, call_site site, std::uint64_t oldest)
+      : root_(&root), pass_(new backward_pass(graph_after::freed, site, oldest)) {}
 
   template <typename Begin>
   void run_inputs(Begin&& begin) {

@@ -5,6 +5,8 @@
 #include <functional>
 
 #include <parx/autograd/detail/engine.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -17,6 +19,7 @@ PARX_INLINE void backward_pass::collect(node_base& root) {
     for (std::size_t i = 0; i < here->inputs(); ++i) {
       node_base* const input = here->input(i);
       if (input == nullptr || input->sequence < oldest_) continue;
+      if (input->changed_at > here->sequence) [[unlikely]] refuse_changed(*input);
       visit(*input, pass);
     }
   }
@@ -164,12 +167,21 @@ PARX_INLINE void backward_pass::group_by_observer() {
             [](const observed& a, const observed& b) { return a.oldest < b.oldest; });
 }
 
-PARX_INLINE void backward_pass::require_unfreed(bool freed) {
+PARX_INLINE void backward_pass::require_unfreed(bool freed) const {
   require(
       !freed,
-      "backward goes through a part of the graph that an earlier backward has freed: call the "
-      "earlier one as backward({{.graph = parx::graph_after::retained}}), or detach() the shared "
-      "part");
+      "backward at {} goes through a part of the graph that an earlier backward has freed: call "
+      "the earlier one as backward({{.graph = parx::graph_after::retained}}), or detach() the "
+      "shared part",
+      site_);
+}
+
+PARX_INLINE void backward_pass::refuse_changed(const node_base& leaf) const {
+  throw_usage(
+      "backward at {} goes through a forward pass that used {} before an optimizer's step changed "
+      "it: the gradients would belong to neither of the two values. Call backward() before step(), "
+      "or run the forward pass again after it",
+      site_, leaf.label().empty() ? "a leaf" : formatted("parameter \"{}\"", leaf.label()));
 }
 
 PARX_INLINE void backward_pass::visit(node_base& found, std::uint64_t pass) {
@@ -205,7 +217,7 @@ PARX_INLINE backward_pass::scratch& backward_pass::idle_scratch() {
 }
 
 PARX_INLINE void run_inner_backward(node_base& root, std::uint64_t oldest) {
-  backward_pass pass(graph_after::freed, oldest);
+  backward_pass pass(graph_after::freed, {}, oldest);
   try {
     pass.collect(root);
     pass.begin(root, backward_half::whole);
@@ -217,7 +229,7 @@ PARX_INLINE void run_inner_backward(node_base& root, std::uint64_t oldest) {
 }
 
 PARX_INLINE half_run_pass half_run_pass::inner(node_base& root, std::uint64_t oldest) {
-  half_run_pass made(root, oldest);
+  half_run_pass made(root, {}, oldest);
   made.run_inputs([&] { made.pass_->begin(root, backward_half::inputs); });
   return made;
 }

@@ -110,6 +110,7 @@ class leaf final : public node<T> {
   void introduce_to(backward_observer& watcher) const override {
     if (!name.empty()) watcher.unobserved(name, {this->shape().begin(), this->shape().end()});
   }
+  [[nodiscard]] std::string_view label() const noexcept override { return name; }
   void drop_gradient() noexcept override {}
   [[nodiscard]] bool gradient_is_finite() const override {
     return !written_ || node<T>::gradient_is_finite();

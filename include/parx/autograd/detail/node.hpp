@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <new>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include <parx/autograd/observer.hpp>
@@ -71,6 +72,8 @@ class node_base {
   virtual void complete() {}
   /// A named leaf without an observer: notifies `watcher` that backward reaches it.
   virtual void introduce_to(backward_observer& /*watcher*/) const {}
+  /// A parameter's name.
+  [[nodiscard]] virtual std::string_view label() const noexcept { return {}; }
   /// A leaf: multiplies the gradient that it has, if any.
   virtual void scale_gradient(double /*factor*/) {}
 
@@ -91,6 +94,8 @@ class node_base {
   bool released = false;
   bool half_run = false;         // the first half of a backward has run it
   bool leads_to_border = false;  // a border, or (found by a backward in halves) a node above one
+  // Of a leaf: older nodes have used a value that it no longer has. 0: it has the first one.
+  std::uint64_t changed_at = 0;
 
   // Scratch of the backward pass that is running.
   std::uint64_t visited_by = 0;

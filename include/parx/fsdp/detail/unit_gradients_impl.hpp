@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/ddp/frozen_alike.hpp>
 #include <parx/fsdp/unit_gradients.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -62,7 +63,11 @@ PARX_INLINE void unit_gradients::start(const reduction_state& state, std::uint32
                                        bool is_mean) {
   control_.order_hash() = own_order_hash_ = order_hash;
   control_.count() = state.count();
-  for (std::size_t i = 0; i < all_.size(); ++i) control_.users(i) = state.is_used(i) ? 1 : 0;
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    const parameter_use otherwise =
+        all_[i]->is_frozen() ? parameter_use::frozen : parameter_use::unused;
+    control_.set_use(i, state.is_used(i) ? parameter_use::used : otherwise);
+  }
   control_sum_ = async_all_reduce(how_.all, control_.values(), {.order = how_.order}, site_);
   is_last_ = true;
   is_mean_ = is_mean;
@@ -92,6 +97,9 @@ PARX_INLINE void unit_gradients::finish() {
   control_sum_.wait();
   if (is_last_) {
     require_one_order();
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      require_frozen_alike(how_.all, "fsdp", *all_[i], control_.frozen_ranks(i), site_);
+    }
     for (const trained_table& each : tables_) each.rows->start();
   }
   for (slot& each : slots_) settle(each);
