@@ -140,6 +140,31 @@ BOOST_AUTO_TEST_CASE(the_first_steps_follow_the_formulas_by_hand) {
   BOOST_TEST(q.value().at(1) == -0.875F + 0.25F, boost::test_tools::tolerance(1e-6F));
 }
 
+// PyTorch's formula, each element by itself. An epsilon as large as the gradients tells where it is
+// added: to the root, after the correction of the bias.
+BOOST_AUTO_TEST_CASE(adamw_adds_epsilon_outside_of_the_corrected_root) {
+  const optim::adamw_options options{
+      .lr = 0.1, .beta1 = 0.8, .beta2 = 0.9, .epsilon = 0.5, .weight_decay = 0.3};
+  const parameter<double> p("p", tensor<double>::from({1.0, -2.0, 0.25}, {3}));
+  optim::adamw optimizer(std::vector{p}, options);
+  std::array<double, 3> w{1.0, -2.0, 0.25}, m{}, v{};
+  for (int step = 1; step <= 6; ++step) {
+    p.zero_grad();
+    const auto gradient = tensor<double>::from({0.5, -1.5 * step, step % 2 == 0 ? 0.0 : 1.0}, {3});
+    p.backward_from(gradient);
+    optimizer.step();
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double g = gradient.data()[i];
+      m[i] = 0.8 * m[i] + 0.2 * g;
+      v[i] = 0.9 * v[i] + 0.1 * g * g;
+      const double mean = m[i] / (1 - std::pow(0.8, step));
+      const double root = std::sqrt(v[i] / (1 - std::pow(0.9, step)));
+      w[i] = w[i] * (1 - 0.1 * 0.3) - 0.1 * mean / (root + 0.5);
+      BOOST_TEST(p.value().data()[i] == w[i], boost::test_tools::tolerance(1e-12));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_step_consumes_the_gradients_and_skips_parameters_without) {
   const parameter<float> used("used", tensor<float>::ones({2}));
   const parameter<float> unused("unused", tensor<float>::ones({2}));
@@ -266,6 +291,19 @@ BOOST_AUTO_TEST_CASE(schedules_rise_linearly_and_fall_to_their_floor) {
   const optim::schedule cosine{.lr = 1, .warmup = 10, .steps = 110, .decay = decay::cosine};
   BOOST_TEST(cosine.at(60) == 0.5, boost::test_tools::tolerance(1e-12));
   BOOST_CHECK_THROW((void)(optim::schedule{.decay = decay::cosine}.at(0)), usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(a_rate_that_falls_in_steps_stops_at_its_floor) {
+  const optim::schedule steps{.lr = 8,
+                              .warmup = 2,
+                              .decay = optim::decay::step,
+                              .floor = 1.5,
+                              .every = 3,
+                              .gamma = 0.5};
+  const std::vector<double> expected{4, 8, 8, 8, 8, 4, 4, 4, 2, 2, 2, 1.5, 1.5, 1.5, 1.5, 1.5};
+  for (std::size_t step = 0; step < expected.size(); ++step)
+    BOOST_TEST(steps.at(step) == expected[step], "step " << step);
+  BOOST_TEST(steps.at(1'000'000) == 1.5);
 }
 
 BOOST_AUTO_TEST_CASE(wrong_options_and_empty_lists_are_refused) {

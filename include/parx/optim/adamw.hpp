@@ -43,7 +43,7 @@ template <typename T>
 struct adamw_rule {
   static constexpr std::size_t states = 2;
 
-  T keep, beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, root_scale, epsilon;
+  T keep, beta1, beta2, one_minus_beta1, one_minus_beta2, minus_step_size, root_scale, epsilon;
   bool flushes;  ///< negligible first moments to zero
 
   adamw_rule() = default;
@@ -53,7 +53,8 @@ struct adamw_rule {
         beta2(static_cast<T>(o.beta2)),
         one_minus_beta1(static_cast<T>(1 - o.beta1)),
         one_minus_beta2(static_cast<T>(1 - o.beta2)),
-        step_size(static_cast<T>(o.lr / (1 - std::pow(o.beta1, static_cast<double>(steps))))),
+        minus_step_size(
+            static_cast<T>(-o.lr / (1 - std::pow(o.beta1, static_cast<double>(steps))))),
         root_scale(
             static_cast<T>(1 / std::sqrt(1 - std::pow(o.beta2, static_cast<double>(steps))))),
         epsilon(static_cast<T>(o.epsilon)),
@@ -63,11 +64,12 @@ struct adamw_rule {
   [[nodiscard]] bool rest_is_identity() const noexcept { return false; }
 
   template <std::size_t States>
-  void update(lanes<T>& w, state_lanes<T, States>& state, const lanes<T>& g) const {
+  [[gnu::always_inline]] void update(lanes<T>& w, state_lanes<T, States>& state,
+                                     const lanes<T>& g) const {
     if constexpr (States == states) {
       auto& [m, v] = state;
-      m = beta1 * m + one_minus_beta1 * g;
-      v = beta2 * v + one_minus_beta2 * g * g;
+      m = multiply_add(lanes<T>(one_minus_beta1), g, beta1 * m);
+      v = multiply_add(one_minus_beta2 * g, g, beta2 * v);
       move(w, m, v);
       if (flushes) flush(m, v);
     }
@@ -97,13 +99,16 @@ struct adamw_rule {
   }
 
  private:
-  void move(lanes<T>& w, const lanes<T>& m, const lanes<T>& v) const {
-    w = keep * w - step_size * m / (sqrt(v) * root_scale + epsilon);
+  [[gnu::always_inline]] void move(lanes<T>& w, const lanes<T>& m, const lanes<T>& v) const {
+    w = multiply_add(lanes<T>(keep), w, minus_step_size * m / scale_of(v));
   }
   /// Without gradients m shrinks by the factor beta1 a step: below this limit it would move w by
   /// less than lr * 1e-8 / (1 - beta1) in total. Zero is faster, and never becomes denormal.
   void flush(lanes<T>& m, const lanes<T>& v) const {
-    m = zero_below(m, T(1e-8) * (sqrt(v) * root_scale + epsilon));
+    m = zero_below(m, T(1e-8) * scale_of(v));
+  }
+  [[nodiscard]] lanes<T> scale_of(const lanes<T>& v) const {
+    return multiply_add(sqrt(v), lanes<T>(root_scale), lanes<T>(epsilon));
   }
 };
 

@@ -54,8 +54,9 @@ struct sgd_rule {
   [[nodiscard]] bool rest_is_identity() const noexcept { return momentum == 0 && decay == 0; }
 
   template <std::size_t States>
-  void update(lanes<T>& w, state_lanes<T, States>& state, const lanes<T>& g) const {
-    const lanes<T> d = g + decay * w;
+  [[gnu::always_inline]] void update(lanes<T>& w, state_lanes<T, States>& state,
+                                     const lanes<T>& g) const {
+    const lanes<T> d = multiply_add(lanes<T>(decay), w, g);
     move(w, state, d);
   }
   template <std::size_t States>
@@ -74,21 +75,22 @@ struct sgd_rule {
     return true;
   }
   template <std::size_t States>
-  void move(lanes<T>& w, state_lanes<T, States>& state, const lanes<T>& d) const {
+  [[gnu::always_inline]] void move(lanes<T>& w, state_lanes<T, States>& state,
+                                   const lanes<T>& d) const {
     if constexpr (States == states) {
       if (momentum != 0) {
         lanes<T>& v = state[0];
-        v = momentum * v + d;
+        v = multiply_add(lanes<T>(momentum), v, d);
         if (form == momentum_form::nesterov) {
-          w = w - lr * (d + momentum * v);
+          w = multiply_add(lanes<T>(-lr), multiply_add(lanes<T>(momentum), v, d), w);
         } else {
-          w = w - lr * v;
+          w = multiply_add(lanes<T>(-lr), v, w);
         }
         if (flushes) v = zero_below(v, T(1e-20));
         return;
       }
     }
-    w = w - lr * d;
+    w = multiply_add(lanes<T>(-lr), d, w);
   }
 };
 

@@ -64,6 +64,37 @@ template <typename T>
 #endif
 }
 
+/// a * b + c of each element, rounded once where the instructions have it, else after the product
+/// and after the sum. By name: which of several products and sums a compiler fuses depends on the
+/// code around them (g++ tuned for Zen fuses none that a loop carries), and so would the bits.
+template <typename T>
+[[nodiscard, gnu::always_inline]] inline vector_of<T> multiply_add(
+    const vector_of<T>& a, const vector_of<T>& b, const vector_of<T>& c) noexcept {
+#if defined(PARX_VECTORS_AVX512)
+  if constexpr (std::is_same_v<T, float>) {
+    return std::bit_cast<vector_of<T>>(_mm512_fmadd_ps(
+        std::bit_cast<__m512>(a), std::bit_cast<__m512>(b), std::bit_cast<__m512>(c)));
+  } else {
+    return std::bit_cast<vector_of<T>>(_mm512_fmadd_pd(
+        std::bit_cast<__m512d>(a), std::bit_cast<__m512d>(b), std::bit_cast<__m512d>(c)));
+  }
+#elif defined(PARX_VECTORS_AVX2)
+  if constexpr (std::is_same_v<T, float>) {
+    return std::bit_cast<vector_of<T>>(_mm256_fmadd_ps(
+        std::bit_cast<__m256>(a), std::bit_cast<__m256>(b), std::bit_cast<__m256>(c)));
+  } else {
+    return std::bit_cast<vector_of<T>>(_mm256_fmadd_pd(
+        std::bit_cast<__m256d>(a), std::bit_cast<__m256d>(b), std::bit_cast<__m256d>(c)));
+  }
+#elif defined(__FP_FAST_FMA)
+  vector_of<T> sum;
+  for (std::size_t i = 0; i < register_bytes / sizeof(T); ++i) sum[i] = std::fma(a[i], b[i], c[i]);
+  return sum;
+#else
+  return a * b + c;  // the processor has nothing to fuse them with
+#endif
+}
+
 /// An unsigned integer of the width of a floating T.
 template <typename T>
 using word_of = std::conditional_t<

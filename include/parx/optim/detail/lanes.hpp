@@ -4,8 +4,10 @@
 //   update(w, state, g)        the step of elements with a gradient
 //   rest(w, state, rules)      the steps of elements without one, several in a row
 // Both work on lanes with the same expressions, so that an element gets the same bits however its
-// steps are grouped into calls. Square roots are exact: the approximations of processors
-// (rsqrt) differ between vendors, and ranks on unlike hosts would drift apart.
+// steps are grouped into calls. So lanes have no + and -, which a compiler would fuse with a product
+// in one call and not in another: a sum is a multiply_add. Square roots are exact: the
+// approximations of processors (rsqrt) differ between vendors, and ranks on unlike hosts would
+// drift apart.
 #pragma once
 
 #include <algorithm>
@@ -67,11 +69,10 @@ struct lanes {
   [[nodiscard, gnu::always_inline]] static lanes map(F f, const Operands&... operands) noexcept {
     return {f(operands.a...), f(operands.b...), f(operands.c...), f(operands.d...)};
   }
-  [[gnu::always_inline]] friend lanes operator+(const lanes& x, const lanes& y) noexcept {
-    return map(std::plus<>(), x, y);
-  }
-  [[gnu::always_inline]] friend lanes operator-(const lanes& x, const lanes& y) noexcept {
-    return map(std::minus<>(), x, y);
+  /// x * y + z, rounded as simd::multiply_add does.
+  [[gnu::always_inline]] friend lanes multiply_add(const lanes& x, const lanes& y,
+                                                   const lanes& z) noexcept {
+    return map([](const auto&... v) { return parx::detail::simd::multiply_add<T>(v...); }, x, y, z);
   }
   [[gnu::always_inline]] friend lanes operator*(const lanes& x, const lanes& y) noexcept {
     return map(std::multiplies<>(), x, y);
