@@ -2,6 +2,10 @@
 
 #include <filesystem>
 
+#include <parx/checkpoint/state_dict.hpp>
+#include <parx/models/encoder_decoder.hpp>
+#include <parx/models/gpt.hpp>
+#include <parx/models/llama.hpp>
 #include <parx/nn.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -26,7 +30,159 @@ const json::value config = json::object{{"architectures", json::array{"BertModel
                                         {"model_type", "bert"},
                                         {"hidden_size", 3}};
 
+/// Two layers of a user's model that share one matrix.
+class tied_layers : public nn::module<tied_layers> {
+ public:
+  explicit tied_layers(std::uint64_t seed) { this->initialize(seed); }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("first", first_);
+    visit("scale", scale_, nn::init::normal(0, 1));
+    visit("second", first_);
+  }
+
+ private:
+  nn::linear<> first_{6, 6};
+  parameter<float> scale_{"scale", {6}};
+};
+
+template <typename Model>
+Model initialized(Model model, std::uint64_t seed) {
+  model.initialize(seed);
+  return model;
+}
+
+bool same_values(const state_dict& a, const state_dict& b) {
+  if (a.size() != b.size()) return false;
+  for (const stored_tensor& each : a.tensors()) {
+    const auto x = a.at<float>(each.name), y = b.at<float>(each.name);
+    if (!std::equal(x.begin(), x.end(), y.begin(), y.end())) return false;
+  }
+  return true;
+}
+
+/// `values` as the files of a folder: one, or two with an index.
+void write_folder(const std::string& folder, const state_dict& values, std::size_t files) {
+  std::filesystem::create_directories(folder);
+  detail::write_atomically(folder + "/config.json", "{}");
+  std::vector<std::vector<tensor<float>>> memory(files);
+  std::vector<std::vector<tensor_to_store>> tensors(files);
+  json::value map = json::object{};
+  std::size_t next = 0;
+  for (const stored_tensor& each : values.tensors()) {
+    const std::size_t file = next++ % files;
+    memory[file].push_back(values.at<float>(each.name));
+    tensors[file].push_back({each.name, dtype::float32, each.shape,
+                             std::as_bytes(memory[file].back().span())});
+    map[each.name] = fmt::format("part-{}.safetensors", file);
+  }
+  for (std::size_t file = 0; file < files; ++file) {
+    write_safetensors(files == 1 ? folder + "/model.safetensors"
+                                 : fmt::format("{}/part-{}.safetensors", folder, file),
+                      tensors[file]);
+  }
+  if (files > 1)
+    detail::write_atomically(folder + "/model.safetensors.index.json",
+                             json::dump(json::object{{"weight_map", map}}));
+}
+
+/// `saved` and `model` are alike, with other values; `name` is in a file what `others` may be.
+template <typename Model>
+void check_names_of_tied_matrix(Model saved, Model model, const std::string& name,
+                                const std::vector<std::string>& others) {
+  const scratch_folder scratch;
+  const state_dict values(saved), before(model);
+  BOOST_TEST(!same_values(values, before));
+  const auto load = [&](const state_dict& written, std::size_t files) {
+    const std::string folder = scratch.file(fmt::format("{}", files));
+    std::filesystem::remove_all(folder);
+    write_folder(folder, written, files);
+    load_state_dict(model, before);
+    load_pretrained(model, json::object{}, folder);
+  };
+  for (const std::string& other : others) {
+    state_dict renamed(saved), both(saved), differing(saved);
+    renamed.set(other, values.at<float>(name));
+    renamed.erase(name);
+    both.set(other, values.at<float>(name));
+    auto changed = values.at<float>(name);
+    changed.data()[changed.size() - 1] += 1;
+    differing.set(other, changed);
+    for (const std::size_t files : {1U, 2U}) {
+      load(renamed, files);
+      BOOST_TEST(same_values(state_dict(model), values), other);
+      load(both, files);
+      BOOST_TEST(same_values(state_dict(model), values), other);
+      const std::string told = parx_test::message_of([&] { load(differing, files); });
+      BOOST_TEST(mentions(told, "so nothing was loaded",
+                          fmt::format("{} and {}: one tensor in the model, two in the file that "
+                                      "differ at element {}",
+                                      name, other, changed.size() - 1)),
+                 told);
+      BOOST_TEST(same_values(state_dict(model), before), other);
+    }
+    load_state_dict(model, before);
+    load_state_dict(model, renamed);
+    BOOST_TEST(same_values(state_dict(model), values), other);
+    // Its shape is checked under any name.
+    renamed.set(other, tensor<float>::zeros({2, 3}));
+    BOOST_TEST(mentions(parx_test::message_of([&] { load(renamed, 1); }),
+                        fmt::format("{}: [2, 3] F32 in the file", other)));
+  }
+  state_dict neither(saved);
+  neither.erase(name);
+  BOOST_TEST(mentions(parx_test::message_of([&] { load(neither, 1); }),
+                      fmt::format("missing from the file: {}", name)));
+}
+
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(any_name_of_a_tied_matrix_serves_in_a_file_and_two_values_are_refused) {
+  const models::gpt_config gpt{
+      .vocab_size = 11, .n_positions = 4, .n_embd = 8, .n_layer = 1, .n_head = 2};
+  check_names_of_tied_matrix(initialized(models::gpt<>(gpt), 1), initialized(models::gpt<>(gpt), 2),
+                             "transformer.wte.weight", {"lm_head.weight"});
+  const models::llama_config llama{.vocab_size = 11,
+                                   .hidden_size = 8,
+                                   .intermediate_size = 8,
+                                   .num_hidden_layers = 1,
+                                   .num_attention_heads = 2,
+                                   .num_key_value_heads = 2,
+                                   .embeddings = models::word_embeddings::tied};
+  check_names_of_tied_matrix(initialized(models::llama<>(llama), 1),
+                             initialized(models::llama<>(llama), 2), "model.embed_tokens.weight",
+                             {"lm_head.weight"});
+  const models::encoder_decoder_config both{.vocab_size = 11,
+                                            .d_model = 8,
+                                            .encoder_layers = 1,
+                                            .decoder_layers = 1,
+                                            .attention_heads = 2,
+                                            .ffn_dim = 8};
+  check_names_of_tied_matrix(
+      initialized(models::encoder_decoder<>(both), 1),
+      initialized(models::encoder_decoder<>(both), 2), "shared.weight",
+      {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"});
+  check_names_of_tied_matrix(tied_layers(1), tied_layers(2), "first.weight", {"second.weight"});
+}
+
+// A model with a matrix of its own for the output knows no other name.
+BOOST_AUTO_TEST_CASE(a_file_of_a_tied_model_lacks_a_matrix_of_an_untied_one) {
+  models::llama_config sizes{.vocab_size = 11,
+                              .hidden_size = 8,
+                              .intermediate_size = 8,
+                              .num_hidden_layers = 1,
+                              .num_attention_heads = 2,
+                              .num_key_value_heads = 2,
+                              .embeddings = models::word_embeddings::tied};
+  auto tied = initialized(models::llama<>(sizes), 1);
+  sizes.embeddings = models::word_embeddings::apart;
+  auto apart = initialized(models::llama<>(sizes), 2);
+  BOOST_TEST(mentions(parx_test::message_of([&] { load_state_dict(apart, state_dict(tied)); }),
+                      "missing from the state_dict: lm_head.weight"));
+  // And what both matrices were does not fit into one.
+  BOOST_TEST(mentions(parx_test::message_of([&] { load_state_dict(tied, state_dict(apart)); }),
+                      "model.embed_tokens.weight and lm_head.weight: one tensor in the model"));
+}
 
 BOOST_AUTO_TEST_CASE(a_model_directory_is_written_and_read_back) {
   const scratch_folder folder;

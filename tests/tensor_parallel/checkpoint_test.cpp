@@ -11,12 +11,18 @@
 #include <bytes_read.hpp>
 #include <data/support.hpp>
 #include <ddp/ranks.hpp>
+#include <messages.hpp>
 
 #include <parx/checkpoint/pretrained.hpp>
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/sharded.hpp>
+#include <parx/checkpoint/state_dict.hpp>
+#include <parx/ddp.hpp>
+#include <parx/fsdp/training_state.hpp>
 #include <parx/mesh.hpp>
+#include <parx/pipeline/training_state.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>
+#include <parx/tensor_parallel/training_state.hpp>
 
 using namespace parx::models;
 
@@ -153,4 +159,91 @@ BOOST_AUTO_TEST_CASE(each_rank_reads_its_part_of_hugging_faces_files_and_hardly_
         BOOST_TEST(each == "", files << " files, " << world << " ranks: " << each);
     }
   }
+}
+
+namespace {
+
+llama<> tied_llama() {
+  return llama<>({.vocab_size = 24,
+                                .hidden_size = 16,
+                                .intermediate_size = 16,
+                                .num_hidden_layers = 2,
+                                .num_attention_heads = 2,
+                                .num_key_value_heads = 2,
+                                .max_position_embeddings = 8,
+                                .embeddings = word_embeddings::tied});
+}
+
+/// Loads `from` into a model that wrap(model, group, use) hands to use(wrapper) on two ranks, and
+/// returns the file `to` that all write then; or the error of rank 0.
+template <typename Wrap>
+std::string loaded_by_two(const std::string& from, const std::string& to, Wrap wrap) {
+  return on_ranks(2, [&](parx::process_group& group) {
+    return parx_test::message_of([&] {
+      auto model = tied_llama();
+      wrap(model, group, [&](auto& wrapper) {
+        parx::load(wrapper, from);
+        parx::save_gathered(wrapper, to);
+      });
+    });
+  })[0];
+}
+
+}  // namespace
+
+// Other programs write a tied matrix under the output's name.
+BOOST_AUTO_TEST_CASE(a_tied_matrix_loads_under_every_wrapper_by_the_name_of_the_output) {
+  const parx_test::scratch_folder scratch;
+  auto saved = tied_llama();
+  saved.initialize(1);
+  const parx::state_dict values(saved);
+  const std::string embedding = "model.embed_tokens.weight", output = "lm_head.weight";
+  const auto write = [&](const std::string& name, float added) {
+    std::vector<parx::tensor_to_store> stored;
+    std::vector<parx::tensor<float>> memory;
+    for (const parx::stored_tensor& each : values.tensors()) {
+      memory.push_back(values.at<float>(each.name));
+      if (each.name != embedding || added != 0)
+        stored.push_back({each.name, parx::dtype::float32, each.shape,
+                          std::as_bytes(memory.back().span())});
+    }
+    auto matrix = values.at<float>(embedding);
+    matrix.data()[matrix.size() - 1] += added;
+    stored.push_back({output, parx::dtype::float32, {24, 16}, std::as_bytes(matrix.span())});
+    parx::write_safetensors(scratch.file(name), stored);
+  };
+  write("output", 0);
+  write("both", 1);
+  const auto check = [&](const char* what, auto wrap) {
+    const std::string to = scratch.file(what);
+    BOOST_TEST(loaded_by_two(scratch.file("output"), to, wrap) == "nothing was thrown", what);
+    auto read = tied_llama();
+    parx::load_state(read, to);
+    const parx::state_dict found(read);
+    for (const parx::stored_tensor& each : values.tensors())
+      BOOST_TEST(found.at<float>(each.name).span() == values.at<float>(each.name).span(),
+                 boost::test_tools::per_element());
+    const std::string told = loaded_by_two(scratch.file("both"), to, wrap);
+    BOOST_TEST(parx_test::mentions(told, embedding + " and " + output +
+                                             ": one tensor in the model, two in the file that "
+                                             "differ at element 383"),
+               what << ": " << told);
+  };
+  for (const int stage : {1, 2, 3}) {
+    check("fsdp", [stage](auto& model, parx::process_group& group, auto use) {
+      parx::fsdp fsdp{model, group, {.stage = stage, .units = parx::by_size(1 << 10)}};
+      use(fsdp);
+    });
+  }
+  check("tensor_parallel", [](auto& model, parx::process_group& group, auto use) {
+    parx::mesh<"dp", "tp"> mesh{group, {1, 2}};
+    const auto cut = parx::parallelize(model, mesh["tp"], parx::tp::ready_plan(model));
+    parx::ddp ddp{model, mesh["dp"]};
+    parx::tensor_parallel both{cut, ddp, mesh.all()};
+    use(both);
+  });
+  check("pipeline", [](auto& model, parx::process_group& group, auto use) {
+    parx::pipeline pipe{model, model.blocks(), group, {.microbatches = 2}};
+    use(pipe);
+  });
 }

@@ -6,7 +6,8 @@
 // for_each_state(visitor(name, tensor or number)), as optimizers have. If a file does not match,
 // nothing is changed. Values are copied directly between the file and the model's memory. Local:
 // under data parallelism one rank saves, every rank loads. If a rank holds only a part of a
-// parameter, only that part is read; for saving it see sharded.hpp.
+// parameter, only that part is read; for saving it see sharded.hpp. A matrix that several layers
+// share (tied embeddings) is written under its first name and read under any of its names.
 #pragma once
 
 #include <algorithm>
@@ -72,6 +73,8 @@ struct state_entry {
   std::function<std::span<std::byte>()> memory = {};
   /// This rank's part of the parameter that this is, or belongs to; nullopt if to none.
   std::optional<shard_spec> owner = {};
+  /// Under which a file may have it instead: module::for_each_other_name.
+  std::vector<std::string> other_names = {};
 
   /// Of the whole tensor.
   [[nodiscard]] std::vector<std::uint64_t> shape() const {
@@ -152,6 +155,13 @@ template <state_access Access, typename Source>
     if constexpr (Access == state_access::read && requires { source.materialize(); })
       source.materialize();
     source.for_each_parameter(add_parameter);
+    if constexpr (Access == state_access::overwrite &&
+                  requires { source.for_each_other_name([](const auto&, const auto&) {}); }) {
+      source.for_each_other_name([&](const std::string& other, const std::string& path) {
+        for (state_entry& entry : entries)
+          if (entry.name == path) entry.other_names.push_back(other);
+      });
+    }
     if constexpr (requires { source.for_each_buffer([](const std::string&, auto&) {}); }) {
       source.for_each_buffer([&](const std::string& name, auto& buffer) {
         add(name, buffer.value(), std::nullopt);
@@ -245,6 +255,50 @@ struct state_fit {
   std::vector<std::pair<state_entry, const stored_tensor*>> fitting;
 };
 
+/// The first element that differs between two tensors of `entry`'s shape, as it would be loaded.
+template <typename File>
+[[nodiscard]] std::optional<std::size_t> first_difference(const state_entry& entry,
+                                                          const File& file,
+                                                          const stored_tensor& one,
+                                                          const stored_tensor& other) {
+  const shard_spec whole = shard_spec::whole(entry.part.global_shape());
+  const std::size_t count = whole.size(), piece = std::min<std::size_t>(count, 1U << 18U);
+  const std::size_t size = size_of(entry.type);
+  std::vector<std::byte> a(piece * size), b(piece * size);
+  for (std::size_t at = 0; at < count; at += piece) {
+    const std::size_t length = std::min(piece, count - at);
+    const shard_spec part = whole.flat(at, at + length);
+    const auto from = std::span(a).first(length * size), to = std::span(b).first(length * size);
+    read_part(file, one, part, entry.type, from);
+    read_part(file, other, part, entry.type, to);
+    const auto differing = std::mismatch(from.begin(), from.end(), to.begin()).first;
+    if (differing != from.end())
+      return at + static_cast<std::size_t>(differing - from.begin()) / size;
+  }
+  return std::nullopt;
+}
+
+/// Why `found`, the tensors of a file under the names of `entry`, cannot be loaded.
+template <typename File>
+[[nodiscard]] std::optional<std::string> misfit(const state_entry& entry,
+                                                const std::vector<const stored_tensor*>& found,
+                                                const File& file, const std::string& source) {
+  const std::vector<std::uint64_t> shape = entry.shape();
+  for (const stored_tensor* stored : found) {
+    if (stored->shape == shape && loadable(*stored, entry.type)) continue;
+    return formatted("{}: [{}] {} in the {}, [{}] {} in the model", stored->name,
+                     joined_text(stored->shape), stored->dtype_name, source, joined_text(shape),
+                     safetensors_name(entry.type));
+  }
+  for (const stored_tensor* other : std::span(found).subspan(1)) {
+    const auto at = first_difference(entry, file, *found.front(), *other);
+    if (!at) continue;
+    return formatted("{} and {}: one tensor in the model, two in the {} that differ at element {}",
+                     found.front()->name, other->name, source, *at);
+  }
+  return std::nullopt;
+}
+
 template <typename File>
 [[nodiscard]] state_fit fit_state(std::vector<state_entry> entries, const File& file) {
   state_fit result;
@@ -252,21 +306,23 @@ template <typename File>
   std::set<std::string_view> unexpected;
   for (const stored_tensor& stored : file.tensors()) unexpected.insert(stored.name);
   for (state_entry& entry : entries) {
-    const stored_tensor* const stored = file.find(entry.name);
-    if (stored == nullptr) {
+    std::vector<const stored_tensor*> found;
+    const auto look_up = [&](const std::string& name) {
+      const stored_tensor* const stored = file.find(name);
+      if (stored == nullptr || !unexpected.erase(stored->name)) return;
+      found.push_back(stored);
+    };
+    look_up(entry.name);
+    for (const std::string& name : entry.other_names) look_up(name);
+    if (found.empty()) {
       result.report.missing.push_back(entry.name);
       continue;
     }
-    unexpected.erase(stored->name);
-    const std::vector<std::uint64_t> shape = entry.shape();
-    if (stored->shape != shape || !loadable(*stored, entry.type)) {
-      result.report.mismatched.push_back(formatted(
-          "{}: [{}] {} in the {}, [{}] {} in the model", entry.name, joined_text(stored->shape),
-          stored->dtype_name, result.report.source, joined_text(shape),
-          safetensors_name(entry.type)));
+    if (auto fault = misfit(entry, found, file, result.report.source)) {
+      result.report.mismatched.push_back(std::move(*fault));
       continue;
     }
-    result.fitting.emplace_back(std::move(entry), stored);
+    result.fitting.emplace_back(std::move(entry), found.front());
   }
   result.report.unexpected.assign(unexpected.begin(), unexpected.end());
   return result;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,10 @@ class sharded_module {
   template <typename Visitor>
   void for_each_buffer(Visitor&& visitor) {
     model_.for_each_buffer(visitor);
+  }
+  void for_each_other_name(
+      const std::function<void(const std::string& other, const std::string& path)>& visitor) {
+    model_.for_each_other_name(visitor);
   }
   /// Handles of all parts, for an optimizer, as nn::module::parameters.
   template <typename T = value_type>

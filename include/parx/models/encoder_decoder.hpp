@@ -160,6 +160,8 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   template <typename Visit>
   void members(Visit& visit) {
     visit("shared", shared_);
+    for (const char* user : {"encoder.embed_tokens", "decoder.embed_tokens", "lm_head"})
+      visit.other_name(user, shared_);
     visit("encoder", encoder_);
     visit("decoder", decoder_);
     visit("dropout", dropout_);

@@ -188,6 +188,7 @@ class gpt : public nn::module<gpt<T>> {
     visit("transformer.drop", dropout_);
     visit("transformer.h", layers_);
     visit("transformer.ln_f", norm_);
+    visit.other_name("lm_head", token_embedding_);
   }
 
  private:

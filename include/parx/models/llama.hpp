@@ -204,6 +204,7 @@ class llama : public nn::module<llama<T>> {
     visit("model.layers", layers_);
     visit("model.norm", norm_);
     if (head_) visit("lm_head", *head_);
+    else visit.other_name("lm_head", token_embedding_);
   }
 
  private:

@@ -144,6 +144,24 @@ class module : public detail::module_state {
         .start_all_paths(self());
   }
 
+  /// Calls visitor(other, path) for the other names that files may have for the parameter `path`:
+  /// its other paths where several modules share it, and those that members() tells by
+  /// visit.other_name("lm_head", embedding_). Creates no values.
+  void for_each_other_name(
+      const std::function<void(const std::string& other, const std::string& path)>& visitor) {
+    detail::other_names names;
+    const auto on_parameter = [&](auto&, const std::string& path, auto& parameter,
+                                  const initializer&) { names.add(parameter.node().get(), path); };
+    const auto on_other = [&](const std::string& path, auto& parameter) {
+      names.add_other(parameter.node().get(), path);
+    };
+    const auto no_module = [](const std::string&, auto&) {};
+    detail::walker<decltype(no_module), decltype(on_parameter), detail::no_buffers,
+                   decltype(on_other)>(no_module, on_parameter, {}, on_other)
+        .start_all_paths(self());
+    names.for_each(visitor);
+  }
+
   /// Calls visitor(path, model_buffer<T>&) for each buffer, in the order of members().
   template <typename Visitor>
   void for_each_buffer(Visitor&& visitor) {

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include <parx/pipeline/stage_part.hpp>
@@ -29,6 +31,10 @@ class stage_module {
   template <typename Visitor>
   void for_each_buffer(Visitor&& visitor) {
     own_.for_each_buffer(visitor);
+  }
+  void for_each_other_name(
+      const std::function<void(const std::string& other, const std::string& path)>& visitor) {
+    own_.for_each_other_name(visitor);
   }
   /// Of the whole model.
   [[nodiscard]] std::size_t parameter_count() { return own_.parameter_count(); }

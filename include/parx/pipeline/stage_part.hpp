@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,6 +51,12 @@ class stage_part : public nn::detail::module_state {
         [&](const std::string& path, auto& parameter, const auto& start) {
           if (has(path)) visitor(path, parameter, start);
         });
+  }
+  void for_each_other_name(
+      const std::function<void(const std::string& other, const std::string& path)>& visitor) {
+    whole_->for_each_other_name([&](const std::string& other, const std::string& path) {
+      if (has(path)) visitor(other, path);
+    });
   }
   /// The stage itself, then the modules in it.
   template <typename Visitor>

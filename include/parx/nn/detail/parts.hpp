@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -167,6 +168,27 @@ struct parameter_counting final : part_visitor {
     count += parameter.whole_size();
   }
   std::size_t count = 0;
+};
+
+/// The paths of parameters (nodes), as a walk meets them: the first is the name, others are other
+/// names.
+class other_names {
+ public:
+  void add(const void* parameter, const std::string& path) {
+    if (!names_.try_emplace(parameter, path).second) add_other(parameter, path);
+  }
+  void add_other(const void* parameter, const std::string& path) {
+    others_.emplace_back(parameter, path);
+  }
+  void for_each(const std::function<void(const std::string&, const std::string&)>& use) const {
+    for (const auto& [parameter, other] : others_) {
+      if (const auto name = names_.find(parameter); name != names_.end()) use(other, name->second);
+    }
+  }
+
+ private:
+  std::map<const void*, std::string> names_;
+  std::vector<std::pair<const void*, std::string>> others_;
 };
 
 }  // namespace parx::nn::detail

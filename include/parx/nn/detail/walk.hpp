@@ -34,6 +34,11 @@ struct no_buffers {
   void operator()(const std::string& /*path*/, auto& /*buffer*/) const {}
 };
 
+/// For walks that ignore other names.
+struct no_other_names {
+  void operator()(const std::string& /*path*/, auto& /*parameter*/) const {}
+};
+
 /// A member that is a module itself.
 template <typename M>
 concept walkable = requires(M& m) {
@@ -65,17 +70,21 @@ class walk_position {
 
 /// `on_module(path, module)` before its members; `on_parameter(owner, path, parameter,
 /// initializer)` once for each parameter, under its first path when several modules share it, its
-/// owner a module_state; `on_buffer(path, buffer)` for each buffer.
+/// owner a module_state; `on_buffer(path, buffer)` for each buffer; `on_other_name(path,
+/// parameter)` for the names that members() gives by other_name().
 ///
 /// Every visitor type instantiates the walk over the whole model again: visitors that do not depend
 /// on types are part_visitors instead.
-template <typename OnModule, typename OnParameter, typename OnBuffer = no_buffers>
+template <typename OnModule, typename OnParameter, typename OnBuffer = no_buffers,
+          typename OnOtherName = no_other_names>
 class walker : private walk_position {
  public:
-  walker(OnModule on_module, OnParameter on_parameter, OnBuffer on_buffer = {})
+  walker(OnModule on_module, OnParameter on_parameter, OnBuffer on_buffer = {},
+         OnOtherName on_other_name = {})
       : on_module_(std::move(on_module)),
         on_parameter_(std::move(on_parameter)),
-        on_buffer_(std::move(on_buffer)) {}
+        on_buffer_(std::move(on_buffer)),
+        on_other_name_(std::move(on_other_name)) {}
 
   template <typename Module>
   void start(Module& module) {
@@ -99,7 +108,9 @@ class walker : private walk_position {
                                     const initializer& begin = {}) {
     const std::size_t outer = enter(name);
     if constexpr (is_parameter<std::remove_const_t<Member>>) {
-      if (member.defined() && (all_paths_ || is_first_visit(member.node().get()))) {
+      if (is_other_name_) {
+        if (member.defined()) on_other_name_(path(), member);
+      } else if (member.defined() && (all_paths_ || is_first_visit(member.node().get()))) {
         on_parameter_(*owner_, path(), member, begin);
       }
     } else if constexpr (is_buffer<std::remove_const_t<Member>>) {
@@ -114,6 +125,16 @@ class walker : private walk_position {
     }
     leave(outer);
   }
+  /// Called by members(): in files the parameters of `member` may have `name` as well, in the place
+  /// of the path under which it is visited. For a matrix that several layers share.
+  template <typename Member>
+  void other_name(std::string_view name, Member& member) {
+    if constexpr (!std::is_same_v<OnOtherName, no_other_names>) {
+      const bool before = std::exchange(is_other_name_, true);
+      (*this)(name, member);
+      is_other_name_ = before;
+    }
+  }
   /// Without a name: a compile-time error that says what to do.
   template <typename Member>
   void operator()(Member& /*member*/) {
@@ -126,8 +147,10 @@ class walker : private walk_position {
   OnModule on_module_;
   OnParameter on_parameter_;
   OnBuffer on_buffer_;
+  OnOtherName on_other_name_;
   module_state* owner_ = nullptr;
   bool all_paths_ = false;
+  bool is_other_name_ = false;
 };
 
 }  // namespace parx::nn::detail

@@ -4,8 +4,8 @@
 //   update(w, state, g)        the step of elements with a gradient
 //   rest(w, state, rules)      the steps of elements without one, several in a row
 // Both work on lanes with the same expressions, so that an element gets the same bits however its
-// steps are grouped into calls. So lanes have no + and -, which a compiler would fuse with a product
-// in one call and not in another: a sum is a multiply_add. Square roots are exact: the
+// steps are grouped into calls. So lanes have no + and -, which a compiler would fuse with a
+// product in one call and not in another: a sum is a multiply_add. Square roots are exact: the
 // approximations of processors (rsqrt) differ between vendors, and ranks on unlike hosts would
 // drift apart.
 #pragma once
