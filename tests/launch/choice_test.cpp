@@ -90,7 +90,8 @@ BOOST_AUTO_TEST_CASE(the_environments_rules_choose_the_algorithm_that_runs) {
 BOOST_AUTO_TEST_CASE(wrong_rules_in_the_environment_are_told_on_every_rank) {
   const std::pair<const char*, const char*> wrong[] = {{"PARX_ALGO", "all_reduce:rung"},
                                                        {"PARX_ALGO_FILE", "/nonexistent/rules"},
-                                                       {"PARX_PROGRESS", "sometimes"}};
+                                                       {"PARX_PROGRESS", "sometimes"},
+                                                       {"PARX_DEADLOCK", "ignore"}};
   for (const auto& [name, value] : wrong) {
     const auto on_rank_1 = [name = name, value = value](int rank) -> parx::environment {
       return rank == 1 ? parx::environment{{name, value}} : parx::environment{};

@@ -45,6 +45,11 @@ struct group_options {
   /// in and compares it with the other ranks' calls. That costs a few requests to the job's store.
   /// The interval doubles after each such wait that ended well, up to eight times this value.
   std::chrono::milliseconds look_after = std::chrono::milliseconds(50);
+  /// A deadlock that is proven and has stood this long is an error on all ranks. Proven: no thread
+  /// of these ranks can go on before another one of them enters a call (deadlock.hpp says what is
+  /// told apart). never: there is only the warning.
+  std::chrono::milliseconds deadlock_after = std::chrono::seconds(10);
+  static constexpr std::chrono::milliseconds never = std::chrono::hours(100'000);
   choice_options choice{};
   /// Records the group's operations. init() makes one for all groups of the rank.
   std::shared_ptr<flight_recorder> recorder{};

@@ -20,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include <parx/core/blocked_threads.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
@@ -57,7 +58,10 @@ class tcp_store_server {
       : loop_(listening_socket(options), checked(options.legacy_dialect), std::move(options.key),
               options.presence_keys.empty() ? "" : formatted("/{}", options.presence_keys),
               members_) {
-    thread_ = detail::start_thread("of the job's store", [this] { loop_.run(); });
+    thread_ = detail::start_thread("of the job's store", [this] {
+      const detail::blocked_threads::mark never_calls;
+      loop_.run();
+    });
   }
   tcp_store_server(const tcp_store_server&) = delete;
   tcp_store_server& operator=(const tcp_store_server&) = delete;

@@ -48,7 +48,8 @@ PARX_INLINE std::shared_ptr<const shared_area> share_memory(process_group& group
 PARX_INLINE process_group::process_group(std::unique_ptr<transport> network, std::string name,
                                          group_options options)
     : core_(new detail::group_core(std::move(network), name, detail::fnv1a(name),
-                                   detail::checked(options)),
+                                   detail::checked(options),
+                                   std::make_shared<detail::groups_of_rank>()),
             detail::end_in_own_process{}) {}
 
 PARX_INLINE int process_group::rank() const noexcept { return core_->rank(); }
@@ -101,7 +102,8 @@ PARX_INLINE process_group process_group::derive(std::span<const int> ranks, std:
   group_options options = core_->options();
   options.choice = core_->choice().for_subgroup(ranks);
   return process_group(std::shared_ptr<detail::group_core>(
-      new detail::group_core(core_->network().subgroup(ranks, id), name, id, options),
+      new detail::group_core(core_->network().subgroup(ranks, id), name, id, options,
+                             core_->siblings()),
       detail::end_in_own_process{}));
 }
 

@@ -74,6 +74,11 @@ inline void read_group_settings(const environment& env, group_options& group) {
   }
   if (const auto given = env_seconds(env, "PARX_TIMEOUT")) group.timeout = *given;
   if (const auto given = env_seconds(env, "PARX_WARN_AFTER")) group.warn_after = *given;
+  if (const auto given = env_string(env, "PARX_DEADLOCK")) {
+    require(*given == "fail" || *given == "warn", "PARX_DEADLOCK=\"{}\" is neither fail nor warn",
+            *given);
+    if (*given == "warn") group.deadlock_after = group_options::never;
+  }
   read_algorithm_rules(env, group.choice);
 }
 

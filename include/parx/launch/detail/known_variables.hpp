@@ -18,6 +18,7 @@ namespace parx::inline PARX_ABI::detail {
 
 inline constexpr std::array known_variables{"PARX_ALGO",
                                             "PARX_ALGO_FILE",
+                                            "PARX_DEADLOCK",
                                             "PARX_HOST_ID",
                                             "PARX_LOCAL_RANK",
                                             "PARX_LOCAL_WORLD_SIZE",

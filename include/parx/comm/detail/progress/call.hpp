@@ -101,6 +101,19 @@ inline constexpr int any_source = -1;
   return request.what == operation::recv && request.peer == any_source;
 }
 
+/// Writes the group and the call site into the header.
+inline void name_call(call& request, std::uint64_t group,
+                      std::chrono::milliseconds timeout) noexcept {
+  request.header.group = group;
+  request.header.operation = static_cast<std::uint8_t>(
+      // A send and its receive have the same fingerprint.
+      is_message(request) ? operation::send : request.what);
+  request.header.line = static_cast<std::uint32_t>(request.site.line);
+  request.header.set_file(request.site.file_name());
+  if (request.timeout.count() <= 0) request.timeout = timeout;
+  request.named = true;
+}
+
 /// "all_reduce of 1024 float32 (sum) at train.cpp:88", from a header.
 [[nodiscard]] inline std::string describe(const call_header& header) {
   const auto op = static_cast<operation>(header.operation);

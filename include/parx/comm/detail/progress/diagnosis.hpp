@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/detail/progress/deadlock.hpp>
 #include <parx/comm/detail/progress/engine.hpp>
 #include <parx/comm/detail/progress/failure.hpp>
 #include <parx/comm/detail/progress/flight_notes.hpp>
@@ -161,6 +162,25 @@ class diagnosis {
       if (!theirs || theirs->call.sequence < sequence) late.push_back(rank);
     }
     return late;
+  }
+
+  /// The proven deadlock that this rank is in, if any.
+  [[nodiscard]] deadlock find_deadlock() const {
+    return deadlock_search::find(network_.job_rank(network_.rank()),
+                                 [this](int rank) { return notices_of(rank); });
+  }
+  [[nodiscard]] std::string text_of_deadlock(const deadlock& found) const {
+    const auto named = std::min(found.circle.size(), static_cast<std::size_t>(most_named));
+    std::string text = "these ranks wait for each other for good, with all their threads:";
+    for (std::size_t i = 0; i < named; ++i) {
+      const auto theirs = wait_of(found.circle[i]);
+      text += formatted("{} {}{}", i > 0 ? ";" : "", name_of_rank(found.circle[i]),
+                        theirs && theirs->waits() ? " in " + place_of(*theirs) : "");
+    }
+    const std::size_t others = found.circle.size() - named;
+    if (others > 0) text += formatted("; and {} more", others);
+    return text + ". Call these operations in an order in which each finds its partners "
+                  "(PARX_DEADLOCK=warn makes this a warning)";
   }
 
   [[nodiscard]] std::string mismatch(const header_mismatch& found) const {

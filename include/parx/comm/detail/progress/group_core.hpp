@@ -31,6 +31,7 @@
 #include <parx/comm/detail/progress/pending_calls.hpp>
 #include <parx/comm/detail/progress/shared_areas.hpp>
 #include <parx/comm/detail/progress/sole_user.hpp>
+#include <parx/comm/detail/progress/standing.hpp>
 #include <parx/comm/detail/progress/call_lock.hpp>
 #include <parx/comm/detail/progress/unread_call.hpp>
 #include <parx/comm/detail/progress/watch.hpp>
@@ -45,12 +46,15 @@ namespace parx::inline PARX_ABI::detail {
 class group_core final : private inline_groups::group {
  public:
   group_core(std::unique_ptr<transport> network, std::string name, std::uint64_t id,
-             group_options options)
-      : network_(std::move(network)), name_(std::move(name)), id_(id), options_(options) {
+             group_options options, std::shared_ptr<groups_of_rank> siblings)
+      : network_(std::move(network)), name_(std::move(name)), id_(id), options_(options),
+        siblings_(std::move(siblings)) {
     flight_.add_group(id_, name_, size(), rank());
+    siblings_->add(standing_);
   }
 
   ~group_core() {
+    siblings_->remove(standing_);
     if (moved_by_ != nullptr) moved_by_->remove(*this);
     {
       const std::lock_guard lock(mutex_);
@@ -67,7 +71,7 @@ class group_core final : private inline_groups::group {
   /// Whether everything that peers have sent for this group's calls was read.
   [[nodiscard]] bool all_calls_read() {
     return ending_.has_ended() || anything_pending() ||
-           !tell_of_unread_call(*network_, name_, calls_);
+           !tell_of_unread_call(*network_, name_, standing_.calls());
   }
 
   /// False in a process that was forked from the rank's.
@@ -85,6 +89,9 @@ class group_core final : private inline_groups::group {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] const group_options& options() const noexcept { return options_; }
+  [[nodiscard]] const std::shared_ptr<groups_of_rank>& siblings() const noexcept {
+    return siblings_;
+  }
   [[nodiscard]] int rank() const noexcept { return network_->rank(); }
   [[nodiscard]] int size() const noexcept { return network_->size(); }
 
@@ -106,7 +113,7 @@ class group_core final : private inline_groups::group {
     {
       call_lock lock(mutex_, locking_now());
       enqueue(request);
-      if (owned_) network_->wake();
+      if (standing_.is_driven()) network_->wake();
       finish(lock, request);
     }
     request.rethrow();
@@ -129,7 +136,7 @@ class group_core final : private inline_groups::group {
       enqueue(request);
       for (call* each = &request; each != nullptr; each = each->next.get()) each->start_clock();
       if (inline_mode()) return;
-      if (owned_) network_->wake();
+      if (standing_.is_driven()) network_->wake();
     }
     changed_.notify_all();
   }
@@ -214,22 +221,12 @@ class group_core final : private inline_groups::group {
   /// Numbers a call, or refuses it if the group has ended. Locked.
   void admit(call& request) {
     if (ending_.has_ended()) throw diagnosis_.refusal_of(request, ending_.reason());
-    if (!request.named) name(request);
+    if (!request.named) name_call(request, id_, options_.timeout);
     if (!is_message(request)) {
-      if (!request.sets_up_memory) ++calls_;
-      request.header.sequence = 2 * calls_ + (request.sets_up_memory ? 1 : 0);
+      if (!request.sets_up_memory) standing_.add_call();
+      request.header.sequence = 2 * standing_.calls() + (request.sets_up_memory ? 1 : 0);
     }
     flight_.enter(request);
-  }
-  void name(call& request) const {
-    request.header.group = id_;
-    request.header.operation = static_cast<std::uint8_t>(
-        // A send and its receive have the same fingerprint.
-        is_message(request) ? operation::send : request.what);
-    request.header.line = static_cast<std::uint32_t>(request.site.line);
-    request.header.set_file(request.site.file_name());
-    if (request.timeout.count() <= 0) request.timeout = options_.timeout;
-    request.named = true;
   }
 
   /// Locked.
@@ -249,9 +246,9 @@ class group_core final : private inline_groups::group {
   /// Locked. Waits for a call: drives the progress, or waits for the thread that does.
   void finish(call_lock& lock, const call& request) {
     while (!request.all_done()) {
-      if (owned_) {
+      if (standing_.is_driven()) {
         if (++waiting_ == 1) network_->wake();  // the driver may spin from now on
-        lock.wait(changed_, [&] { return request.all_done() || !owned_; });
+        lock.wait(changed_, [&] { return request.all_done() || !standing_.is_driven(); });
         --waiting_;
       } else {
         drive(lock, idle::back_off, [&] { return request.all_done(); });
@@ -264,7 +261,8 @@ class group_core final : private inline_groups::group {
     trace::name_thread("comm");
     call_lock lock(mutex_, locking::needed);
     for (;;) {
-      lock.wait(changed_, [&] { return stopping_ || (!owned_ && anything_pending()); });
+      lock.wait(changed_,
+                [&] { return stopping_ || (!standing_.is_driven() && anything_pending()); });
       if (stopping_) return;
       // The computation it overlaps with uses the same cores, so it does not spin until the program
       // waits for it (finish).
@@ -274,7 +272,7 @@ class group_core final : private inline_groups::group {
 
   /// Makes progress if no thread does. True if anything has moved.
   bool poll_owned(call_lock& lock) {
-    if (owned_ || !inline_mode() || !anything_pending()) return false;
+    if (standing_.is_driven() || !inline_mode() || !anything_pending()) return false;
     bool stepped = false;
     return drive(lock, idle::leave, [&] { return std::exchange(stepped, true); });
   }
@@ -283,7 +281,7 @@ class group_core final : private inline_groups::group {
   inline_groups::state move_on() override {
     call_lock lock(mutex_, locking_now());
     if (poll_owned(lock)) return inline_groups::state::moved;
-    return owned_ || anything_pending() ? inline_groups::state::pending
+    return standing_.is_driven() || anything_pending() ? inline_groups::state::pending
                                         : inline_groups::state::idle;
   }
   /// With inline progress: the thread that issues an operation makes progress on it where it waits.
@@ -293,6 +291,7 @@ class group_core final : private inline_groups::group {
     if (moved_by_ != nullptr) moved_by_->remove(*this);
     moved_by_ = own;
     own->add(*this);
+    standing_.set_polled();
   }
   inline_groups::state move_others_on() {
     return inline_groups::of_this_thread()->move_on_all_but(*this);
@@ -304,7 +303,7 @@ class group_core final : private inline_groups::group {
   /// and exit, and released while bytes move. Returns whether the last step moved anything.
   template <typename Enough>
   bool drive(call_lock& lock, idle when_idle, Enough enough) {
-    owned_ = true;
+    standing_.set_driven(true);
     bool moved = false;
     backoff_.progressed();
     while (!enough()) {
@@ -333,7 +332,7 @@ class group_core final : private inline_groups::group {
           const auto others = inline_mode() ? move_others_on() : inline_groups::state::idle;
           if (others == inline_groups::state::moved) backoff_.progressed();
           else if (!backoff_.idle(network_->may_spin())) {
-            sleep(others == inline_groups::state::idle ? longest_sleep : nap, true);
+            sleep(others == inline_groups::state::idle ? longest_sleep : nap, waiter::program);
           }
           progressed = pending_.step();
         }
@@ -343,7 +342,7 @@ class group_core final : private inline_groups::group {
         } else if (when_idle == idle::leave) {
           glance();
         } else if (when_idle == idle::sleep && !waited_for()) {
-          sleep(longest_sleep, false);
+          sleep(longest_sleep, waiter::progress_thread);
         }
       } catch (...) {
         failed = current_failure(*network_, diagnosis_, pending_);
@@ -353,7 +352,7 @@ class group_core final : private inline_groups::group {
       retire(progressed);
       moved = progressed;
     }
-    owned_ = false;
+    standing_.set_driven(false);
     tell_others();
     return moved;
   }
@@ -380,7 +379,7 @@ class group_core final : private inline_groups::group {
   }
 
   /// Unlocked: sleeps until something can move, then checks the deadlines and the other ranks.
-  void sleep(std::chrono::milliseconds limit, bool blocks) {
+  void sleep(std::chrono::milliseconds limit, waiter who) {
     interests_.clear();
     pending_.interests(interests_);
     pending_.for_each([&](call& request) {
@@ -388,7 +387,7 @@ class group_core final : private inline_groups::group {
       limit = std::min(limit, request.until.remaining());
     });
     network_->wait(interests_, watch_.longest_sleep(limit));
-    watch_.look(blocks);
+    watch_.look(who);
   }
 
   /// Since when a blocking call runs whose clock has not been started: from its issue on if that
@@ -419,12 +418,13 @@ class group_core final : private inline_groups::group {
     const auto now = clock::now();
     if (now < next_glance_) return;
     next_glance_ = now + std::chrono::milliseconds(1);
-    sleep(std::chrono::milliseconds(0), false);
+    sleep(std::chrono::milliseconds(0), waiter::none);
   }
 
   /// Locked. Ends the group: the first reason is sent to all ranks, and every pending call fails
   /// with it. Out of memory, the group ends without a reason.
   void fail(const failure& reason) noexcept {
+    watch_.ended();
     pending_.retire_messages();
     try {
       const call* cause = pending_.oldest();
@@ -464,6 +464,8 @@ class group_core final : private inline_groups::group {
   const std::string name_;
   const std::uint64_t id_;
   const group_options options_;
+  const std::shared_ptr<groups_of_rank> siblings_;
+  group_standing standing_{id_, *network_};  ///< is_driven(): a thread drives the progress
   const flight_notes flight_{options_.recorder};
   const diagnosis diagnosis_{*network_, name_, id_, flight_};
   sole_user user_;
@@ -472,19 +474,17 @@ class group_core final : private inline_groups::group {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool owned_ = false;           ///< a thread drives the progress
   std::atomic<int> waiting_{0};  ///< threads that wait behind the driver
   bool stopping_ = false;
   std::vector<call*> incoming_;  ///< issued, not yet seen by the driver
   std::atomic<bool> has_incoming_{false};
-  std::uint64_t calls_ = 0;  ///< issued on this group, without set-up calls
   ending ending_;
   std::thread thread_;
 
   // Used by the driving thread only.
-  pending_calls pending_{*network_, diagnosis_, flight_};
+  pending_calls pending_{*network_, diagnosis_, flight_, standing_};
   backoff backoff_;
-  watch watch_{*network_, diagnosis_, pending_, options_};
+  watch watch_{*network_, diagnosis_, pending_, standing_, *siblings_, options_};
   clock::time_point next_glance_{};
   clock::time_point taken_at_{};  ///< when calls were last taken from incoming_; coarse_now()
   clock::time_point next_look_{};

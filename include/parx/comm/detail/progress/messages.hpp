@@ -22,6 +22,7 @@
 
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/call_header.hpp>
+#include <parx/comm/detail/progress/notice.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -125,6 +126,17 @@ class messages {
       for (call* each : state.receives) visit(*each);
     }
   }
+  /// Calls wait(peer, kind, messages received from it) for each rank that a message waits for: of a
+  /// receive from any rank, for each that may send. Calls refused(peer) for a rank whose message is
+  /// neither received nor buffered.
+  template <typename Wait, typename Refused>
+  void for_each_wait(Wait wait, Refused refused) const {
+    for (const auto& [peer, state] : lanes_) {
+      if (!state.sends.empty()) wait(peer, message_wait::send, state.received);
+      if (!state.receives.empty() && !state.lost) wait(peer, message_wait::receive, state.received);
+      if (is_unexpected(state) && state.receives.empty() && is_too_much(state)) refused(peer);
+    }
+  }
   void forget_all() {
     lanes_.clear();
     finished_.clear();
@@ -149,6 +161,7 @@ class messages {
     std::size_t body_sent = 0;
     std::vector<call*> receives;
     std::list<kept_message> kept;  ///< unexpected; the last one may still be arriving
+    std::uint32_t received = 0;    ///< messages, whole ones
     // The message that is arriving.
     header_bytes header{};
     std::array<std::size_t, axis_extents::most> extents{};
@@ -269,6 +282,7 @@ class messages {
                          {request.memory, request.memory + request.bytes}, request.bytes};
     kept_bytes_ += request.bytes;
     state.kept.push_back(std::move(message));
+    ++state.received;
     if (call* receive = matching_receive(state, request.header)) {
       claim(*receive, request.peer);
       match_kept(state, *receive);
@@ -394,6 +408,7 @@ class messages {
       finished_.push_back(state.target);
       std::erase(state.receives, state.target);
     }
+    ++state.received;
     state.target = nullptr;
     state.arriving_kept = false;
     state.front_received = 0;
@@ -425,11 +440,14 @@ class messages {
     return true;
   }
 
+  [[nodiscard]] bool is_too_much(const lane& state) const noexcept {
+    return kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0;
+  }
+
   /// Allocates a buffer for an unexpected message. False while too much is buffered already.
   bool keep(lane& state) {
     // A posted receive did not match this message: it is for a later one, so this one must move on.
-    const bool too_much = kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0;
-    if (too_much && state.receives.empty()) return false;
+    if (is_too_much(state) && state.receives.empty()) return false;
     const auto theirs = std::bit_cast<call_header>(state.header);
     kept_message message{theirs, extents_in(state), {}, 0};
     message.bytes.resize(state.body_size);

@@ -2,9 +2,10 @@
 // wait.
 //
 // A notice has the fingerprint of the call that the rank is in, those of the collectives before it,
-// the name of the group and the ranks it waits for, which are none once it has made progress. Ranks
-// are numbered as in the job, so that a wait can be followed from group to group. Pure: the
-// transport stores the notices.
+// the name of the group and the ranks it waits for, which are none once it has made progress. For
+// the proof of a deadlock it has all messages that are waited for, and how far the rank is in its
+// other groups. Ranks are numbered as in the job, so that a wait can be followed from group to
+// group. Pure: the transport stores the notices.
 #pragma once
 
 #include <algorithm>
@@ -21,21 +22,58 @@
 
 namespace parx::inline PARX_ABI::detail {
 
+/// A message that has not come or has not left.
+struct message_wait {
+  enum wait_kind : std::uint32_t { send, receive };  // of any rank: one such wait for each
+  int peer = -1;
+  std::uint32_t kind = send;
+  std::uint32_t received = 0;  ///< messages that have come from this peer, in this group
+
+  friend bool operator==(const message_wait&, const message_wait&) = default;
+};
+/// How many collectives a rank has issued in a group.
+struct calls_issued {
+  std::uint64_t group = 0;
+  std::uint64_t calls = 0;
+  std::uint32_t polled = 0;  ///< 1: the rank may make progress there while it waits elsewhere
+  std::uint32_t known = 0;   ///< 0: a thread drives the group at the moment
+};
+struct messages_sent {
+  std::uint64_t group = 0;
+  int peer = -1;
+  std::uint32_t count = 0;
+};
+
 struct notice {
   call_header call{};
   std::vector<int> awaited{};  ///< ranks of the job; empty: it has made progress since
   std::vector<call_header> recent{};  ///< collectives of the group, the oldest first
   std::string group{};
   bool blocks = false;  ///< a thread of the program waits for the call
+  bool all_blocked = false;  ///< and no other thread of it can go on: see blocked_threads.hpp
+  std::uint64_t look = 0;    ///< how many notices of the group the rank has posted
+  std::uint64_t moves = 0;   ///< how often the group went on after it was stuck
+  std::vector<message_wait> messages{};
+  std::vector<int> refused{};  ///< ranks whose message is neither received nor buffered
+  bool has_all_groups = false;  ///< the rank has, and had, no groups beside those in `calls`
+  std::vector<calls_issued> calls{};  ///< of all groups of the rank
+  std::vector<messages_sent> sent{};  ///< of those whose calls are known
 
   [[nodiscard]] bool waits() const noexcept { return !awaited.empty(); }
 
   [[nodiscard]] std::string to_text() const {
-    const layout front{call, static_cast<std::uint32_t>(awaited.size()),
-                       static_cast<std::uint32_t>(recent.size()), blocks ? 1u : 0u, 0};
+    const auto count = [](const auto& values) { return static_cast<std::uint32_t>(values.size()); };
+    const layout front{call,          count(awaited), count(recent), blocks ? 1u : 0u,
+                       all_blocked ? 1u : 0u, look,   moves,         count(messages),
+                       count(refused),        count(calls),          count(sent),
+                       has_all_groups ? 1u : 0u, 0};
     std::string text(reinterpret_cast<const char*>(&front), sizeof front);
     append(text, awaited);
     append(text, recent);
+    append(text, messages);
+    append(text, refused);
+    append(text, calls);
+    append(text, sent);
     return text + group;
   }
   /// Nullopt if to_text() has not written the text.
@@ -45,8 +83,15 @@ struct notice {
     std::memcpy(&front, text.data(), sizeof front);
     text.remove_prefix(sizeof front);
     if (front.call.magic != call_header::expected_magic) return {};
-    notice found{.call = front.call, .blocks = front.blocks != 0};
-    if (!take(text, front.awaited, found.awaited) || !take(text, front.recent, found.recent)) {
+    notice found{.call = front.call,
+                 .blocks = front.blocks != 0,
+                 .all_blocked = front.all_blocked != 0,
+                 .look = front.look,
+                 .moves = front.moves,
+                 .has_all_groups = front.has_all_groups != 0};
+    if (!take(text, front.awaited, found.awaited) || !take(text, front.recent, found.recent) ||
+        !take(text, front.messages, found.messages) || !take(text, front.refused, found.refused) ||
+        !take(text, front.calls, found.calls) || !take(text, front.sent, found.sent)) {
       return {};
     }
     found.group = printable(text.substr(0, longest_name));
@@ -60,6 +105,14 @@ struct notice {
     std::uint32_t awaited;
     std::uint32_t recent;
     std::uint32_t blocks;
+    std::uint32_t all_blocked;
+    std::uint64_t look;
+    std::uint64_t moves;
+    std::uint32_t messages;
+    std::uint32_t refused;
+    std::uint32_t calls;
+    std::uint32_t sent;
+    std::uint32_t has_all_groups;
     std::uint32_t unused;
   };
   template <typename Value>

@@ -18,6 +18,7 @@
 #include <parx/comm/detail/progress/host_memory.hpp>
 #include <parx/comm/detail/progress/messages.hpp>
 #include <parx/comm/detail/progress/recent_calls.hpp>
+#include <parx/comm/detail/progress/standing.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/trace/event.hpp>
 #include <parx/transport/transport.hpp>
@@ -27,8 +28,9 @@ namespace parx::inline PARX_ABI::detail {
 class pending_calls {
  public:
   /// All arguments must outlive it.
-  pending_calls(transport& network, const diagnosis& texts, const flight_notes& notes)
-      : network_(network), diagnosis_(texts), flight_(notes) {}
+  pending_calls(transport& network, const diagnosis& texts, const flight_notes& notes,
+                group_standing& standing)
+      : network_(network), diagnosis_(texts), flight_(notes), standing_(standing) {}
 
   void add(call& next) {
     if (is_message(next)) {
@@ -46,6 +48,8 @@ class pending_calls {
   bool step() {
     bool progressed = false;
     while (!posted_messages_.empty()) {
+      const call& next = *posted_messages_.front();
+      if (next.what == operation::send) standing_.add_message_to(next.peer);
       messages_.post(*posted_messages_.front(), network_);
       posted_messages_.erase(posted_messages_.begin());
       progressed = true;
@@ -166,6 +170,14 @@ class pending_calls {
   /// Recent collectives, including the running one.
   [[nodiscard]] const recent_calls& recent() const noexcept { return recent_; }
   [[nodiscard]] bool has_lost(int peer) const { return messages_.has_lost(peer); }
+  /// Writes into a notice which messages are waited for.
+  void describe_messages(notice& mine) const {
+    messages_.for_each_wait(
+        [&](int peer, message_wait::wait_kind kind, std::uint32_t received) {
+          mine.messages.push_back({network_.job_rank(peer), kind, received});
+        },
+        [&](int peer) { mine.refused.push_back(network_.job_rank(peer)); });
+  }
 
   // From any thread.
   [[nodiscard]] std::size_t bytes_sent() const noexcept {
@@ -210,6 +222,7 @@ class pending_calls {
   transport& network_;
   const diagnosis& diagnosis_;
   const flight_notes& flight_;
+  group_standing& standing_;
   std::vector<call*> queue_;            ///< collectives in issue order
   std::vector<call*> posted_messages_;  ///< not yet passed to messages_
   engine engine_;

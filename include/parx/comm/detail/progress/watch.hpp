@@ -1,36 +1,51 @@
 // watch: the checks of a rank while its group's calls make no progress (a watchdog).
 //
 // It checks deadlines and the job's abort reason, publishes a notice of the call that the rank is
-// stuck in, compares it with the other ranks' notices, and logs a warning. It throws what ends the
-// group: failure, link_lost or header_mismatch.
+// stuck in, compares it with the other ranks' notices, and logs a warning. A deadlock that is
+// proven (deadlock.hpp) and has stood for a while is an error. It throws what ends the group:
+// failure, link_lost or header_mismatch.
 // Threads: belongs to the thread that drives the group's progress.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include <parx/comm/detail/progress/deadlock.hpp>
 #include <parx/comm/detail/progress/diagnosis.hpp>
 #include <parx/comm/detail/progress/failure.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
 #include <parx/comm/detail/progress/pending_calls.hpp>
+#include <parx/comm/detail/progress/standing.hpp>
 #include <parx/comm/options.hpp>
+#include <parx/core/blocked_threads.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
+/// Whose thread sleeps while it drives a group.
+enum class waiter {
+  program,          ///< one of the program's, or the group's while one of those waits for it
+  progress_thread,  ///< the group's own
+  none,             ///< nobody's: the program tests a call between other work
+};
+
 class watch {
  public:
   /// All arguments must outlive it.
   watch(transport& network, const diagnosis& texts, const pending_calls& pending,
+        const group_standing& standing, const groups_of_rank& siblings,
         const group_options& options)
       : network_(network),
         diagnosis_(texts),
         pending_(pending),
+        standing_(standing),
+        siblings_(siblings),
         options_(options),
         look_after_(options.look_after) {}
 
@@ -40,9 +55,15 @@ class watch {
     warned_ = suspicious_ = false;
     pause_ = shortest_pause;
     if (!posted_) return;
+    ended();
+    suspected_ = {};
+    search_pause_ = first_search_pause();
+    ++moves_;
     withdraw_notice();
     look_after_ = std::min(2 * look_after_, 8 * options_.look_after);  // the notice was not needed
   }
+  /// Called when the group has ended.
+  void ended() noexcept { inside_.reset(); }
   /// Called when a collective has ended: the next one may be checked at once.
   void call_ended() noexcept { next_look_ = {}; }
 
@@ -52,8 +73,8 @@ class watch {
     return suspicious_ ? limit.zero() : std::min(limit, look_after_);
   }
 
-  /// Called after each sleep. `blocks`: a thread of the program waits for these calls.
-  void look(bool blocks) {
+  /// Called after each sleep.
+  void look(waiter who) {
     throw_if_aborted(network_);
     pending_.for_each([&](const call& request) {
       if (!request.until.passed()) return;
@@ -62,7 +83,8 @@ class watch {
                     missing.empty() ? -1 : missing.front()};
     });
     const auto idle_time = clock::now() - *idle_since_;
-    if (idle_time > look_after_) look_around(blocks);
+    if (idle_time > look_after_) look_around(who);
+    if (idle_time > options_.deadlock_after / 2) look_for_deadlock();
     if (idle_time > options_.warn_after && !warned_) {
       warned_ = true;
       if (const call* request = pending_.oldest()) {
@@ -75,10 +97,11 @@ class watch {
  private:
   using clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds shortest_pause{50}, longest_pause{1000};
+  static constexpr std::chrono::milliseconds longest_search_pause{30'000};
 
   /// Checks what links do not show: a peer may have ended before it opened a link, and two
   /// different calls with the same number may have no link in common.
-  void look_around(bool blocks) {
+  void look_around(waiter who) {
     if (clock::now() < next_look_) return;
     // Soon again at first: the other ranks may be about to post their notices.
     next_look_ = clock::now() + pause_;
@@ -109,7 +132,7 @@ class watch {
       throw link_lost(
           peer, "it has ended without taking part: its program took another way, or it was killed");
     }
-    post_notice(blocks);
+    post_notice(who);
     compare_calls(std::move(peers));
   }
 
@@ -133,21 +156,52 @@ class watch {
     }
   }
 
+  [[nodiscard]] std::chrono::milliseconds first_search_pause() const noexcept {
+    return options_.deadlock_after / 20;
+  }
+  /// A deadlock that is found twice, with half of the limit between, is an error. The rank that
+  /// enters it last finds it soon. The others look seldom after a while, because that asks the
+  /// store for the notices of many ranks.
+  void look_for_deadlock() {
+    const auto now = clock::now();
+    if (!posted_ || !posted_->all_blocked || now < next_search_) return;
+    next_search_ = now + search_pause_;
+    const deadlock found = diagnosis_.find_deadlock();
+    if (!found) {
+      suspected_ = {};
+      search_pause_ = std::min(search_pause_ * 3 / 2, longest_search_pause);
+      return;
+    }
+    search_pause_ = first_search_pause();
+    if (!found.is_state_of(suspected_)) {
+      suspected_ = found;
+      suspected_since_ = now;
+    }
+    if (now - suspected_since_ < options_.deadlock_after / 2) return;
+    if (!found.stands_since(suspected_)) return;
+    throw failure{diagnosis_.text_of_deadlock(found), errc::mismatch, -1};
+  }
+
   /// Publishes the call that this rank is stuck in and the ranks it waits for.
-  void post_notice(bool blocks) {
+  void post_notice(waiter who) {
     const call* stuck = pending_.oldest();
     if (stuck == nullptr) return;
+    if (who != waiter::none && !inside_) inside_.emplace();
     posted_ = {.call = stuck->header,
                .awaited = pending_.missing_peers(*stuck),
                .recent = pending_.recent().all(),
-               .blocks = blocks};
+               .blocks = who == waiter::program,
+               .all_blocked = blocked_threads::of_this_process().all(),
+               .look = ++looks_,
+               .moves = moves_};
     posted_->call.operation = static_cast<std::uint8_t>(stuck->what);
+    pending_.describe_messages(*posted_);
+    siblings_.describe(standing_, *posted_);
     diagnosis_.post(*posted_);
   }
   /// Publishes that it is no longer stuck.
   void withdraw_notice() {
-    posted_->awaited.clear();
-    posted_->recent.clear();
+    *posted_ = {.call = posted_->call};
     diagnosis_.post(*posted_);
     posted_.reset();
   }
@@ -155,6 +209,8 @@ class watch {
   transport& network_;
   const diagnosis& diagnosis_;
   const pending_calls& pending_;
+  const group_standing& standing_;
+  const groups_of_rank& siblings_;
   const group_options& options_;
   std::chrono::milliseconds look_after_;  ///< group_options::look_after, or up to 8 times that
   bool warned_ = false;
@@ -163,6 +219,12 @@ class watch {
   clock::time_point next_look_{};
   std::chrono::milliseconds pause_ = shortest_pause;  ///< between two checks
   std::optional<notice> posted_;  ///< set while this rank is stuck
+  std::uint64_t looks_ = 0, moves_ = 0;
+  std::optional<blocked_threads::mark> inside_;  ///< of the thread that drives, while it is stuck
+  deadlock suspected_;
+  clock::time_point suspected_since_{};
+  clock::time_point next_search_{};
+  std::chrono::milliseconds search_pause_ = first_search_pause();
 };
 
 }  // namespace parx::detail

@@ -1,0 +1,223 @@
+// deadlock: the proof that ranks wait for each other for good, from what they have published.
+//
+// A rank belongs to a deadlock if no thread of its process can go on by itself, which
+// blocked_threads.hpp finds out, and each operation that it waits in needs a rank of the deadlock
+// to call something that it has not called: to enter a collective, to send a message of which none
+// is under way, or to receive one that it does not take. The largest such set is found by removing
+// the ranks of which that does not hold. So these are no deadlocks: data that are slow to arrive; a
+// rank that computes or is stopped; threads that use different groups, as long as one of them is
+// not blocked; and ranks one of which also waits, in whatever group, for one outside of the set.
+// Pure: a state that stands in two looks (`stands_since`), between which every rank has published
+// it again, has held at one moment on all of them, and will not change.
+// Source: the AND-OR waiting graph of MPI's deadlock detectors (Hilbrich et al., MUST, 2009).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/detail/progress/notice.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+struct deadlock {
+  /// What a rank that the proof rests on has published.
+  struct evidence {
+    int rank;
+    std::uint64_t look;  ///< grows with each notice that it posts
+    std::string state;   ///< equal as long as nothing has moved there
+  };
+  std::vector<int> circle;  ///< each of these ranks waits for the next, the last for the first
+  std::vector<evidence> proof;
+
+  explicit operator bool() const noexcept { return !circle.empty(); }
+
+  [[nodiscard]] bool is_state_of(const deadlock& earlier) const {
+    return std::ranges::equal(proof, earlier.proof, [](const auto& a, const auto& b) {
+      return a.rank == b.rank && a.state == b.state;
+    });
+  }
+  /// Whether it is the state that was found earlier, and each rank has published it since.
+  [[nodiscard]] bool stands_since(const deadlock& earlier) const {
+    return is_state_of(earlier) &&
+           std::ranges::equal(proof, earlier.proof,
+                              [](const auto& a, const auto& b) { return a.look > b.look; });
+  }
+};
+
+class deadlock_search {
+ public:
+  /// The deadlock that rank `own` is in, if one is proven. `notices_of(rank)` is called for at most
+  /// `most_asked` ranks; those beyond count as not blocked.
+  template <typename NoticesOf>
+  [[nodiscard]] static deadlock find(int own, NoticesOf notices_of, std::size_t most_asked = 64) {
+    deadlock_search search;
+    search.explore(own, notices_of, most_asked);
+    search.remove_the_free();
+    if (!search.stuck_.contains(own)) return {};
+    return {search.circle_from(own), search.evidence_of_used()};
+  }
+
+ private:
+  template <typename NoticesOf>
+  void explore(int own, NoticesOf notices_of, std::size_t most_asked) {
+    std::deque<int> next{own};
+    while (!next.empty() && known_.size() < most_asked) {
+      const int rank = next.front();
+      next.pop_front();
+      if (known_.contains(rank)) continue;
+      auto& all = known_[rank] = notices_of(rank);
+      std::erase_if(all, [](const notice& each) { return !each.waits(); });
+      if (!all.empty() && std::ranges::all_of(all, &notice::all_blocked)) stuck_.insert(rank);
+      for (const notice& each : all) {
+        next.insert(next.end(), each.awaited.begin(), each.awaited.end());
+        for (const message_wait& wait : each.messages) next.push_back(wait.peer);
+      }
+    }
+  }
+
+  void remove_the_free() {
+    for (bool removed = true; removed;) {
+      removed = false;
+      used_ = stuck_;
+      for (auto each = stuck_.begin(); each != stuck_.end();) {
+        const auto& all = known_.at(*each);
+        const bool stays = std::ranges::all_of(
+            all, [&](const notice& mine) { return cannot_end(*each, mine); });
+        removed |= !stays;
+        each = stays ? std::next(each) : stuck_.erase(each);
+      }
+    }
+  }
+  [[nodiscard]] bool cannot_end(int rank, const notice& mine) {
+    const auto waits_for_call = [&](const message_wait& wait) {
+      return wait.kind == message_wait::send ? is_refused(rank, mine.call.group, wait.peer)
+                                             : is_not_sent(rank, mine.call.group, wait);
+    };
+    return (is_message(mine) || waits_for_absent(mine)) &&
+           std::ranges::all_of(mine.messages, waits_for_call);
+  }
+  [[nodiscard]] static bool is_message(const notice& mine) noexcept {
+    const auto what = static_cast<operation>(mine.call.operation);
+    return what == operation::send || what == operation::recv;
+  }
+
+  /// Whether a collective waits, also over other ranks in it, for one of stuck_ that is not in it.
+  [[nodiscard]] bool waits_for_absent(const notice& mine) {
+    struct step {
+      int rank;
+      call_header call;
+    };
+    std::vector<step> steps;
+    std::set<int> seen;
+    const auto follow = [&](const notice& from) {
+      for (const int peer : from.awaited) {
+        if (seen.insert(peer).second) steps.push_back({peer, from.call});
+      }
+    };
+    follow(mine);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const auto [peer, call] = steps[i];
+      const auto calls = calls_of(peer, call.group);
+      if (!calls) continue;
+      if (calls->calls < call.number()) {
+        if (stuck_.contains(peer)) return true;
+        continue;
+      }
+      const notice* const theirs = notice_of(peer, call.group);
+      if (theirs == nullptr || is_message(*theirs)) continue;
+      if (theirs->call.sequence > call.sequence) continue;
+      used_.insert(peer);
+      follow(*theirs);
+    }
+    return false;
+  }
+  /// Whether the receiver of a message must call something before it takes it.
+  [[nodiscard]] bool is_refused(int sender, std::uint64_t group, int receiver) const {
+    if (!stuck_.contains(receiver)) return false;
+    if (const notice* const theirs = notice_of(receiver, group)) {
+      return std::ranges::find(theirs->refused, sender) != theirs->refused.end();
+    }
+    const auto calls = calls_of(receiver, group);
+    return calls && calls->polled == 0;
+  }
+  /// Whether everything that the rank awaited by a receive has sent was received.
+  [[nodiscard]] bool is_not_sent(int receiver, std::uint64_t group,
+                                 const message_wait& wait) const {
+    if (!stuck_.contains(wait.peer) || !calls_of(wait.peer, group)) return false;
+    std::uint32_t count = 0;
+    for (const notice& each : known_.at(wait.peer)) {
+      for (const messages_sent& sent : each.sent) {
+        if (sent.group == group && sent.peer == receiver) count = sent.count;
+      }
+    }
+    return count == wait.received;
+  }
+
+  [[nodiscard]] const notice* notice_of(int rank, std::uint64_t group) const {
+    const auto found = known_.find(rank);
+    if (found == known_.end()) return nullptr;
+    for (const notice& each : found->second) {
+      if (each.call.group == group) return &each;
+    }
+    return nullptr;
+  }
+  /// A group that the rank has never made counts as one without calls.
+  [[nodiscard]] std::optional<calls_issued> calls_of(int rank, std::uint64_t group) const {
+    const auto found = known_.find(rank);
+    if (found == known_.end() || found->second.empty()) return std::nullopt;
+    const notice* const own = notice_of(rank, group);
+    const notice& told = own != nullptr ? *own : found->second.front();
+    for (const calls_issued& calls : told.calls) {
+      if (calls.group == group) return calls.known != 0 ? std::optional(calls) : std::nullopt;
+    }
+    return told.has_all_groups ? std::optional(calls_issued{.group = group}) : std::nullopt;
+  }
+
+  [[nodiscard]] std::vector<int> circle_from(int own) const {
+    std::vector<int> path{own};
+    for (;;) {
+      const int last = path.back();
+      std::vector<int> next;
+      for (const notice& each : known_.at(last)) {
+        next.insert(next.end(), each.awaited.begin(), each.awaited.end());
+        for (const message_wait& wait : each.messages) next.push_back(wait.peer);
+      }
+      const auto in = std::ranges::find_if(
+          next, [&](int each) { return stuck_.contains(each) || used_.contains(each); });
+      if (in == next.end()) return path;
+      const auto again = std::ranges::find(path, *in);
+      if (again != path.end()) return {again, path.end()};
+      path.push_back(*in);
+    }
+  }
+  [[nodiscard]] std::vector<deadlock::evidence> evidence_of_used() const {
+    std::vector<deadlock::evidence> found;
+    for (const int rank : used_) {
+      deadlock::evidence each{rank, ~std::uint64_t{0}, {}};
+      std::vector<std::string> states;
+      for (notice posted : known_.at(rank)) {
+        each.look = std::min(each.look, std::exchange(posted.look, 0));
+        states.push_back(posted.to_text());
+      }
+      std::ranges::sort(states);  // the notices of a rank come in the order of posting
+      for (const std::string& state : states) each.state += state;
+      found.push_back(std::move(each));
+    }
+    return found;
+  }
+
+  std::map<int, std::vector<notice>> known_;  ///< by rank, those that wait
+  std::set<int> stuck_;                       ///< may be in the deadlock
+  std::set<int> used_;                        ///< whose state the proof rests on
+};
+
+}  // namespace parx::detail
