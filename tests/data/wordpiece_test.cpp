@@ -139,6 +139,90 @@ BOOST_AUTO_TEST_CASE(pairs_are_cut_from_the_longer_side) {
   BOOST_CHECK_THROW((void)truncated_lengths(9, 2, 7, truncation::only_second), error);
 }
 
+namespace {
+
+/// FNV-1a of 32 bits, for results of another program.
+struct short_hash {
+  std::uint32_t value = 2166136261U;
+  void add(unsigned char byte) { value = (value ^ byte) * 16777619U; }
+};
+
+/// A text of `words` words of `pieces` tokens each.
+std::string words_of(std::size_t words, std::size_t pieces) {
+  std::string text;
+  for (std::size_t i = 0; i < words; ++i) text += " a" + std::string(pieces - 1, 'b');
+  return text;
+}
+
+}  // namespace
+
+// The rule by hand, token by token, and the results of the Rust library (0.23.2, from npm).
+BOOST_AUTO_TEST_CASE(pairs_of_all_lengths_are_cut_as_hugging_faces_tokenizers_cuts_them) {
+  const data::wordpiece_tokenizer tokenizer(
+      data::vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "##b"}));
+  short_hash all;
+  for (const auto& [p, q] : {std::pair<std::size_t, std::size_t>{1, 1}, {3, 1}, {2, 3}}) {
+    for (std::size_t limit = 4; limit <= 16; ++limit) {
+      for (std::size_t i = 0; i <= 12; ++i) {
+        for (std::size_t j = 0; j <= 12; ++j) {
+          // What is read of each: whole words, until they fill the limit.
+          std::size_t x = 0, y = 0;
+          for (std::size_t word = 0; word < i && x < limit; ++word) x += p;
+          for (std::size_t word = 0; word < j && y < limit; ++word) y += q;
+          const bool odd_is_first = x > y;
+          while (x + y > limit - 3) {
+            if (x == y) (odd_is_first ? y : x) -= 1;
+            else (x > y ? x : y) -= 1;
+          }
+          const auto made =
+              tokenizer.encode(words_of(i, p), words_of(j, q), {.max_length = limit});
+          const auto seconds = static_cast<std::size_t>(
+              std::count(made.token_type_ids.begin(), made.token_type_ids.end(), 1));
+          if (made.size() != x + y + 3 || seconds != y + 1 ||
+              made.truncated != i * p + j * q - x - y) {
+            BOOST_ERROR(i << " x " << p << " and " << j << " x " << q << " into " << limit << ": "
+                          << made.size() - seconds - 2 << " + " << seconds - 1 << ", not " << x
+                          << " + " << y);
+          }
+          all.add(static_cast<unsigned char>(made.size() - seconds));
+          all.add(static_cast<unsigned char>(seconds));
+        }
+      }
+    }
+  }
+  BOOST_TEST(all.value == 4162121368U);
+}
+
+// The hashes are those of what the Rust library's BertNormalizer and BertPreTokenizer make of "a",
+// the character and "b". It has each property of characters from another version of Unicode.
+BOOST_AUTO_TEST_CASE(every_character_is_treated_as_hugging_faces_tokenizers_treats_it) {
+  using list = std::vector<std::string>;
+  BOOST_TEST((words("a\u166Db") == list{"a", "\u166D", "b"}));  // punctuation in Unicode 8.0 only
+  BOOST_TEST((words("a\u061Db") == list{"a\u061Db"}));         // punctuation since Unicode 14.0
+  BOOST_TEST((words("a\u0898b") == list{"a\u0898b"}));         // a mark since Unicode 14.0
+  BOOST_TEST((words("a\u1C89b") == list{"a\u1C8Ab"}));         // a letter since Unicode 16.0
+  BOOST_TEST((words("a\U0002B820b") == list{"a\U0002B820b"})); // an ideograph, but not there
+  for (const auto& [letters, expected] : {std::pair{data::letter_case::uncased, 3857518596U},
+                                          {data::letter_case::cased, 2796755983U}}) {
+    short_hash all;
+    for (std::uint32_t code = 1; code < 0x32400; ++code) {
+      // Ideographs, Hangul, surrogates and scripts without anything special, for the time it takes.
+      if ((code >= 0x3500 && code < 0x9FF0) || (code >= 0xAD00 && code < 0xF900) ||
+          (code >= 0x12600 && code < 0x16800) || (code >= 0x17000 && code < 0x1B000) ||
+          (code >= 0x20100 && code < 0x2B700))
+        continue;
+      std::string text = "a";
+      data::append_character(text, code);
+      text += 'b';
+      data::bert_words(text, letters, [&](std::string_view word, bool) {
+        for (const char byte : word) all.add(static_cast<unsigned char>(byte));
+        all.add('\n');
+      });
+    }
+    BOOST_TEST(all.value == expected);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_vocabulary_is_checked_line_by_line) {
   const parx_test::scratch_folder folder;
   const auto message = [&](std::string_view text) {

@@ -3,7 +3,7 @@
 // Names and rules are Hugging Face's: [CLS] a [SEP] or [CLS] a [SEP] b [SEP], types 0 and 1, mask 1
 // for tokens and 0 for padding. Truncation as in the Rust library (utils/truncation.rs): with
 // longest_first an odd token goes to the longer sequence, and to the second of two equally long
-// ones. Pure.
+// ones (what of long texts counts: wordpiece.hpp). Pure.
 #pragma once
 
 #include <cstddef>

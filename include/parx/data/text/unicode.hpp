@@ -1,9 +1,10 @@
 // Characters: decoding and encoding UTF-8, the kinds of characters, and their lower-case form
 // without accents.
 //
-// The tables are Unicode 14.0's (text/detail/unicode_tables.hpp, which is generated); a look-up is
-// a binary search, except for ASCII. Pure. Sources: unicode.org/reports/tr15 (NFD), Unicode 14.0
-// section 3.12 (Hangul).
+// The tables (text/detail/unicode_tables.hpp, which is generated) have the Unicode versions that
+// Hugging Face's tokenizers has, so that the same characters are punctuation there and here; a
+// look-up is a binary search, except for ASCII. Pure. Sources: unicode.org/reports/tr15 (NFD),
+// Unicode 14.0 section 3.12 (Hangul).
 #pragma once
 
 #include <algorithm>
@@ -88,11 +89,13 @@ template <typename Bounds>
   return code < 0x80 ? code - '0' < 10 : detail::in_ranges(detail::number_bounds, code);
 }
 
-/// The ideographs that BERT treats as words of one character (multilingual.md of its repository).
+/// The ideographs that BERT treats as words of one character (multilingual.md of its repository),
+/// without the 256 from U+2B820 on, which Hugging Face's tokenizers leave out.
 [[nodiscard]] constexpr bool is_ideograph(std::uint32_t code) noexcept {
   return (code >= 0x4E00 && code <= 0x9FFF) || (code >= 0x3400 && code <= 0x4DBF) ||
          (code >= 0xF900 && code <= 0xFAFF) || (code >= 0x20000 && code <= 0x2A6DF) ||
-         (code >= 0x2A700 && code <= 0x2CEAF) || (code >= 0x2F800 && code <= 0x2FA1F);
+         (code >= 0x2A700 && code <= 0x2B81F) || (code >= 0x2B920 && code <= 0x2CEAF) ||
+         (code >= 0x2F800 && code <= 0x2FA1F);
 }
 
 /// The lower case of a character where it is one character; its own code otherwise.

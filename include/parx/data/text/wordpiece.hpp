@@ -48,7 +48,8 @@ class wordpiece_tokenizer {
   /// errc::bad_data when the text is too long and may not be cut.
   [[nodiscard]] encoding encode(std::string_view text, const encode_options& options = {}) const;
 
-  /// [CLS] first [SEP] second [SEP]. Throws as above.
+  /// [CLS] first [SEP] second [SEP]. Throws as above. longest_first compares what Hugging Face's
+  /// tokenizers (since 0.23) compares: of each text the first words with at least max_length tokens.
   [[nodiscard]] encoding encode(std::string_view first, std::string_view second,
                                 const encode_options& options = {}) const;
 
@@ -60,10 +61,11 @@ class wordpiece_tokenizer {
   [[nodiscard]] std::size_t size() const noexcept { return tokens_.size(); }
   [[nodiscard]] const special_ids& special() const noexcept { return special_; }
   [[nodiscard]] token_id unknown_id() const noexcept { return unknown_; }
-  /// Differs where the same text may get other ids.
+  /// Differs where the same text may get other ids: also between versions of the character tables.
   [[nodiscard]] std::uint64_t fingerprint() const {
-    return tokens_.fingerprint() ^
-           stable_hash(letters_ == letter_case::cased ? "wordpiece cased" : "wordpiece uncased");
+    return tokens_.fingerprint() ^ stable_hash(letters_ == letter_case::cased
+                                                   ? "wordpiece cased, tables 2"
+                                                   : "wordpiece uncased, tables 2");
   }
 
  private:
@@ -71,6 +73,8 @@ class wordpiece_tokenizer {
 
   wordpiece_tokenizer(vocabulary tokens, letter_case letters, const std::string& origin);
 
+  /// How many of `ids` the first words have that are together at least `count` tokens.
+  [[nodiscard]] std::size_t words_with(std::span<const token_id> ids, std::size_t count) const;
   std::size_t encode_plain(std::string_view text, std::vector<token_id>& ids) const;
 
   vocabulary tokens_;

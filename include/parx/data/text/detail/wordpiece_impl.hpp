@@ -1,6 +1,8 @@
 // Definitions of wordpiece.hpp.
 #pragma once
 
+#include <algorithm>
+
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/data/text/wordpiece.hpp>
@@ -35,10 +37,25 @@ PARX_INLINE encoding wordpiece_tokenizer::encode(std::string_view first, std::st
   std::vector<token_id> a;
   std::vector<token_id> b;
   const std::size_t invalid = encode(first, a) + encode(second, b);
+  std::size_t unread = 0;
+  if (options.truncation == truncation::longest_first && options.max_length > 0) {
+    for (std::vector<token_id>* ids : {&a, &b}) {
+      const std::size_t read = words_with(*ids, options.max_length);
+      unread += ids->size() - read;
+      ids->resize(read);
+    }
+  }
   const std::span<const token_id> second_ids = b;
   encoding result = put_together(a, &second_ids, special_, options);
+  result.truncated += unread;
   result.invalid = invalid;
   return result;
+}
+
+PARX_INLINE std::size_t wordpiece_tokenizer::words_with(std::span<const token_id> ids,
+                                                        std::size_t count) const {
+  while (count < ids.size() && tokens_.token(ids[count]).starts_with("##")) ++count;
+  return std::min(count, ids.size());
 }
 
 PARX_INLINE std::string wordpiece_tokenizer::decode(std::span<const token_id> ids) const {
