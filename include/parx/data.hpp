@@ -25,6 +25,7 @@
 #include <parx/data/sampler.hpp>                   // IWYU pragma: export
 #include <parx/data/sequence_pairs.hpp>            // IWYU pragma: export
 #include <parx/data/source_target.hpp>             // IWYU pragma: export
+#include <parx/data/standardizer.hpp>              // IWYU pragma: export
 #include <parx/data/subset.hpp>                    // IWYU pragma: export
 #include <parx/data/table.hpp>                     // IWYU pragma: export
 #include <parx/data/text/append_text.hpp>          // IWYU pragma: export

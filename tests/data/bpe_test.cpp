@@ -138,6 +138,28 @@ BOOST_AUTO_TEST_CASE(byte_level_bpe_gives_back_any_bytes_and_survives_its_files)
   BOOST_TEST(tokenizer.decode(tokenizer.encode(long_word)) == long_word);
 }
 
+// The same pieces and merges; but "<pad>" in a text is one token, or another one ends a sequence.
+BOOST_AUTO_TEST_CASE(a_tokenizer_with_other_special_tokens_has_another_fingerprint) {
+  const list texts{"the cat sat on the mat"};
+  const data::byte_bpe_options options{.vocab_size = 262,
+                                       .special_tokens = {"<|endoftext|>", "<pad>"}};
+  const parx_test::scratch_folder folder;
+  data::byte_bpe_tokenizer::train(texts, options)
+      .write(folder.file("vocab.json"), folder.file("merges.txt"));
+  const auto read = [&](const list& special) {
+    return data::byte_bpe_tokenizer::read(folder.file("vocab.json"), folder.file("merges.txt"),
+                                          special);
+  };
+  const auto both = read({"<|endoftext|>", "<pad>"}), other_end = read({"<pad>", "<|endoftext|>"}),
+             one = read({"<|endoftext|>"}), other = read({"<pad>"});
+  BOOST_TEST(both.fingerprint() == read({"<|endoftext|>", "<pad>"}).fingerprint());
+  BOOST_TEST(both.special().separator != other_end.special().separator);
+  BOOST_TEST(one.encode("<pad>").size() > other.encode("<pad>").size());
+  const std::set<std::uint64_t> all{both.fingerprint(), other_end.fingerprint(), one.fingerprint(),
+                                    other.fingerprint()};
+  BOOST_TEST(all.size() == 4U);
+}
+
 BOOST_AUTO_TEST_CASE(wrong_bpe_files_are_refused_with_the_place) {
   const parx_test::scratch_folder folder;
   const auto good = data::byte_bpe_tokenizer::train(list{"aa bb aa bb"}, {.vocab_size = 259});

@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(statistics_are_the_pixels_mean_and_deviation) {
       std::move(set).with({.shape = data::image_shape::flat, .mean = 0.5F, .deviation = 0.5F});
   const std::array<std::size_t, 1> first{0};
   BOOST_TEST(scaled.fetch(first).x.at(0, 0) == -1.0F);
-  BOOST_TEST(scaled.fetch(first).x.at(0, 3) == 1.0F);
+  BOOST_TEST(scaled.fetch(first).x.at(0, 3) == 1.0F, boost::test_tools::tolerance(1e-6F));
 }
 
 BOOST_AUTO_TEST_CASE(images_and_labels_that_do_not_fit_are_refused) {
@@ -266,6 +266,113 @@ BOOST_AUTO_TEST_CASE(a_table_without_header_is_read_by_column_numbers) {
                           return std::string(e.what()).find("csv_header::absent") !=
                                  std::string::npos;
                         });
+}
+
+BOOST_AUTO_TEST_CASE(a_file_without_a_header_is_told_how_to_say_so) {
+  const scratch_folder folder;
+  const auto path = folder.write("iris.csv", "5.1,3.5,0\n4.9,3.0,1\n");
+  for (const char* label : {"species", "2"}) {
+    const std::string told =
+        parx_test::message_of([&] { (void)data::read_table(path, {.label = label}); });
+    BOOST_TEST(parx_test::mentions(told, "first line names 5.1, 3.5, 0",
+                                   "{.header = csv_header::absent}", "\"0\", \"1\""),
+               told);
+  }
+  // A name that the first record happens to have: the line is lost, and that is told.
+  const parx_test::captured_log log;
+  (void)data::read_table(path, {.label = "0"});
+  BOOST_TEST(parx_test::mentions(log.text(), "iris.csv", "5.1, 3.5, 0",
+                                 "{.csv = {.header = csv_header::absent}}"));
+  const auto unnamed = folder.write("pandas.csv", "0,1,2\n5,3,1\n");
+  BOOST_TEST(data::read_table(unnamed, {.label = "2"}).size() == 1U);
+  BOOST_TEST(!parx_test::mentions(log.text(), "pandas.csv"));
+  // Names that are none are not taken for a record.
+  const auto named = folder.write("named.csv", "a,b\n1,2\n");
+  BOOST_TEST(!parx_test::mentions(
+      parx_test::message_of([&] { (void)data::read_table(named, {.label = "c"}); }), "absent"));
+}
+
+BOOST_AUTO_TEST_CASE(missing_values_are_refused_kept_filled_or_become_the_columns_mean) {
+  using data::missing_values;
+  const scratch_folder folder;
+  const auto path =
+      folder.write("t.csv", "a,b,y\n1,NA,0\n,4,1\n5, nan ,0\n?,8,1\n6,N/A,0\nnull,0,1\n");
+  const auto read = [&](data::table_options options) {
+    options.label = "y";
+    return data::read_table(path, options);
+  };
+  expect_error(
+      errc::bad_data,
+      {"line 2", "column 2 (b)", "\"NA\" is a missing value", "missing_values::column_mean"},
+      [&] { (void)read({}); });
+  const auto nan = read({.missing = missing_values::nan});
+  const auto filled = read({.missing = missing_values::fill, .fill = -1});
+  const auto mean = read({.missing = missing_values::column_mean});
+  const std::vector<bool> gaps{false, true,  true,  false, false, true,
+                               true,  false, false, true,  true,  false};
+  const std::vector<float> values{1, 0, 0, 4, 5, 0, 0, 8, 6, 0, 0, 0};
+  for (std::size_t i = 0; i < gaps.size(); ++i) {
+    const auto at = [i](const auto& table) { return table.x().data()[i]; };
+    BOOST_TEST(std::isnan(at(nan)) == gaps[i]);
+    if (!gaps[i]) BOOST_TEST(at(nan) == values[i]);
+    BOOST_TEST(at(filled) == (gaps[i] ? -1 : values[i]));
+    BOOST_TEST(at(mean) == (gaps[i] ? 4 : values[i]));  // (1 + 5 + 6) / 3 and (4 + 8 + 0) / 3
+  }
+  BOOST_TEST(mean.y().at(5) == 1);
+  // A text that is neither is an error all the same, and texts of one's own replace the others.
+  const auto other = folder.write("other.csv", "a,y\n-,0\n2,1\n");
+  expect_error(errc::bad_data, {"line 2", "\"-\" is not a finite number", "features"}, [&] {
+    (void)data::read_table(other, {.label = "y", .missing = missing_values::nan});
+  });
+  BOOST_TEST(
+      data::read_table(
+          other, {.label = "y", .missing = missing_values::column_mean, .missing_texts = {"-"}})
+          .x()
+          .at(0, 0) == 2.0F);
+  const auto empty = folder.write("empty.csv", "a,y\nNA,0\n,1\n");
+  expect_error(errc::bad_data, {"column 1 (a)", "no line has a value"}, [&] {
+    (void)data::read_table(empty, {.label = "y", .missing = missing_values::column_mean});
+  });
+  const auto unlabelled = folder.write("u.csv", "a,y\n1,0\n2,NA\n");
+  expect_error(errc::bad_data, {"line 3", "column 2 (y)", "the label is missing"}, [&] {
+    (void)data::read_table<float>(unlabelled, {.label = "y", .missing = missing_values::fill});
+  });
+}
+
+BOOST_AUTO_TEST_CASE(columns_are_standardised_by_the_training_part_alone) {
+  const scratch_folder folder;
+  // The last two rows are not of the training part.
+  const auto path =
+      folder.write("t.csv", "a,b,c,y\n1,7,NA,0\n5,7,-2,1\n1,7,2,0\n5,7,,1\n103,9,6,0\nNA,5,NA,1\n");
+  const auto all = data::read_table(path, {.label = "y", .missing = data::missing_values::nan});
+  const data::subset training(all, {0, 1, 2, 3});
+  data::standardizer scale(training);
+  BOOST_TEST(scale.mean().span() == (std::vector<float>{3, 7, 0}),
+             boost::test_tools::per_element());
+  BOOST_TEST(scale.deviation().span() == (std::vector<float>{2, 1, 2}),
+             boost::test_tools::per_element());
+  const auto scaled = scale(all);
+  const std::vector<float> expected{-1, 0, 0, 1, 0, -1, -1, 0, 1, 1, 0, 0, 50, 2, 3, 0, -2, 0};
+  BOOST_TEST(scaled.x().span() == expected, boost::test_tools::per_element());
+  BOOST_TEST(scaled.y().at(5) == 1);
+  BOOST_TEST(all.x().at(0, 0) == 1.0F);  // as it was
+  // Saved and loaded like the state of an optimizer.
+  data::standardizer loaded(3);
+  std::vector<tensor<float>> saved;
+  scale.for_each_state([&](const std::string&, tensor<float>& t) { saved.push_back(t.clone()); });
+  loaded.for_each_state([&, next = std::size_t{0}](const std::string&, tensor<float>& t) mutable {
+    t.copy_from(saved[next++]);
+  });
+  BOOST_TEST(loaded(all).x().span() == expected, boost::test_tools::per_element());
+  BOOST_CHECK_THROW((void)scale(tensor<float>::zeros({2, 2})), usage_error);
+  BOOST_CHECK_THROW(data::standardizer(data::subset(all, {})), usage_error);
+  // More samples than are read at a time.
+  const auto many = tensor<float>::zeros({10'000, 1});
+  for (std::size_t i = 0; i < 10'000; ++i) many.data()[i] = i % 2 == 0 ? 3.0F : 9.0F;
+  const data::standardizer of_many(
+      data::tensor_dataset<std::int64_t>(many, tensor<std::int64_t>::zeros({10'000})));
+  BOOST_TEST(of_many.mean().item() == 6.0F);
+  BOOST_TEST(of_many.deviation().item() == 3.0F);
 }
 
 BOOST_AUTO_TEST_CASE(a_generated_sample_depends_on_seed_and_number_alone) {

@@ -312,6 +312,35 @@ BOOST_AUTO_TEST_CASE(batches_of_like_length_hold_every_sample_once_and_less_padd
   BOOST_CHECK_THROW(data::distributed_sampler(1002, 0, 1, grouped), usage_error);
 }
 
+// Samples of equal length in their order: what remains is how each pool's batches are shuffled.
+BOOST_AUTO_TEST_CASE(the_batches_of_each_pool_of_like_lengths_come_in_an_order_of_their_own) {
+  constexpr std::size_t batch = 4, pool = 12, pools = 6;
+  const auto lengths = std::make_shared<const std::vector<std::uint32_t>>(batch * pool * pools, 9U);
+  const auto orders_of = [&](std::uint64_t seed) {
+    std::set<std::vector<std::size_t>> orders;
+    const auto all = data::distributed_sampler(
+                         lengths->size(), 0, 1,
+                         {.order = data::sample_order::sequential,
+                          .seed = seed,
+                          .group_by_length = {.lengths = lengths, .batch = batch, .pool = pool}})
+                         .indices(0);
+    for (std::size_t begin = 0; begin < all.size(); begin += batch * pool) {
+      std::vector<std::size_t> order;
+      for (std::size_t k = 0; k < pool; ++k) {
+        const std::size_t first = all[begin + k * batch];
+        order.push_back((first - begin) / batch);
+        for (std::size_t i = 0; i < batch; ++i)  // a batch stays together
+          BOOST_TEST(all[begin + k * batch + i] == first + i);
+      }
+      orders.insert(order);
+    }
+    return orders;
+  };
+  const auto orders = orders_of(1);
+  BOOST_TEST(orders.size() == pools);
+  BOOST_TEST((orders != orders_of(2)));
+}
+
 BOOST_AUTO_TEST_CASE(the_real_sets_read_as_published) {
   const auto root = parx_test::real_data("ag_news");
   const auto bert = parx_test::real_data("bert");

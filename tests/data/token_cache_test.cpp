@@ -1,6 +1,7 @@
 #include <parx/data/text/token_cache.hpp>
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +100,45 @@ BOOST_AUTO_TEST_CASE(many_ranks_tokenise_once_and_share_the_file) {
   BOOST_TEST(as_csv != as_tsv);
 }
 
+BOOST_AUTO_TEST_CASE(of_two_that_want_a_cache_at_once_one_makes_it_and_the_other_waits_for_it) {
+  const parx_test::scratch_folder folder;
+  const std::string cache = folder.file("c");
+  std::atomic<bool> building{false}, waits{false};
+  std::atomic<int> built{0};
+  const auto rows_of = [&](data::token_rows_data& made) {
+    made.ids = {1, 2, 3};
+    made.offsets = {0, 3};
+    made.labels = {7};
+    ++built;
+  };
+  std::thread first([&] {
+    (void)data::cached_rows(cache, 5, [&](data::token_rows_data& made) {
+      building = true;
+      for (int i = 0; i < 1000 && !waits; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      rows_of(made);
+    });
+  });
+  while (!building) std::this_thread::yield();
+  std::thread watcher([&] {  // by the kernel's list of locks, whose waiters have an arrow
+    struct stat lock {};
+    (void)::stat(fmt::format("{}/{:016x}.tokens.lock", cache, 5).c_str(), &lock);
+    for (int i = 0; i < 1000 && !waits; ++i) {
+      std::ifstream locks("/proc/locks");
+      for (std::string line; std::getline(locks, line);)
+        if (parx_test::mentions(line, "-> FLOCK", fmt::format(":{} ", lock.st_ino))) waits = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  const auto rows = data::cached_rows(cache, 5, rows_of);
+  first.join();
+  watcher.join();
+  BOOST_TEST(waits);
+  BOOST_TEST(built == 1);
+  BOOST_TEST(rows.size() == 1U);
+  BOOST_TEST(rows.labels()[0] == 7);
+}
+
 BOOST_AUTO_TEST_CASE(
     a_damaged_cache_is_made_again_and_a_folder_that_cannot_be_written_does_without) {
   const parx_test::scratch_folder folder;
@@ -115,10 +155,8 @@ BOOST_AUTO_TEST_CASE(
   std::mt19937 random(9);
   for (int round = 0; round < 300; ++round) {
     std::string bytes = good;
-    if (round % 3 == 0)
-      bytes.resize(random() % bytes.size());
-    else
-      bytes[random() % bytes.size()] ^= static_cast<char>(1U << random() % 8);
+    if (round % 3 == 0) bytes.resize(random() % bytes.size());
+    else bytes[random() % bytes.size()] ^= static_cast<char>(1U << random() % 8);
     // A new file, as a rename would make it: the old one is still mapped nowhere.
     std::filesystem::remove(file);
     (void)folder.write(fmt::format("c/{:016x}.tokens", 77), bytes);

@@ -174,8 +174,7 @@ BOOST_AUTO_TEST_CASE(pairs_of_all_lengths_are_cut_as_hugging_faces_tokenizers_cu
             if (x == y) (odd_is_first ? y : x) -= 1;
             else (x > y ? x : y) -= 1;
           }
-          const auto made =
-              tokenizer.encode(words_of(i, p), words_of(j, q), {.max_length = limit});
+          const auto made = tokenizer.encode(words_of(i, p), words_of(j, q), {.max_length = limit});
           const auto seconds = static_cast<std::size_t>(
               std::count(made.token_type_ids.begin(), made.token_type_ids.end(), 1));
           if (made.size() != x + y + 3 || seconds != y + 1 ||
@@ -198,10 +197,10 @@ BOOST_AUTO_TEST_CASE(pairs_of_all_lengths_are_cut_as_hugging_faces_tokenizers_cu
 BOOST_AUTO_TEST_CASE(every_character_is_treated_as_hugging_faces_tokenizers_treats_it) {
   using list = std::vector<std::string>;
   BOOST_TEST((words("a\u166Db") == list{"a", "\u166D", "b"}));  // punctuation in Unicode 8.0 only
-  BOOST_TEST((words("a\u061Db") == list{"a\u061Db"}));         // punctuation since Unicode 14.0
-  BOOST_TEST((words("a\u0898b") == list{"a\u0898b"}));         // a mark since Unicode 14.0
-  BOOST_TEST((words("a\u1C89b") == list{"a\u1C8Ab"}));         // a letter since Unicode 16.0
-  BOOST_TEST((words("a\U0002B820b") == list{"a\U0002B820b"})); // an ideograph, but not there
+  BOOST_TEST((words("a\u061Db") == list{"a\u061Db"}));          // punctuation since Unicode 14.0
+  BOOST_TEST((words("a\u0898b") == list{"a\u0898b"}));          // a mark since Unicode 14.0
+  BOOST_TEST((words("a\u1C89b") == list{"a\u1C8Ab"}));          // a letter since Unicode 16.0
+  BOOST_TEST((words("a\U0002B820b") == list{"a\U0002B820b"}));  // an ideograph, but not there
   for (const auto& [letters, expected] : {std::pair{data::letter_case::uncased, 3857518596U},
                                           {data::letter_case::cased, 2796755983U}}) {
     short_hash all;

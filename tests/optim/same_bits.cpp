@@ -70,9 +70,9 @@ void compare(const char* name, Options options) {
 template <typename T>
 void compare_all() {
   using optim::adamw_options;
+  using optim::sgd_options;
   using optim::detail::adamw_rule;
   using optim::detail::sgd_rule;
-  using optim::sgd_options;
   compare<T, adamw_rule, 2>("adamw", adamw_options{});
   compare<T, adamw_rule, 2>("adamw without decay", adamw_options{.weight_decay = 0});
   compare<T, adamw_rule, 2>("adamw with short memories",
@@ -80,10 +80,9 @@ void compare_all() {
   compare<T, sgd_rule, 1>("sgd with momentum", sgd_options{.momentum = 0.9});
   compare<T, sgd_rule, 1>("sgd with momentum and decay",
                           sgd_options{.momentum = 0.9, .weight_decay = 0.1});
-  compare<T, sgd_rule, 1>("nesterov",
-                          sgd_options{.momentum = 0.9,
-                                      .weight_decay = 0.1,
-                                      .form = optim::momentum_form::nesterov});
+  compare<T, sgd_rule, 1>(
+      "nesterov",
+      sgd_options{.momentum = 0.9, .weight_decay = 0.1, .form = optim::momentum_form::nesterov});
   compare<T, sgd_rule, 0>("sgd with decay", sgd_options{.weight_decay = 0.1});
 }
 

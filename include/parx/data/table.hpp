@@ -4,23 +4,38 @@
 //   const auto irises = read_table("iris.csv", {.label = "species", .classes = {"setosa", ...}});
 //   const auto houses = read_table<float>("houses.csv", {.label = "price"});   // for mse_loss
 //   const auto plain = read_table("a.csv", {.csv = {.header = csv_header::absent}, .label = "4"});
+//   const auto gaps = read_table("b.csv", {.label = "y", .missing = missing_values::column_mean});
+//
+// For columns of like size see standardizer.hpp.
 #pragma once
 
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/joined_text.hpp>
+#include <parx/core/log.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/formats/csv.hpp>
 
 namespace parx::inline PARX_ABI::data {
+
+/// What is read in the place of a missing value of x.
+enum class missing_values {
+  refuse,       ///< an error that names line and column
+  nan,          ///< NaN, for a standardizer or code of yours
+  fill,         ///< table_options::fill
+  column_mean,  ///< the mean of the column's other values in this file
+};
 
 struct table_options {
   csv_options csv = {};
@@ -29,9 +44,76 @@ struct table_options {
   std::vector<std::string> features = {};
   /// The label's texts, class 0 first; empty: the labels are 0, 1, 2, ...
   std::vector<std::string> classes = {};
+  missing_values missing = missing_values::refuse;
+  float fill = 0;
+  /// The texts of a missing value, blanks around them aside.
+  std::vector<std::string> missing_texts = {"",    "NA",   "N/A",  "n/a",  "NaN",
+                                            "nan", "NULL", "null", "None", "?"};
 };
 
 namespace detail {
+
+[[nodiscard]] inline bool is_missing(std::string_view text, const table_options& options) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  const auto& all = options.missing_texts;
+  return std::find(all.begin(), all.end(), text) != all.end();
+}
+
+/// A value of x; NaN for a missing one that a column's mean will replace.
+inline float read_value(const csv_reader& file, const std::string& text, std::size_t column,
+                        const table_options& options) {
+  if (const auto number = csv_reader::find_number(text)) return *number;
+  const bool missing = is_missing(text, options);
+  if (missing && options.missing == missing_values::fill) return options.fill;
+  if (missing && options.missing != missing_values::refuse)
+    return std::numeric_limits<float>::quiet_NaN();
+  throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is {}", file.path(), file.line(),
+              file.column_name(column), text,
+              missing ? "a missing value. Say what to read in its place: {.missing = "
+                        "missing_values::column_mean}, fill or nan."
+                      : "not a finite number. Leave such a column out by naming the others in "
+                        "table_options::features.");
+}
+
+/// Replaces the NaN of each column of `values`, rows of `columns`, by the mean of its numbers.
+inline void fill_with_means(const csv_reader& file, std::vector<float>& values,
+                            const std::vector<std::size_t>& columns) {
+  const std::size_t width = columns.size();
+  for (std::size_t c = 0; c < width; ++c) {
+    double sum = 0;
+    std::size_t count = 0;
+    for (std::size_t at = c; at < values.size(); at += width) {
+      if (std::isnan(values[at])) continue;
+      sum += static_cast<double>(values[at]);
+      ++count;
+    }
+    if (count == 0)
+      throw_error(errc::bad_data,
+                  "\"{}\", {}: no line has a value, so there is no mean. Leave the column out by "
+                  "naming the others in table_options::features.",
+                  file.path(), file.column_name(columns[c]));
+    const auto mean = static_cast<float>(sum / static_cast<double>(count));
+    for (std::size_t at = c; at < values.size(); at += width)
+      if (std::isnan(values[at])) values[at] = mean;
+  }
+}
+
+/// Warns where the first line, read as names, has numbers alone: a record would be lost. Names "0",
+/// "1", ... are those of pandas for columns without names.
+inline void warn_of_numbers_as_names(const csv_reader& file) {
+  const auto& names = file.header();
+  bool counted = true, numbers = !names.empty();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    counted = counted && names[i] == std::to_string(i);
+    numbers = numbers && csv_reader::find_number(names[i]).has_value();
+  }
+  if (numbers && !counted)
+    log0(log_level::warn,
+         "\"{}\": the first line, {:.100}, is taken for the names of the columns. If it is a "
+         "record, say so: {{.csv = {{.header = csv_header::absent}}}}",
+         file.path(), joined_text(names));
+}
 
 inline std::int64_t read_class(const csv_reader& file, const std::string& text, std::size_t column,
                                const std::vector<std::string>& classes) {
@@ -53,10 +135,11 @@ inline std::int64_t read_class(const csv_reader& file, const std::string& text, 
 }  // namespace detail
 
 /// Reads `path`: x is [rows, features], y the classes, [rows], or, with Target float, the numbers
-/// of the label's column, [rows, 1] as a linear layer with one output gives. Throws errc::io or
-/// errc::bad_data, with line and column; usage_error when a column does not exist.
+/// of the label's column, [rows, 1] as a linear layer with one output gives. A missing label is an
+/// error always. Throws errc::io or errc::bad_data, with line and column; usage_error when a column
+/// does not exist.
 template <typename Target = std::int64_t>
-  requires std::same_as<Target, std::int64_t> || std::same_as<Target, float>
+requires std::same_as<Target, std::int64_t> || std::same_as<Target, float>
 [[nodiscard]] tensor_dataset<Target> read_table(const std::string& path,
                                                 const table_options& options) {
   constexpr bool has_classes = std::same_as<Target, std::int64_t>;
@@ -65,6 +148,7 @@ template <typename Target = std::int64_t>
   require(has_classes || options.classes.empty(),
           "read_table: \"{}\" is read for numbers to predict, which have no classes", path);
   csv_reader file(path, options.csv);
+  detail::warn_of_numbers_as_names(file);
   const std::size_t label = file.column(options.label);
   std::vector<std::size_t> features;
   for (const std::string& name : options.features) features.push_back(file.column(name));
@@ -83,7 +167,14 @@ template <typename Target = std::int64_t>
                          : std::max(label, *std::max_element(features.begin(), features.end()));
     require(last < fields.size(), "\"{}\" has {} columns; column \"{}\" does not exist", path,
             fields.size(), last);
-    for (const std::size_t column : features) values.push_back(file.number(fields[column], column));
+    for (const std::size_t column : features)
+      values.push_back(detail::read_value(file, fields[column], column, options));
+    const bool names_classes = !options.classes.empty();
+    if (!names_classes && detail::is_missing(fields[label], options))
+      throw_error(errc::bad_data,
+                  "\"{}\", line {}, {}: the label is missing (\"{}\"). Remove the line: it teaches "
+                  "nothing.",
+                  path, file.line(), file.column_name(label), fields[label]);
     if constexpr (has_classes) {
       labels.push_back(detail::read_class(file, fields[label], label, options.classes));
     } else {
@@ -92,6 +183,8 @@ template <typename Target = std::int64_t>
   }
   const std::size_t rows = labels.size();
   if (rows == 0) throw_error(errc::bad_data, "\"{}\" has no records.", path);
+  if (options.missing == missing_values::column_mean)
+    detail::fill_with_means(file, values, features);
   return {tensor<float>::from(values, {rows, features.size()}),
           tensor<Target>::from(labels, has_classes ? shape{rows} : shape{rows, 1})};
 }

@@ -147,7 +147,8 @@ class byte_bpe_tokenizer {
   std::unordered_map<std::uint64_t, joiner::token> ranks_;  ///< by detail::pair_key
   special_ids special_;
   detail::token_trie specials_;
-  std::string starts_;  ///< the first bytes of special tokens
+  std::string starts_;              ///< the first bytes of special tokens
+  std::uint64_t special_hash_ = 0;  ///< of the special tokens in their order
 };
 
 }  // namespace parx::data

@@ -49,7 +49,7 @@ class wordpiece_tokenizer {
   [[nodiscard]] encoding encode(std::string_view text, const encode_options& options = {}) const;
 
   /// [CLS] first [SEP] second [SEP]. Throws as above. longest_first compares what Hugging Face's
-  /// tokenizers (since 0.23) compares: of each text the first words with at least max_length tokens.
+  /// tokenizers (since 0.23) compares: of each text the first words with max_length tokens or more.
   [[nodiscard]] encoding encode(std::string_view first, std::string_view second,
                                 const encode_options& options = {}) const;
 

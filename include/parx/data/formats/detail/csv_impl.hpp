@@ -59,15 +59,22 @@ PARX_INLINE std::size_t csv_reader::column(std::string_view name) const {
     throw_usage("\"{}\" has no header, so its columns are \"0\", \"1\", ...; \"{}\" is not one",
                 path(), name);
   }
-  const bool is_number = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+  const bool perhaps_record =
+      find_number(name) || std::any_of(header_.begin(), header_.end(), &csv_reader::find_number);
   throw_usage("\"{}\" has no column \"{}\"; its first line names {:.200}{}", path(), name,
               joined_text(header_),
-              is_number ? ". Columns have numbers in a file without such a line: "
-                          "{.header = csv_header::absent}"
-                        : "");
+              perhaps_record ? ". If that line is a record, say so, {.header = csv_header::absent} "
+                               "in csv_options; the columns are then \"0\", \"1\", ..."
+                             : "");
 }
 
 PARX_INLINE float csv_reader::number(std::string_view text, std::size_t column) const {
+  if (const auto value = find_number(text)) return *value;
+  throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is not a finite number.", path(),
+              record_line_, column_name(column), text);
+}
+
+PARX_INLINE std::optional<float> csv_reader::find_number(std::string_view text) {
   std::string_view digits = text;
   const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
   while (!digits.empty() && is_blank(digits.front())) digits.remove_prefix(1);
@@ -78,8 +85,7 @@ PARX_INLINE float csv_reader::number(std::string_view text, std::size_t column) 
   // Larger values would become infinite as a float.
   if (value && std::abs(*value) <= std::numeric_limits<float>::max())
     return static_cast<float>(*value);
-  throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is not a finite number.", path(),
-              record_line_, column_name(column), text);
+  return std::nullopt;
 }
 
 PARX_INLINE std::string csv_reader::column_name(std::size_t column) const {

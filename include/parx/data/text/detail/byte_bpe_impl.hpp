@@ -79,6 +79,7 @@ PARX_INLINE byte_bpe_tokenizer::byte_bpe_tokenizer(vocabulary tokens, std::vecto
     const auto id = tokens_.find(token);
     if (!id || token.empty()) continue;
     specials_.add(token, *id);
+    special_hash_ = (special_hash_ ^ stable_hash(token)) * 0x9E3779B97F4A7C15;
     starts_ += token[0];
     if (special_.separator < 0) special_ = {.start = -1, .separator = *id, .pad = *id};
   }
@@ -129,7 +130,7 @@ PARX_INLINE std::string byte_bpe_tokenizer::decode(std::span<const token_id> ids
 }
 
 PARX_INLINE std::uint64_t byte_bpe_tokenizer::fingerprint() const {
-  std::uint64_t result = tokens_.fingerprint() ^ stable_hash("byte_bpe" + starts_);
+  std::uint64_t result = tokens_.fingerprint() ^ stable_hash("byte_bpe") ^ special_hash_;
   for (const auto& [a, b] : merges_)
     result = (result ^ detail::pair_key(a, b)) * 0x9E3779B97F4A7C15;
   return result;
