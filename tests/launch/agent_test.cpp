@@ -74,6 +74,23 @@ BOOST_AUTO_TEST_CASE(the_shells_code_tells_a_signal_from_an_exit) {
   BOOST_TEST(to_string(exit_status{0, 11}) == "killed by SIGSEGV (signal 11)");
 }
 
+BOOST_AUTO_TEST_CASE(a_family_is_what_descends_from_its_marked_processes_and_runs) {
+  using parx::detail::process_entry;
+  const std::vector<process_entry> table{
+      {.pid = 9, .name = "grandchild", .state = 'S', .parent = 7},
+      {.pid = 1, .name = "init", .state = 'S'},
+      {.pid = 5, .name = "marked", .state = 'R', .parent = 1},
+      {.pid = 6, .name = "other", .state = 'R', .parent = 1},
+      {.pid = 7, .name = "zombie", .state = 'Z', .parent = 5},
+      {.pid = 8, .name = "child", .state = 'T', .parent = 5},
+  };
+  const auto family = parx::detail::family_of(
+      table, [](const process_entry& each) { return each.name == "marked"; });
+  texts names;
+  for (const process_entry& each : family) names.push_back(each.name);
+  BOOST_TEST(names == (texts{"marked", "child", "grandchild"}), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_learns_its_own_place_and_not_that_of_parxrun) {
   const environment outer{{"OMPI_COMM_WORLD_RANK", "9"},
                           {"PMIX_RANK", "9"},

@@ -207,8 +207,44 @@ ranks_die_with_a_killed_parxrun() {
   start -n 2 sh -c 'echo $$ >pid.$RANK; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; while :; do sleep 0.2; done'
   kill -KILL $job; wait $job || true; gone $(cat pid.*)
 }
+no_process_outlives_a_killed_parxrun_whatever_stands_between() {
+  # Each writes its program's pid to program.RANK.
+  local program='sh -c "echo \$\$ >program.\$RANK; exec sleep 60"'
+  local wrappers=("env A=1 $program; true" "sh -c '$program; true'" "taskset -c 0 $program; true"
+                  "trap '' TERM HUP; $program; $program" "$program & wait" "$program & exec sleep 60" "setsid -w $program; true"
+                  "(setsid $program >/dev/null 2>&1 </dev/null &) ; exec sleep 60" "$parxrun -n 1 --env RANK=\$RANK setsid -w $program")
+  for wrapper in "${wrappers[@]}"; do
+    rm -f program.*; setsid "$parxrun" -n 2 sh -c "$wrapper" >out 2>err & job=$!
+    for _ in $(seq 200); do [ ! -s program.0 ] || [[ $wrapper != *parxrun* && ! -s program.1 ]] || break; sleep 0.02; done
+    cat program.* >pids; kill -KILL -$job; wait $job || true
+    gone $(cat pids) || { echo "behind: $wrapper"; return 1; }
+  done
+}
+no_process_outlives_a_parxrun_that_is_told_to_stop() {
+  for name in TERM HUP; do
+    start -n 2 --grace 0.3 sh -c '(setsid env -i sh -c "echo \$\$ >'"$work"'/daemon.$RANK; trap \"\" HUP; exec sleep 60" >/dev/null 2>&1 </dev/null &); sleep 0.5; touch ready; exec sleep 60'
+    local code=0; kill -$name $job; wait $job || code=$?; [ $code = $((128 + $(kill -l $name))) ]; gone $(cat daemon.*)
+  done
+}
 nothing_is_left_running_when_all_ranks_returned() {
-  run 0 -n 2 sh -c 'sleep 60 & echo $! >child.$RANK'; gone $(cat child.*)
+  run 0 -n 2 sh -c 'sleep 60 & echo $! >child.$RANK; (setsid sleep 60 </dev/null >/dev/null 2>&1 & echo $! >daemon.$RANK)'; gone $(cat child.* daemon.*)
+  has err 'the ranks have ended and left processes behind, which end now: sleep ('
+}
+what_ends_right_after_its_rank_may_say_its_last() {
+  run 0 -n 2 sh -c '(sleep 0.1; echo late) &'; has out '[rank 0] late'; has out '[rank 1] late'; [ ! -s err ]
+}
+processes_that_the_job_did_not_start_are_left_alone() {
+  sh -c "sleep 60 & echo \$! >other; exec $parxrun -n 2 true"; kill "$(cat other)"
+}
+parxrun_reaps_what_its_ranks_leave_to_it() {
+  start -n 1 sh -c 'for i in 1 2 3 4 5; do (true & true); done; sleep 0.2; touch ready; exec sleep 60'
+  local left; left=$(grep -l "^PPid:.$job\$" /proc/[0-9]*/status 2>/dev/null | xargs grep -l '^State:.Z' | wc -l); kill -TERM $job; wait $job || true
+  [ "$left" = 0 ]
+}
+its_guard_ends_with_it() {
+  start -n 2 sh -c 'echo $PPID >parent.$RANK; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; exec sleep 60'
+  local guard; guard=$(grep -l "^PPid:.$(cat parent.0)\$" /proc/[0-9]*/status 2>/dev/null | xargs grep -l '^Name:.parx_guard' | cut -d/ -f3); [ -d "/proc/$guard" ]
+  kill -TERM $job; wait $job || true; gone "$guard"
 }
 the_port_is_kept_for_the_ranks_and_free_for_a_server_of_theirs() {
   cat >serve.py <<'END'

@@ -4,7 +4,8 @@
 // in one of four ways. All ranks return 0. A rank fails: the others are ended within a second,
 // unless they go on (on_loss). parxrun is told to stop: the ranks have the time `grace` to save
 // their work. A rank returns 75 (stopped_exit_code) because it has saved its work: the others have
-// the time `grace` to do the same. No process of the ranks' process groups is left behind. Only
+// the time `grace` to do the same. No process that a rank has started is left behind: this process
+// adopts them (orphans.hpp), and where it is killed itself its guard ends them (job_guard.hpp). Only
 // parxrun needs Boost; the ranks' programs do not.
 #pragma once
 
@@ -32,11 +33,14 @@
 #include <parx/core/joined_text.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/stopped.hpp>
+#include <parx/launch/agent_options.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/divergence_text.hpp>
 #include <parx/launch/detail/failure_report.hpp>
+#include <parx/launch/detail/job_guard.hpp>
 #include <parx/launch/detail/kept_store.hpp>
+#include <parx/launch/detail/orphans.hpp>
 #include <parx/launch/detail/output_channel.hpp>
 #include <parx/launch/detail/rank_process.hpp>
 #include <parx/launch/detail/rank_variables.hpp>
@@ -44,30 +48,6 @@
 #include <parx/launch/detail/reserved_port.hpp>
 
 namespace parx::inline PARX_ABI {
-
-enum class output_tags {
-  rank,  ///< "[rank 3] " before each line
-  none,
-};
-
-/// What happens to the other ranks when a rank fails.
-enum class on_loss {
-  end,    ///< they are ended within a second
-  go_on,  ///< they go on, by world::shrink(); this process keeps the job's store
-};
-
-struct agent_options {
-  int ranks = 1;
-  std::vector<std::string> command = {};  ///< the program and its arguments
-  /// The folder for each rank's output, rank_R.out and rank_R.err. Empty: parxrun's own output.
-  std::string log_dir = {};
-  output_tags tags = output_tags::rank;
-  /// How long the ranks may take to end after parxrun was told to stop; the default is that of
-  /// Slurm's KillWait.
-  std::chrono::milliseconds grace{30'000};
-  parx::on_loss on_loss = parx::on_loss::end;
-  environment variables = {};  ///< added to the ranks' environment
-};
 
 namespace detail {
 
@@ -100,6 +80,8 @@ class agent {
     if (!options_.log_dir.empty()) make_log_folder(options_.log_dir);
     recorder_ = find_flight_place(env, name_of_start(job.run_id, local_job::host, job.port));
 
+    guard_.emplace(job.run_id);
+    orphans_.except(guard_->pid());
     catch_signals();
     start_ = clock::now();
     try {
@@ -165,6 +147,8 @@ class agent {
     if (out.valid()) streams.out = out.get();
     if (err.valid()) streams.err = err.get();
     process.pid = start_child(file, options_.command, env, streams, mask_before_);
+    guard_->add(process.pid);
+    orphans_.except(process.pid);
     ranks_.push_back(std::move(process));
   }
 
@@ -222,6 +206,7 @@ class agent {
   void handle(int signal) {
     switch (signal) {
       case SIGCHLD:
+        static_cast<void>(orphans_.left());
         notice_ends();
         break;
       case SIGUSR1:
@@ -329,14 +314,27 @@ class agent {
                        [](const auto& process) { return process.ended; });
   }
 
-  /// Kills the processes that are left in the ranks' groups, and reaps the ranks.
+  /// Kills the processes that are left of the job, and reaps the ranks.
   void end_leftovers() {
+    if (!failed_ && !stopped_by_ && all_ended()) tell_leftovers();
     for (const rank_process& process : ranks_) {
       ::kill(-process.pid, SIGKILL);
       reap(process.pid);
     }
-    // A daemon that has left its group may keep a pipe open forever.
+    orphans_.kill();
+    // A process of another user, which cannot be killed, may keep a pipe open forever.
     after(std::chrono::seconds(1), drain_timer_, [this] { drain_time_is_over_ = true; });
+  }
+
+  /// A script that starts its program in the background and does not wait for it ends the job by
+  /// that. What ends by itself within a moment (a `tee` of the rank's output) is no matter.
+  void tell_leftovers() {
+    const auto limit = deadline::after(std::chrono::milliseconds(250));
+    std::vector<pid_t> left;
+    while (!(left = orphans_.left()).empty() && !limit.passed()) {
+      io_.run_one_for(std::chrono::milliseconds(2));
+    }
+    if (!left.empty()) console_.queue(stream::err).add(orphans_text(left));
   }
 
   [[nodiscard]] bool drained() const {
@@ -458,6 +456,8 @@ class agent {
   boost::asio::steady_timer kill_timer_{io_};
   boost::asio::steady_timer drain_timer_{io_};
   flight_place recorder_;
+  orphans orphans_;
+  std::optional<job_guard> guard_;
   sigset_t mask_before_{};  ///< the signal mask at the start, which the ranks inherit
   console console_{io_};
   repeated_errors errors_;
@@ -479,9 +479,10 @@ class agent {
 /// on_loss::go_on: at least one) returned 0; the code of the rank that caused a failure (128 +
 /// signal when it was killed); 75 when the ranks ended with that code; else 128 + signal when this
 /// process was told to stop. Blocks. Catches SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2,
-/// SIGCHLD, SIGPIPE and SIGTSTP meanwhile, and leaves them unblocked and at their defaults, so call
-/// it from a process with one thread. Throws usage_error for wrong options, program_error for a
-/// program that cannot be started, error when the system refuses files or processes.
+/// SIGCHLD, SIGPIPE and SIGTSTP meanwhile, and leaves them unblocked and at their defaults, and
+/// adopts orphans from then on, so call it from a process with one thread. Throws usage_error for
+/// wrong options, program_error for a program that cannot be started, error when the system refuses
+/// files or processes.
 [[nodiscard]] inline int run_ranks(const agent_options& options) {
   fill_standard_descriptors();
   return detail::agent(options).run();

@@ -1,0 +1,36 @@
+// agent_options: what run_ranks(), and so parxrun, is told.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <parx/core/env.hpp>
+
+namespace parx::inline PARX_ABI {
+
+enum class output_tags {
+  rank,  ///< "[rank 3] " before each line
+  none,
+};
+
+/// What happens to the other ranks when a rank fails.
+enum class on_loss {
+  end,    ///< they are ended within a second
+  go_on,  ///< they go on, by world::shrink(); this process keeps the job's store
+};
+
+struct agent_options {
+  int ranks = 1;
+  std::vector<std::string> command = {};  ///< the program and its arguments
+  /// The folder for each rank's output, rank_R.out and rank_R.err. Empty: parxrun's own output.
+  std::string log_dir = {};
+  output_tags tags = output_tags::rank;
+  /// How long the ranks may take to end after parxrun was told to stop; the default is that of
+  /// Slurm's KillWait.
+  std::chrono::milliseconds grace{30'000};
+  parx::on_loss on_loss = parx::on_loss::end;
+  environment variables = {};  ///< added to the ranks' environment
+};
+
+}  // namespace parx
