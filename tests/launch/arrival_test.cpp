@@ -1,5 +1,5 @@
-// What may go wrong around a job's store: a rank that dies before all have come, and connections to
-// the store that break while everybody lives.
+// What may go wrong around a job's store: a rank that dies before all have come, connections to the
+// store that break while everybody lives, and a store that has the keys of earlier starts.
 #include <parx/launch/rendezvous.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -21,6 +21,7 @@
 #include <parx/comm.hpp>
 #include <parx/store/detail/listen.hpp>
 #include <parx/store/tcp.hpp>
+#include <parx/store/tcp_server.hpp>
 
 namespace {
 
@@ -180,4 +181,38 @@ BOOST_AUTO_TEST_CASE(a_broken_connection_with_the_store_is_made_again_before_any
   BOOST_TEST(processes::contains(results[0].text, "that is all"), results[0].text);
   BOOST_TEST(processes::contains(results[1].text, "that is all"), results[1].text);
   BOOST_TEST(!processes::contains(results[1].text, "has ended or was killed"), results[1].text);
+}
+
+BOOST_AUTO_TEST_CASE(the_ranks_of_each_start_meet_in_one_store_whatever_their_agents_have_counted) {
+  const parx::tcp_store_server server({.address = "127.0.0.1"});  // as torchrun's agents keep it
+  const auto start = [&](int world, int first_to_come, bool fails) {
+    processes::job all(server.port());
+    for (int i = 0; i < world; ++i) {
+      const int rank = (first_to_come + i) % world;
+      all.start_program(rank, world, [&, rank](parx::init_options options) {
+        options.env = {{"RANK", std::to_string(rank)},
+                       {"WORLD_SIZE", std::to_string(world)},
+                       {"LOCAL_RANK", std::to_string(rank)},
+                       {"LOCAL_WORLD_SIZE", std::to_string(world)},
+                       {"MASTER_ADDR", "127.0.0.1"},
+                       {"MASTER_PORT", std::to_string(server.port())},
+                       {"TORCHELASTIC_RUN_ID", "none"},
+                       {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                       {"TORCHELASTIC_RESTART_COUNT", rank == 1 ? "1" : "0"},
+                       {"PARX_RECORDER", "off"}};
+        if (fails && rank == 1) return 7;  // before it has joined
+        return join(options, fails && rank != 1 ? 500ms : 10s);
+      });
+      std::this_thread::sleep_for(fails ? 0ms : 100ms);
+    }
+    return all.wait();
+  };
+  for (const int first_to_come : {0, 1}) {
+    for (const auto& each : start(3, 0, true)) BOOST_TEST(each.exit_code != 0);
+    for (const int world : {3, 2}) {
+      for (const auto& each : start(world, first_to_come, false)) {
+        BOOST_TEST(each.exit_code == 0, each.text);
+      }
+    }
+  }
 }

@@ -47,6 +47,18 @@ enum class store_keeper {
   parxrun,    ///< parxrun keeps parx's own store there and outlives every rank
 };
 
+[[nodiscard]] constexpr std::string_view to_string(store_keeper value) noexcept {
+  switch (value) {
+    case store_keeper::rank_zero:
+      return "rank 0";
+    case store_keeper::agent:
+      return "torchrun's agent";
+    case store_keeper::parxrun:
+      return "parxrun";
+  }
+  return "unknown";
+}
+
 struct launch_env {
   int rank = 0;
   int world_size = 1;
@@ -60,7 +72,8 @@ struct launch_env {
   std::uint16_t master_port = 0;  ///< 0 only for a world of one
   std::string port_variable;      ///< the variable with the port; empty if computed from the job id
   store_keeper keeper = store_keeper::rank_zero;
-  /// Equal on all ranks of one start of the job, different for each start; may be empty.
+  /// Equal on all ranks of one start of the job; may be empty. Different for each start, unless the
+  /// store is an agent's (see detail/numbered_start.hpp) or every start has a new one.
   std::string run_id;
   std::string secret;     ///< shared by the job's ranks; empty when it has none
   bool encrypts = false;  ///< TCP connections use TLS, with keys from that secret

@@ -32,7 +32,9 @@
 #include <parx/core/joined_text.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/printable.hpp>
+#include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/job_keys.hpp>
+#include <parx/launch/detail/numbered_start.hpp>
 #include <parx/launch/detail/survivors.hpp>
 #include <parx/launch/launcher.hpp>
 #include <parx/store/prefix.hpp>
@@ -80,7 +82,7 @@ class rendezvous {
           .local_world_size = job.local_world_size.value_or(job.world_size),
           .may_spin = cores() >= job.local_world_size.value_or(job.world_size),
           .env = env,
-          .key = key_of(job)};
+          .key = key_of(job_)};
       endpoint_.reset(new detail::endpoint(std::move(options), limit));
       prepare();
       await_everybody(limit);
@@ -166,6 +168,8 @@ class rendezvous {
     return !former_.empty() && endpoint_ != nullptr && !endpoint_->abort_reason();
   }
   void abort(std::string_view reason) noexcept { endpoint_->abort(reason); }
+  /// The job; its run_id is that of this start.
+  [[nodiscard]] const launch_env& job() const noexcept { return job_; }
 
   /// The transport over all ranks of the job.
   [[nodiscard]] std::unique_ptr<transport> connect() {
@@ -180,11 +184,13 @@ class rendezvous {
     prefix_store part;
 
     store_of_job(const launch_env& job, const deadline& limit)
-        : whole({.host = job.master_host, .port = job.master_port, .key = key_of_store(job)},
-                limit),
+        : whole(where(job), limit),
           part(detail::job_prefix(job.run_id), whole) {}
   };
 
+  [[nodiscard]] static tcp_store_options where(const launch_env& job) {
+    return {.host = job.master_host, .port = job.master_port, .key = key_of_store(job)};
+  }
   /// torchrun's store is PyTorch's own, which does not support a key.
   [[nodiscard]] static std::optional<job_key> key_of_store(const launch_env& job) {
     return job.keeper == store_keeper::agent ? std::nullopt : key_of(job);
@@ -218,21 +224,18 @@ class rendezvous {
     throw error(code, not_joined(reason), context(limit));
   }
   [[nodiscard]] std::string not_joined(const std::string& reason) const {
-    return formatted("rank {} of {} could not join the job at {}:{}: {}", job_.rank,
-                     job_.world_size, job_.master_host, job_.master_port, reason);
+    return formatted("rank {} of {} could not join the job at {}: {}", job_.rank, job_.world_size,
+                     place(), reason);
+  }
+
+  /// Where the job's store is.
+  [[nodiscard]] std::string place() const {
+    return detail::with_port(job_.master_host, job_.master_port);
   }
 
   /// The process that keeps the job's store.
   [[nodiscard]] std::string keeper() const {
-    switch (job_.keeper) {
-      case store_keeper::rank_zero:
-        return "rank 0, which keeps the job's store,";
-      case store_keeper::agent:
-        return "torchrun's agent, which keeps the job's store,";
-      case store_keeper::parxrun:
-        break;
-    }
-    return "parxrun, which keeps the job's store,";
+    return formatted("{}, which keeps the job's store,", to_string(job_.keeper));
   }
   [[nodiscard]] std::string end_of_keeper() const {
     return formatted("{} has ended or was killed; see its output", keeper());
@@ -275,6 +278,7 @@ class rendezvous {
   /// Aborts the job with a reason, unless another rank has done so first.
   void tell_others(const std::string& reason) noexcept {
     try {
+      if (job_.rank == 0 && start_) start_->answer(deadline::after(std::chrono::seconds(1)));
       const bool is_silent = endpoint_ != nullptr && endpoint_->store_is_silent();
       job_store_->compare_set(
           "abort", "",
@@ -313,6 +317,10 @@ class rendezvous {
                     std::move(where), std::current_exception());
       }
     }
+    if (job_.keeper == store_keeper::agent) {
+      start_.emplace(where(job_), job_.run_id, job_.rank, limit);
+      job_.run_id += "." + start_->number();
+    }
     // An aliasing pointer: an owner of the job's part also owns the store below it.
     store_ = std::make_shared<store_of_job>(job_, limit);
     job_store_ = {store_, &store_->part};
@@ -347,10 +355,9 @@ class rendezvous {
     if (holder == mine) return;
     throw error(errc::mismatch,
                 formatted("rank {} of {} is taken: {} has joined this job as that rank. Two "
-                          "processes were given the same rank, or two jobs share {}:{}; give "
+                          "processes were given the same rank, or two jobs share {}; give "
                           "each job its own MASTER_PORT",
-                          job_.rank, job_.world_size, printable(holder), job_.master_host,
-                          job_.master_port),
+                          job_.rank, job_.world_size, printable(holder), place()),
                 context(limit));
   }
 
@@ -417,7 +424,8 @@ class rendezvous {
       const watch_state state = ready->ready();
       // Checked before the abort reason: once all have arrived, a failure is one of the program,
       // which this rank's next operation reports.
-      if (state == watch_state::set) return;
+      if (state == watch_state::set) return start_.reset();
+      if (job_.rank == 0 && start_) start_->answer(limit);
       if (auto reason = endpoint_->abort_reason()) {
         throw error(errc::aborted,
                     formatted("rank {} of {} could not join the job because another rank failed "
@@ -438,9 +446,8 @@ class rendezvous {
       }
       if (!warned && warn_at.passed()) {
         warned = true;
-        log(log_level::warn, "rank {} of {} has waited 5 s at {}:{} for {}", job_.rank,
-            job_.world_size, job_.master_host, job_.master_port,
-            missing_ranks().value_or(keeper() + " which does not answer"));
+        log(log_level::warn, "rank {} of {} has waited 5 s at {} for {}", job_.rank,
+            job_.world_size, place(), missing_ranks().value_or(keeper() + " which does not answer"));
       }
       if (job_.rank == 0 && look_at.passed()) {
         check_for_ended(limit);
@@ -448,7 +455,7 @@ class rendezvous {
       }
       std::array<pollfd, 2> polled{{{ready->descriptor(), POLLIN, 0},
                                     {endpoint_->abort_descriptor(), POLLIN, 0}}};
-      ::poll(polled.data(), polled.size(), limit.poll_timeout(200));
+      ::poll(polled.data(), polled.size(), limit.poll_timeout(start_ ? 20 : 200));
     }
   }
 
@@ -474,6 +481,7 @@ class rendezvous {
 
   launch_env job_;
   int next_asked_ = 0;  ///< the next rank for check_for_ended()
+  std::optional<detail::numbered_start> start_;  ///< in an agent's store, until all have come
   std::optional<tcp_store_server> server_;  ///< where this rank keeps the job's store
   std::shared_ptr<store_of_job> store_;
   std::shared_ptr<store> job_store_;  ///< the job's part of store_

@@ -29,10 +29,6 @@ PARX_INLINE launch_env detect_launch(const environment& env) {
   check_world_size_variable(env, job);
   if (auto run_id = env_string(env, "PARX_RUN_ID")) job.run_id = *run_id;
   if (env_string(env, "PARX_STORE_KEEPER") == "parxrun") job.keeper = store_keeper::parxrun;
-  if (job.started_by == launcher::torchrun) {
-    // A static torchrun keeps one store, with its old keys, over restarts.
-    job.run_id += "." + env_string(env, "TORCHELASTIC_RESTART_COUNT").value_or("0");
-  }
   job.secret = env_string(env, "PARX_SECRET").value_or("");
   job.encrypts = env_flag(env, "PARX_TLS").value_or(false);
   return job;
