@@ -50,7 +50,7 @@ inline rank_health look_at_this_process(const parx::world& world, const parx::la
       .host = host,
       .boot_id = first_line_of("/proc/sys/kernel/random/boot_id") +
                  parx::env_string(env, "PARX_HOST_ID").value_or(""),
-      .address = world.size() == 1 ? "127.0.0.1"
+      .address = world.size() == 1 ? parx::detail::loopback_address()
                                    : parx::detail::choose_address(env, job.master_host, true),
       .version = PARX_VERSION " " PARX_ABI_TEXT,
       .program = fmt::format(

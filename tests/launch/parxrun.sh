@@ -3,6 +3,8 @@
 # Each claim is a function; it fails when one of its commands does.
 set -u -m
 parxrun=$1
+hello=$(dirname "$1")/hello_all_reduce
+exec 3>&1  # for what must be said though the claims hold
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -325,6 +327,28 @@ for i in (0, 1): held[i].bind(("", 40000 + i))
 sys.exit(subprocess.call([sys.argv[1], "-n", "2", "sh", "-c", "echo port $MASTER_PORT"]))
 END
   grep -qE '^\[rank 1\] port (2|3[0-2])[0-9]{3,4}$' out
+}
+ranks_meet_on_loopback_whichever_family_it_has() {
+  [ -x "$hello" ] || { echo "NOT TRIED: parxrun without IPv4 or IPv6: there is no $hello" >&3; return 0; }
+  local without_v4='ip addr del 127.0.0.1/8 dev lo' without_v6='echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6'
+  unshare -rn sh -c "ip link set lo up && $without_v4 && $without_v6" 2>unshared ||
+    { echo "NOT TRIED: parxrun without IPv4 or IPv6: $(tail -n 1 unshared)" >&3; return 0; }
+  cat >network.sh <<'END'
+set -e
+# both VARIABLE...: two ranks with these variables; @ is a rank's number.
+both() { for r in 0 1; do env PARX_TRANSPORT=tcp PARX_RENDEZVOUS_TIMEOUT=9 "${@//@/$r}" "$hello" & done; wait -n; wait -n; }
+ip link set lo up; eval "$1"
+"$parxrun" -n 2 "$hello"
+PARX_TRANSPORT=tcp "$parxrun" -n 2 "$hello"
+"$parxrun" -n 2 --on-loss continue "$hello"
+both PMI_RANK=@ PMI_SIZE=2 MPI_LOCALRANKID=@ MPI_LOCALNRANKS=2 PARX_RUN_ID=x
+both RANK=@ WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=1716
+[ -n "${2:-}" ] || exit 0
+for address in '[::1] MASTER_PORT=1717' '::1 MASTER_PORT=1718' '[::1]:1719'; do both RANK=@ WORLD_SIZE=2 MASTER_ADDR=$address; done
+END
+  export parxrun hello
+  timeout 60 unshare -rn bash network.sh "$without_v4" v6 >out 2>err
+  timeout 60 unshare -rn bash network.sh "$without_v6" >out 2>err
 }
 a_number_of_ranks_after_the_program_is_warned_of() {
   run 0 printf '%s\n' -n 4; has out 4

@@ -317,9 +317,15 @@ BOOST_AUTO_TEST_CASE(the_server_takes_ipv6_and_ipv4_on_one_port) {
   parx::tcp_store four({.host = "127.0.0.1", .port = server.port()});
   four.set("k", "v", soon());
   try {
-    parx::tcp_store six({.host = "::1", .port = server.port(), .timeout = 2s});
-    BOOST_TEST(six.get("k", soon()) == "v");
-    BOOST_TEST(six.describe() == fmt::format("tcp_store [::1]:{}", server.port()));
+    for (const char* host : {"::1", "[::1]"}) {
+      parx::tcp_store six({.host = host, .port = server.port(), .timeout = 2s});
+      BOOST_TEST(six.get("k", soon()) == "v");
+      BOOST_TEST(six.describe() == fmt::format("tcp_store [::1]:{}", server.port()));
+    }
+    const parx::tcp_store_server bound({.address = "[::1]"});
+    parx::tcp_store to_bound({.host = "::1", .port = bound.port(), .timeout = 2s});
+    BOOST_CHECK_THROW(
+        parx::tcp_store({.host = "127.0.0.1", .port = bound.port(), .timeout = 50ms}), parx::error);
   } catch (const parx::error& failure) {
     BOOST_TEST_MESSAGE("no IPv6 on this host: " << failure.what());
   }

@@ -11,24 +11,36 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/parse_number.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
+/// This host's loopback address: 127.0.0.1, or ::1 where only that exists.
+[[nodiscard]] inline std::string loopback_address();
+
 /// The addresses of `host` for TCP; null, with the error of getaddrinfo(3) in `code`, where there
-/// are none. Blocks as long as the system's resolver does, which takes no deadline.
+/// are none. Blocks as long as the system's resolver does, which takes no deadline. "localhost" is
+/// loopback_address(), whatever /etc/hosts has of it (RFC 6761, 6.3).
 [[nodiscard]] inline address_list find_addresses(const char* host, std::uint16_t port, int flags,
                                                  int& code) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
+  std::string loopback;
+  if (host != nullptr && std::string_view(host) == "localhost") {
+    loopback = loopback_address();
+    host = loopback.c_str();
+  }
   addrinfo* found = nullptr;
   code = ::getaddrinfo(host, std::to_string(port).c_str(), &hints, &found);
   return {code == 0 ? found : nullptr, &::freeaddrinfo};
@@ -43,6 +55,43 @@ using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
 [[nodiscard]] inline bool is_loopback(std::string_view address) noexcept {
   return address.starts_with("127.") || address == "::1";
+}
+
+struct host_and_port {
+  std::string host;  ///< a name or an address, without brackets
+  std::optional<std::uint16_t> port = std::nullopt;
+};
+
+/// Reads "node1", "node1:29500", "::1", "[::1]" or "[::1]:29500". Several colons without brackets are
+/// an IPv6 address. nullopt where brackets or port are wrong.
+[[nodiscard]] inline std::optional<host_and_port> split_address(std::string_view text) {
+  std::string_view rest;
+  if (text.starts_with('[')) {
+    const auto end = text.find(']');
+    if (end == text.npos) return std::nullopt;
+    rest = text.substr(end + 1);
+    text = text.substr(1, end - 1);
+  } else if (const auto colon = text.find(':'); colon != text.npos && colon == text.rfind(':')) {
+    rest = text.substr(colon);
+    text = text.substr(0, colon);
+  }
+  if (text.empty()) return std::nullopt;
+  if (rest.empty()) return host_and_port{std::string(text)};
+  const auto port = parse_number<std::uint16_t>(rest.substr(1));
+  if (rest.front() != ':' || !port || *port == 0) return std::nullopt;
+  return host_and_port{std::string(text), port};
+}
+
+/// "[::1]" as "::1"; any other text as it is.
+[[nodiscard]] inline std::string without_brackets(std::string host) {
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return host;
+}
+
+/// "node1:29500", "[::1]:29500"
+[[nodiscard]] inline std::string with_port(std::string_view host, std::uint16_t port) {
+  return host.find(':') == host.npos ? formatted("{}:{}", host, port)
+                                     : formatted("[{}]:{}", host, port);
 }
 
 struct socket_address {
@@ -99,6 +148,15 @@ struct socket_address {
   socklen_t size = sizeof failure;
   ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &failure, &size);
   return failure;
+}
+
+inline std::string loopback_address() {
+  for (const char* const each : {"127.0.0.1", "::1"}) {
+    const socket_address address = socket_address::tcp(each, 0);
+    const descriptor probe = stream_socket(address.storage.ss_family);
+    if (probe.valid() && ::bind(probe.get(), address.data(), address.length) == 0) return each;
+  }
+  return "127.0.0.1";
 }
 
 }  // namespace parx::detail

@@ -78,7 +78,7 @@ class agent {
                         .keeps_store = goes_on(),
                         .threads_per_rank = threads_per_rank(options_.ranks)};
     if (!options_.log_dir.empty()) make_log_folder(options_.log_dir);
-    recorder_ = find_flight_place(env, name_of_start(job.run_id, local_job::host, job.port));
+    recorder_ = find_flight_place(env, name_of_start(job.run_id, job.host, job.port));
 
     guard_.emplace(job.run_id);
     orphans_.except(guard_->pid());

@@ -29,6 +29,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/random_hex.hpp>
+#include <parx/core/socket_address.hpp>
 #include <parx/store/detail/connection.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/handshake.hpp>
@@ -44,7 +45,7 @@ namespace parx::inline PARX_ABI {
 enum class worker_count { leave, increment };
 
 struct tcp_store_options {
-  std::string host = "127.0.0.1";
+  std::string host = detail::loopback_address();  ///< name or address; IPv6 also in brackets
   std::uint16_t port = 29500;
   std::optional<store_dialect> dialect = std::nullopt;  ///< nullopt: probe
   std::chrono::milliseconds timeout{300'000};           ///< to connect, and the default of calls
@@ -58,7 +59,8 @@ class tcp_store final : public store {
   /// Connects. Waits until the deadline (default: options.timeout from now) for a server that has
   /// not started yet; after 5 s it logs once what it waits for.
   explicit tcp_store(tcp_store_options options, std::optional<deadline> limit = {})
-      : address_{std::move(options.host), options.port, std::move(options.key)} {
+      : address_{detail::without_brackets(std::move(options.host)), options.port,
+                 std::move(options.key)} {
     set_default_timeout(options.timeout);
     const deadline until = limit ? *limit : deadline::after(options.timeout);
     try {
@@ -77,9 +79,7 @@ class tcp_store final : public store {
   }
 
   [[nodiscard]] std::string describe() const override {
-    const bool bare_ipv6 = address_.host.find(':') != std::string::npos;
-    return formatted("tcp_store {}{}{}:{}", bare_ipv6 ? "[" : "", address_.host,
-                     bare_ipv6 ? "]" : "", address_.port);
+    return formatted("tcp_store {}", detail::with_port(address_.host, address_.port));
   }
 
   /// Closes the connections. Every later call throws errc::closed; one that is under way ends

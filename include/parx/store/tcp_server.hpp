@@ -27,6 +27,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/own_process.hpp>
+#include <parx/core/socket_address.hpp>
 #include <parx/core/start_thread.hpp>
 #include <parx/store/detail/listen.hpp>
 #include <parx/store/detail/server_loop.hpp>
@@ -95,7 +96,9 @@ class tcp_store_server {
   }
 
   static descriptor listening_socket(const tcp_store_server_options& options) {
-    if (options.listening_descriptor < 0) return detail::listen_on(options.address, options.port);
+    if (options.listening_descriptor < 0) {
+      return detail::listen_on(detail::without_brackets(options.address), options.port);
+    }
     descriptor given(options.listening_descriptor);
     int listens = 0;
     socklen_t length = sizeof listens;

@@ -20,6 +20,7 @@
 #include <parx/core/hash.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/random_hex.hpp>
+#include <parx/core/socket_address.hpp>
 #include <parx/core/tls.hpp>
 #include <parx/launch/detail/hydra.hpp>
 #include <parx/launch/detail/job_secret.hpp>
@@ -117,9 +118,9 @@ inline void provide_secret(launch_env& job, const environment& env) {
   if (job.secret.empty()) job.secret = derived_secret(job, env, why_not);
   if (job.secret.empty()) {
     log0(log_level::warn,
-         "this job has no secret{}: whoever reaches {}:{} can join it, read what its ranks tell "
+         "this job has no secret{}: whoever reaches {} can join it, read what its ranks tell "
          "each other about themselves, and end it. {}",
-         why_not, job.master_host, job.master_port, way_to_a_secret());
+         why_not, with_port(job.master_host, job.master_port), way_to_a_secret());
   } else if (job.secret.size() < least_secret) {
     log0(log_level::warn,
          "the job's secret has {} characters: whoever records a connection can try out all that "
@@ -128,9 +129,9 @@ inline void provide_secret(launch_env& job, const environment& env) {
   }
   if (!job.secret.empty() && job.keeper == store_keeper::agent) {
     log0(log_level::warn,
-         "PARX_SECRET{} protects the ranks' links, but not the store at {}:{}, which is PyTorch's: "
+         "PARX_SECRET{} protects the ranks' links, but not the store at {}, which is PyTorch's: "
          "whoever reaches it can end this job",
-         job.encrypts ? " with PARX_TLS" : "", job.master_host, job.master_port);
+         job.encrypts ? " with PARX_TLS" : "", with_port(job.master_host, job.master_port));
   }
   if (!job.encrypts) return;
   if (job.secret.empty()) {
@@ -226,7 +227,7 @@ PARX_INLINE world init(init_options options) {
       job, options.env, deadline::after(options.rendezvous_timeout), read_settings);
   auto network = meeting->connect();
   if (options.group.recorder == nullptr) {
-    options.group.recorder = detail::open_recorder(job, options.env, *meeting->job_store());
+    options.group.recorder = detail::open_recorder(meeting->job(), options.env, *meeting->job_store());
   }
   return world(std::move(job), std::move(meeting), std::move(network), options.group);
 }

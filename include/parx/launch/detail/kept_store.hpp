@@ -26,8 +26,8 @@ class kept_store {
  public:
   /// Throws errc::io where the job's port cannot be used.
   kept_store(const local_job& job, std::optional<job_key> key)
-      : run_id_(job.run_id), key_(std::move(key)),
-        server_({.address = local_job::host,
+      : host_(job.host), run_id_(job.run_id), key_(std::move(key)),
+        server_({.address = host_,
                  .port = job.port,
                  .key = key_,
                  .presence_keys = presence_keys(run_id_)}) {}
@@ -37,7 +37,7 @@ class kept_store {
   [[nodiscard]] std::optional<std::vector<int>> members_after(const std::string& end) noexcept {
     try {
       const auto limit = deadline::after(std::chrono::seconds(1));
-      tcp_store whole({.host = local_job::host, .port = server_.port(), .key = key_}, limit);
+      tcp_store whole({.host = host_, .port = server_.port(), .key = key_}, limit);
       prefix_store part(job_prefix(run_id_), whole);
       if (!part.check(std::vector<std::string>{"ready"}, limit)) {
         part.compare_set("abort", "", end + " before all ranks had joined the job", limit);
@@ -60,6 +60,7 @@ class kept_store {
     return true;
   }
 
+  const std::string host_;
   const std::string run_id_;
   const std::optional<job_key> key_;
   tcp_store_server server_;

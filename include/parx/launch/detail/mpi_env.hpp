@@ -1,5 +1,5 @@
 // The variables of Open MPI's and PMI's launchers. Neither has the address of rank 0, so a job on
-// one host uses 127.0.0.1 and a port computed from the job's id, and a job on several hosts needs
+// one host uses loopback and a port computed from the job's id, and a job on several hosts needs
 // MASTER_ADDR.
 #pragma once
 
@@ -7,6 +7,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/rank_env.hpp>
 #include <parx/launch/launcher.hpp>
 
@@ -14,7 +15,7 @@ namespace parx::inline PARX_ABI::detail {
 
 inline void find_mpi_master(const environment& env, launch_env& job, std::string_view how_to_pass) {
   job.master_port = port_of_name(job.run_id);
-  if (job.local_world_size == job.world_size) job.master_host = "127.0.0.1";
+  if (job.local_world_size == job.world_size) job.master_host = loopback_address();
   read_master(env, job);
   require(
       !job.master_host.empty(),

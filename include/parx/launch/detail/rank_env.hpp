@@ -4,12 +4,15 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include <parx/core/check.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/core/socket_address.hpp>
 #include <parx/launch/launcher.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -81,10 +84,21 @@ inline void check_rank(std::string_view rank_name, int rank, std::string_view si
   return job;
 }
 
-/// Reads MASTER_ADDR and MASTER_PORT into `job` where they are set.
+/// Reads MASTER_ADDR, which may have the port in it, and MASTER_PORT into `job` where they are set.
 inline void read_master(const environment& env, launch_env& job) {
+  std::optional<std::uint16_t> port_in_address;
+  std::string address_variable;
   for (const std::string_view name : {"MASTER_ADDR", "PARX_MASTER_ADDR"}) {
-    if (auto host = env_string(env, name)) job.master_host = *host;
+    const auto text = env_string(env, name);
+    if (!text) continue;
+    const auto address = split_address(*text);
+    require(address.has_value(),
+            "{}={}: write a host's name or address, as node1, 10.0.0.7, ::1 or [::1], and the port "
+            "in MASTER_PORT",
+            name, *text);
+    job.master_host = address->host;
+    port_in_address = address->port;
+    address_variable = name;
   }
   for (const std::string_view name : {"MASTER_PORT", "PARX_MASTER_PORT"}) {
     if (const auto port = env_number<int>(env, name, "a port from 1 to 65535")) {
@@ -94,6 +108,12 @@ inline void read_master(const environment& env, launch_env& job) {
       job.port_variable = name;
     }
   }
+  if (!port_in_address) return;
+  require(job.port_variable.empty() || job.master_port == *port_in_address,
+          "{}={} contradicts {}={}. Leave the port out of one of them", address_variable,
+          with_port(job.master_host, *port_in_address), job.port_variable, job.master_port);
+  job.master_port = *port_in_address;
+  job.port_variable = address_variable;
 }
 
 /// A port from 20000 to 29972: below the ephemeral ports, above most services. 9973 is prime, so
@@ -113,8 +133,8 @@ inline void require_master(const environment& env, launch_env& job, const rank_n
   if (job.world_size == 1) return;
   require(!job.master_host.empty(),
           "{} and {} are set but MASTER_ADDR is not: the ranks need the host name or address of "
-          "rank 0. Set MASTER_ADDR, the same for all ranks (127.0.0.1 when all are on one host)",
-          names.rank, names.world_size);
+          "rank 0. Set MASTER_ADDR, the same for all ranks ({} when all are on one host)",
+          names.rank, names.world_size, loopback_address());
   require(job.master_port != 0,
           "{} and {} are set but MASTER_PORT is not: rank 0 listens there for the others. Set "
           "MASTER_PORT, the same for all ranks, to a free port of {}",

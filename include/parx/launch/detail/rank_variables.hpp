@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include <parx/core/env.hpp>
+#include <parx/core/socket_address.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -24,7 +25,7 @@ namespace parx::inline PARX_ABI::detail {
 
 /// The settings that all ranks of one start share.
 struct local_job {
-  static constexpr const char* host = "127.0.0.1";
+  std::string host = loopback_address();
   int ranks = 1;
   std::uint16_t port = 0;
   std::string run_id;
@@ -62,7 +63,7 @@ struct local_job {
     set_both("LOCAL_RANK", std::to_string(rank));
     set_both("WORLD_SIZE", std::to_string(job.ranks));
     set_both("LOCAL_WORLD_SIZE", std::to_string(job.ranks));
-    set_both("MASTER_ADDR", local_job::host);
+    set_both("MASTER_ADDR", job.host);
     set_both("MASTER_PORT", std::to_string(job.port));
   }
   set("PARX_RUN_ID", job.run_id);

@@ -14,6 +14,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/rank_env.hpp>
 #include <parx/launch/hostlist.hpp>
 #include <parx/launch/launcher.hpp>
@@ -35,7 +36,7 @@ inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;
          env_string(env, "PMI_SIZE") == env_string(env, "SLURM_STEP_NUM_TASKS");
 }
 
-/// The name of the step's first node; 127.0.0.1 when it is the only one, since its name may not
+/// The name of the step's first node; loopback when it is the only one, since its name may not
 /// resolve.
 [[nodiscard]] inline std::string find_slurm_master(const environment& env, const launch_env& job) {
   const auto list = env_string(env, "SLURM_STEP_NODELIST");
@@ -43,7 +44,7 @@ inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;
           "SLURM_STEP_ID is set but SLURM_STEP_NODELIST is not, so rank 0's host is unknown. "
           "Start the program with srun, or set MASTER_ADDR to the host of rank 0");
   const std::vector<std::string> nodes = expand_hostlist(*list);
-  if (nodes.size() == 1) return "127.0.0.1";
+  if (nodes.size() == 1) return loopback_address();
   require(
       env_string(env, "SLURM_DISTRIBUTION") != "arbitrary",
       "srun -m arbitrary may put rank 0 on any node, and Slurm does not tell the others on which. "

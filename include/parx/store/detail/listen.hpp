@@ -79,7 +79,7 @@ namespace parx::inline PARX_ABI::detail {
   std::string only;
   for (const addrinfo* a = found.get(); a != nullptr; a = a->ai_next) {
     const std::string text = address_text(a->ai_addr, a->ai_addrlen);
-    if (!only.empty() && text != only) return host == "localhost" ? host : std::string();
+    if (!only.empty() && text != only) return {};
     only = text;
   }
   if (is_loopback(only)) {

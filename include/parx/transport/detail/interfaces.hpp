@@ -138,7 +138,7 @@ struct interface_address {
     return found->address;
   }
   std::string chosen = source_address_towards(store_host);
-  if (chosen.empty()) chosen = "127.0.0.1";
+  if (chosen.empty()) chosen = loopback_address();
   if (several_hosts && is_loopback(chosen)) {
     // The store is on this host, whose name often resolves to 127.0.1.1. Other hosts need another
     // address.

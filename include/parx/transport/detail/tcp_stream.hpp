@@ -43,7 +43,7 @@ class tcp_stream {
                                           "interface that faces the others",
                                           peer.host, peer.address));
     }
-    address_ = formatted("{}:{}", peer.address, peer.port);
+    address_ = with_port(peer.address, peer.port);
     const auto address = socket_address::tcp(peer.address, peer.port);
     socket_ = stream_socket(address.storage.ss_family);
     if (!socket_.valid()) {
