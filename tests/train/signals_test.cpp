@@ -5,11 +5,15 @@
 #include <boost/test/unit_test.hpp>
 
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "launch/processes.hpp"
@@ -38,8 +42,10 @@ setup twenty_steps(const std::string& output_dir) {
 
 using act = std::function<void(parx::process_group&, std::uint64_t step)>;
 
-// The same run by two processes; `at_step` is called on each rank after each step.
-std::vector<processes::outcome> in_processes(const setup& s, const act& at_step) {
+// The same run by two processes; `at_step` is called on each rank after each step, `meanwhile` here.
+std::vector<processes::outcome> in_processes(
+    const setup& s, const act& at_step,
+    const std::function<void(const processes::job&)>& meanwhile = [](const auto&) {}) {
   processes::job all;
   for (int rank = 0; rank < 2; ++rank) {
     all.start(rank, 2, [&](parx::world& group) {
@@ -50,6 +56,7 @@ std::vector<processes::outcome> in_processes(const setup& s, const act& at_step)
       });
     });
   }
+  meanwhile(all);
   return all.wait();
 }
 
@@ -174,6 +181,45 @@ BOOST_AUTO_TEST_CASE(a_second_signal_ends_a_rank_at_once_but_not_the_echo_of_the
     BOOST_TEST(ends[1].exit_code == (echo ? 75 : 128 + SIGTERM), ends[1].text);
     BOOST_TEST(last_checkpoint(place.path) ==
                place.path + (echo ? "/checkpoint-8" : "/checkpoint-5"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_launchers_pass_on_within_a_second_is_one_request) {
+  using namespace std::chrono_literals;
+  enum sender { launcher, somebody };
+  for (const auto& each :
+       {std::pair{launcher, 400ms}, std::pair{launcher, 1100ms}, std::pair{somebody, 400ms}}) {
+    const auto second = each.first;
+    const auto wait = each.second;
+    const folder place("passed_on");
+    int ready[2];
+    BOOST_REQUIRE(::pipe(ready) == 0);
+    const auto ends = in_processes(
+        twenty_steps(place.path),
+        [&](auto& group, std::uint64_t step) {
+          if (group.rank() != 1 || step != 7) return;
+          if (::write(ready[1], "x", 1) != 1) throw std::runtime_error("the test has gone");
+          const auto until = std::chrono::steady_clock::now() + wait + 400ms;
+          while (std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(5ms);
+        },
+        [&](const processes::job& all) {
+          char go = 0;
+          BOOST_REQUIRE(::read(ready[0], &go, 1) == 1);
+          // This process has started the rank, as a launcher does.
+          ::kill(all.pid(1), SIGTERM);
+          std::this_thread::sleep_for(wait);
+          if (second == launcher) {
+            ::kill(all.pid(1), SIGTERM);
+          } else if (const pid_t other = ::fork(); other == 0) {
+            ::_exit(::kill(all.pid(1), SIGTERM));
+          } else {
+            ::waitpid(other, nullptr, 0);
+          }
+        });
+    ::close(ready[0]);
+    ::close(ready[1]);
+    const bool is_one = second == launcher && wait < 1s;
+    BOOST_TEST(ends[1].exit_code == (is_one ? 75 : 128 + SIGTERM), ends[1].text);
   }
 }
 

@@ -425,7 +425,7 @@ class rendezvous {
       // Checked before the abort reason: once all have arrived, a failure is one of the program,
       // which this rank's next operation reports.
       if (state == watch_state::set) return start_.reset();
-      if (job_.rank == 0 && start_) start_->answer(limit);
+      if (job_.rank == 0 && start_) start_->answer(deadline::after(std::chrono::seconds(5)));
       if (auto reason = endpoint_->abort_reason()) {
         throw error(errc::aborted,
                     formatted("rank {} of {} could not join the job because another rank failed "

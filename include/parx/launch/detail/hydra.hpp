@@ -2,24 +2,20 @@
 // host, but each job's ranks on a host are descendants of one hydra_pmi_proxy.
 #pragma once
 
-#include <unistd.h>
-
 #include <string>
 
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/launch/detail/process_table.hpp>
+#include <parx/core/process_table.hpp>
 #include <parx/launch/detail/rank_env.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 /// The pid of the nearest ancestor that is a hydra proxy, or 0.
 [[nodiscard]] inline int find_hydra_proxy() {
-  int pid = ::getppid();
-  for (int depth = 0; depth < 32 && pid > 1; ++depth) {
-    const process_entry ancestor = find_process(pid).value_or(process_entry{});
-    if (ancestor.name.starts_with("hydra_")) return pid;
-    pid = ancestor.parent;
+  for (const pid_t pid : ancestors()) {
+    const auto entry = find_process(pid);
+    if (entry && entry->name.starts_with("hydra_")) return pid;
   }
   return 0;
 }

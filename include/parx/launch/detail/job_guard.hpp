@@ -26,9 +26,9 @@
 #include <parx/core/error.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/process_table.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/orphans.hpp>
-#include <parx/launch/detail/process_table.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

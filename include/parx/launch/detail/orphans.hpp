@@ -18,7 +18,7 @@
 
 #include <parx/core/deadline.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/launch/detail/process_table.hpp>
+#include <parx/core/process_table.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

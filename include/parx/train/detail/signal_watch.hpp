@@ -2,7 +2,8 @@
 //
 // While a watch lives, the first SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2 is recorded; the next
 // one ends the process, as without a watch. Signals within 100 ms count as one: timeout(1) signals
-// its child and then the child's group. A signal that the program handles, ignores or blocks is not
+// its child and then the child's group. So do, for a second, those from processes above this one:
+// under srun slurmstepd signals a rank and parxrun, and parxrun passes its own on. A signal that the program handles, ignores or blocks is not
 // touched. Handlers belong to the process: ranks that are threads of one process share them, and
 // the last watch removes them. Safe from any thread.
 #pragma once
@@ -10,6 +11,7 @@
 #include <signal.h>
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -17,8 +19,10 @@
 #include <cstdint>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include <parx/core/abi.hpp>
+#include <parx/core/process_table.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 
@@ -47,7 +51,8 @@ class signal_watch {
 
  private:
   static constexpr std::array<int, 5> signals{SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
-  static constexpr std::int64_t same_request = 100'000'000;  // ns
+  static constexpr std::int64_t same_request = 100'000'000;        // ns
+  static constexpr std::int64_t passed_on_within = 1'000'000'000;  // ns
 
   struct process {
     std::mutex mutex;
@@ -62,25 +67,33 @@ class signal_watch {
 
   static inline std::atomic<int> noted{0};
   static inline std::atomic<std::int64_t> noted_at{0};
+  static inline std::array<std::atomic<pid_t>, 32> above{};  // ancestors; 0 after the last
   static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a signal handler takes no locks");
 
-  static void handle(int signal) noexcept;
+  static void handle(int signal, siginfo_t* info, void* context) noexcept;
+  /// Whether a process above this one has sent it; also one outside of this process's namespace.
+  [[nodiscard]] static bool is_passed_on(const siginfo_t& info) noexcept {
+    if (info.si_code != SI_USER && info.si_code != SI_QUEUE) return false;
+    return info.si_pid == 0 || std::find(above.begin(), above.end(), info.si_pid) != above.end();
+  }
 
-  static void set(int signal, void (*handler)(int)) noexcept {
+  [[nodiscard]] static bool take(int signal) noexcept {
     struct sigaction action {};
-    action.sa_handler = handler;
-    action.sa_flags = SA_RESTART;
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return false;
+    action = {};
+    action.sa_sigaction = handle;
+    action.sa_flags = SA_RESTART | SA_SIGINFO;
     ::sigemptyset(&action.sa_mask);
+    return ::sigaction(signal, &action, nullptr) == 0;
+  }
+  static void give_back(int signal) noexcept {
+    struct sigaction action {};
     ::sigaction(signal, &action, nullptr);
   }
-  [[nodiscard]] static bool has(int signal, void (*handler)(int)) noexcept {
+  [[nodiscard]] static bool is_taken(int signal) noexcept {
     struct sigaction action {};
-    return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == handler;
-  }
-  [[nodiscard]] static bool take(int signal) noexcept {
-    if (!has(signal, SIG_DFL)) return false;
-    set(signal, handle);
-    return true;
+    return ::sigaction(signal, nullptr, &action) == 0 && (action.sa_flags & SA_SIGINFO) != 0 &&
+           action.sa_sigaction == handle;
   }
 
   void leave() noexcept {
@@ -90,7 +103,7 @@ class signal_watch {
     if (--all.watches > 0) return;
     for (std::size_t i = 0; i < signals.size(); ++i) {
       // The program may have installed a handler of its own in the meantime.
-      if (all.taken[i] && has(signals[i], handle)) set(signals[i], SIG_DFL);
+      if (all.taken[i] && is_taken(signals[i])) give_back(signals[i]);
     }
     if (const int signal = noted; signal != 0 && !all.handled) ::raise(signal);
   }
@@ -107,12 +120,14 @@ inline signal_watch signal_watch::start() {
     noted = 0;
     noted_at = 0;
     all.handled = false;
+    const std::vector<pid_t> ancestors = parx::detail::ancestors();
+    for (std::size_t i = 0; i < above.size(); ++i) above[i] = i < ancestors.size() ? ancestors[i] : 0;
     for (std::size_t i = 0; i < signals.size(); ++i) all.taken[i] = take(signals[i]);
   }
   return made;
 }
 
-inline void signal_watch::handle(int signal) noexcept {
+inline void signal_watch::handle(int signal, siginfo_t* info, void*) noexcept {
   const int errno_before = errno;
   timespec clock{};
   ::clock_gettime(CLOCK_MONOTONIC, &clock);
@@ -120,8 +135,8 @@ inline void signal_watch::handle(int signal) noexcept {
   std::int64_t first = 0;
   if (noted_at.compare_exchange_strong(first, now)) {
     noted = signal;
-  } else if (now - first > same_request) {
-    set(signal, SIG_DFL);
+  } else if (now - first > (is_passed_on(*info) ? passed_on_within : same_request)) {
+    give_back(signal);
     ::raise(signal);  // takes effect when this handler returns
   }
   errno = errno_before;

@@ -91,6 +91,18 @@ template <typename Predicate>
   return family;
 }
 
+/// The process that has started this one, the one that has started that, and so on.
+[[nodiscard]] inline std::vector<pid_t> ancestors() {
+  constexpr std::size_t most = 32;
+  std::vector<pid_t> found;
+  for (pid_t pid = ::getppid(); pid > 0 && found.size() < most;) {
+    found.push_back(pid);
+    const auto entry = find_process(pid);
+    pid = entry ? entry->parent : 0;
+  }
+  return found;
+}
+
 /// The children of this process's first thread; nullopt where the kernel does not list them.
 [[nodiscard]] inline std::optional<std::vector<pid_t>> own_children() {
   const auto text = file_text(formatted("/proc/self/task/{}/children", ::getpid()));
