@@ -3,7 +3,6 @@
 
 #include <sched.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <string>
@@ -43,8 +42,6 @@ inline rank_health look_at_this_process(const parx::world& world, const parx::la
   ::gethostname(host, sizeof host - 1);
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
-  struct statvfs shm {};
-  const bool has_shm = ::statvfs("/dev/shm", &shm) == 0;
   return {
       .rank = world.rank(),
       .host = host,
@@ -56,8 +53,7 @@ inline rank_health look_at_this_process(const parx::world& world, const parx::la
       .program = fmt::format(
           "{:016x}", parx::detail::fnv1a(parx::detail::file_text("/proc/self/exe").value_or(""))),
       .cpus = own_cpus(),
-      .descriptors = files.rlim_max,
-      .shared_memory_bytes = has_shm ? std::uint64_t{shm.f_bavail} * shm.f_frsize : 0};
+      .descriptors = files.rlim_max};
 }
 
 }  // namespace examples

@@ -4,9 +4,6 @@
 //   parxrun -n 4 build/release/bin/parx_doctor
 //   srun -N 2 --ntasks-per-node=2 build/release/bin/parx_doctor
 //   parx_doctor recorder DIR [--trace out.json]      # the job's error names DIR
-//
-// Prints a line for each host, the links between hosts, and a sentence for each problem. Changes
-// nothing. With --strict its exit code is 1 if it found a problem.
 #include "doctor_facts.hpp"
 #include "doctor_links.hpp"
 #include "doctor_recorder.hpp"
@@ -23,6 +20,12 @@ namespace {
 
 using parx::rank_health;
 
+constexpr std::string_view usage =
+    "Checks the hosts and links of a job before a long run; changes nothing.\n"
+    "  parxrun -n 4 parx_doctor [--strict]     a line for each host and link, and a sentence for\n"
+    "  srun -N 2 parx_doctor [--strict]        each problem; --strict: exit code 1 if any\n"
+    "  parx_doctor recorder DIR [--trace OUT]  the last operations of a job that has failed\n";
+
 void print_host(const std::vector<const rank_health*>& ranks) {
   const rank_health& first = *ranks.front();
   std::vector<int> numbers, cpus;
@@ -32,10 +35,10 @@ void print_host(const std::vector<const rank_health*>& ranks) {
   }
   std::sort(cpus.begin(), cpus.end());
   cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
-  fmt::print("{:<16} rank{} {}: {} core{}, address {}, {} MiB of shared memory, {} files\n",
+  fmt::print("{:<16} rank{} {}: {} core{}, address {}, {} files\n",
              first.host, numbers.size() == 1 ? "" : "s", parx::detail::some_of(numbers),
              cpus.size(), cpus.size() == 1 ? "" : "s", first.address,
-             first.shared_memory_bytes >> 20, first.descriptors);
+             first.descriptors);
 }
 
 }  // namespace
@@ -44,11 +47,14 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "recorder") {
     return examples::diagnose_recorder({argv + 2, argv + argc});
   }
-  const bool strict = argc == 2 && std::string_view(argv[1]) == "--strict";
+  const std::string_view asked = argc == 2 ? argv[1] : "";
+  if (asked == "--help" || asked == "-h") {
+    fmt::print("{}", usage);
+    return 0;
+  }
+  const bool strict = asked == "--strict";
   if (argc > 1 && !strict) {
-    fmt::print(
-        stderr,
-        "parx_doctor takes --strict (exit code 1 where it finds something) or recorder DIR\n");
+    fmt::print(stderr, "parx_doctor: \"{}\" is not what it takes\n{}", argv[argc - 1], usage);
     return 2;
   }
   const parx::launch_env job = parx::detect_launch();
@@ -72,6 +78,9 @@ int main(int argc, char** argv) {
     }
     for (const std::string& each : sentences) fmt::print("! {}\n", each);
     if (sentences.empty()) fmt::print("nothing found that would hurt the job\n");
+    if (strict && found > 0) {
+      fmt::print("{} problem{}: exit code 1, as --strict says\n", found, found == 1 ? "" : "s");
+    }
   });
   return failed != 0 ? failed : strict && found > 0 ? 1 : 0;
 }

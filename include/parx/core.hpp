@@ -4,6 +4,7 @@
 #include <parx/core/version.hpp>  // IWYU pragma: export
 
 #include <parx/core/check.hpp>         // IWYU pragma: export
+#include <parx/core/compiled_for.hpp>  // IWYU pragma: export
 #include <parx/core/deadline.hpp>      // IWYU pragma: export
 #include <parx/core/descriptor.hpp>    // IWYU pragma: export
 #include <parx/core/env.hpp>           // IWYU pragma: export

@@ -3,7 +3,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -143,6 +146,51 @@ BOOST_AUTO_TEST_CASE(the_report_names_the_first_failure_and_groups_the_others) {
         "logs/rank_2.err", "    | out of memory\n", "ranks 0,3: exit code 1\n",
         "rank 1: killed by SIGTERM (signal 15), after parxrun ended the job", "code 137"}) {
     BOOST_TEST((report.find(part) != report.npos), part);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(one_code_of_all_ranks_is_an_answer_and_no_crash) {
+  const auto verdict = [](std::vector<parx::detail::rank_end> ends, bool are_silent = true) {
+    for (auto& each : ends) each.is_silent = are_silent;
+    return parx::detail::verdict_text(ends, "./check");
+  };
+  BOOST_TEST(verdict({{0, 1, {3, 0}}, {1, 2, {3, 0}}}) ==
+             "parxrun: all 2 ranks ended with exit code 3: ./check\n");
+  BOOST_TEST(verdict({{0, 1, {3, 0}}, {1, 2, {3, 0}}}, false) == "");
+  BOOST_TEST(verdict({{0, 1, {3, 0}}, {1, 2, {4, 0}}}) == "");
+  BOOST_TEST(verdict({{0, 1, {3, 0}}, {1, 2, {0, 0}}}) == "");
+  BOOST_TEST(verdict({{0, 1, {0, 9}}, {1, 2, {0, 9}}}) == "");
+  BOOST_TEST(verdict({{0, 1, {3, 0}}, {1, 2, {3, 0}, true}}) == "");  // parxrun had signalled it
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_uses_what_its_processor_does_not_have_is_explained) {
+  using parx::detail::instructions_of;
+  using parx::detail::missing_instructions;
+  const std::string file = "ELF..parx compiled for: avx avx2;..parx compiled for: avx fma;..";
+  BOOST_TEST(instructions_of(file) == (texts{"avx", "avx2", "fma"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(instructions_of("parx compiled for:;").empty());
+  BOOST_TEST(instructions_of("parx compiled for: avx") == texts{"avx"},
+             boost::test_tools::per_element());
+
+  const std::string program = "/tmp/parx-test." + std::to_string(::getpid()) + ".train";
+  std::ofstream(program, std::ios::binary) << file;
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const auto has_avx_alone = [](std::string_view name) { return name == "avx"; };
+  const texts command{"env", "A=1", program, "-n"};
+  BOOST_TEST(missing_instructions(command, {{"PATH", "/bin"}}, has_avx_alone) ==
+             program + " was compiled for avx2, fma, which this processor does not have: compile "
+                       "it here, or without -march=native");
+  const auto has_all = [](std::string_view) { return true; };
+  BOOST_TEST(missing_instructions({program}, {}, has_all) == "");
+  std::filesystem::remove(program);
+
+  // This program runs here, so it has what it was compiled for.
+  const texts own = instructions_of(parx::detail::compiled_for);
+  const texts in_file = instructions_of(parx::detail::file_text("/proc/self/exe").value());
+  for (const std::string& each : own) {
+    BOOST_TEST(parx::detail::has_instructions(each), each);
+    BOOST_TEST((std::find(in_file.begin(), in_file.end(), each) != in_file.end()), each);
   }
 }
 

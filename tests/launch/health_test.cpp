@@ -22,8 +22,7 @@ std::vector<rank_health> healthy() {
                      .version = "0.1.0",
                      .program = "1234",
                      .cpus = {0, 1},
-                     .descriptors = 1024,
-                     .shared_memory_bytes = std::uint64_t{1} << 30});
+                     .descriptors = 1024});
   }
   return ranks;
 }
@@ -55,8 +54,6 @@ BOOST_AUTO_TEST_CASE(each_thing_that_hurts_is_named_with_its_host_and_the_way_ou
   told(finding_after([](auto& ranks) { ranks[0].version = "0.2.0"; }), "different versions");
   told(finding_after([](auto& ranks) { ranks[2].cpus = ranks[3].cpus = {5}; }),
        "n2: 2 ranks share 1 core:", "--cpu-bind");
-  told(finding_after([](auto& ranks) { ranks[0].shared_memory_bytes = 1 << 20; }),
-       "n1: /dev/shm has 1 MiB free, and 2 ranks want 32 MiB", "--shm-size");
   told(finding_after([](auto& ranks) { ranks[1].reads_neighbour = false; }),
        "n1: ", "process_vm_readv", "ptrace_scope");
   told(finding_after([](auto& ranks) { ranks[2].address = ranks[3].address = "127.0.1.1"; }),

@@ -123,6 +123,10 @@ a_killed_rank_is_reported_by_its_signal() {
   run 137 -n 3 sh -c '[ $RANK = 1 ] && kill -9 $$; exec sleep 60'; has err 'rank 1 of 3 failed: killed by SIGKILL (signal 9)'
   run 134 -n 2 sh -c '[ $RANK = 0 ] && kill -ABRT $$; exec sleep 60'; has err 'rank 0 of 2 failed: killed by SIGABRT'
 }
+an_answer_that_all_ranks_give_is_no_crash() {
+  run 3 -n 3 sh -c 'exit 3'; [ "$(cat err)" = 'parxrun: all 3 ranks ended with exit code 3: sh -c exit 3' ]
+  run 3 -n 3 sh -c 'echo why >&2; exit 3'; has err 'of 3 failed: exit code 3'
+}
 others_may_say_what_they_saw_before_they_are_ended() {
   run 5 -n 2 sh -c '[ $RANK = 1 ] && exit 5; sleep 0.05; echo "lost rank 1" >&2; exit 6'
   has err '[rank 0] lost rank 1'; has err 'rank 1 of 2 failed: exit code 5'
@@ -233,7 +237,7 @@ nothing_is_left_running_when_all_ranks_returned() {
   has err 'the ranks have ended and left processes behind, which end now: sleep ('
 }
 what_ends_right_after_its_rank_may_say_its_last() {
-  run 0 -n 2 sh -c '(sleep 0.1; echo late) &'; has out '[rank 0] late'; has out '[rank 1] late'; [ ! -s err ]
+  run 0 -n 2 sh -c '(sleep 0.05; echo late) &'; has out '[rank 0] late'; has out '[rank 1] late'; [ ! -s err ]
 }
 processes_that_the_job_did_not_start_are_left_alone() {
   sh -c "sleep 60 & echo \$! >other; exec $parxrun -n 2 true"; kill "$(cat other)"

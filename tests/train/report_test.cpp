@@ -149,6 +149,18 @@ BOOST_AUTO_TEST_CASE(the_page_names_the_slow_rank_and_the_efficiency) {
   if (const char* keep = std::getenv("PARX_KEEP_REPORT")) std::ofstream(keep) << page;
 }
 
+BOOST_AUTO_TEST_CASE(ranks_that_computed_without_a_processor_are_said_to_lack_cores) {
+  auto starved = made_up("starved", 2, 100);
+  BOOST_TEST(train::report_html({starved}).find("lack cores") == std::string::npos);
+  for (auto& line : starved.ranks) {
+    line["compute_percent"] = parx::json::array{96.0, 96.0};
+    line["cpu_percent"] = parx::json::array{13.0, 15.0};
+  }
+  const std::string page = train::report_html({starved});
+  BOOST_TEST(page.find("The ranks lack cores: they computed for 96 % of the time, and had a "
+                       "processor for 14 % of it") != std::string::npos);
+}
+
 // What is damaged is left out and named, for each kind of damage.
 BOOST_AUTO_TEST_CASE(a_page_is_made_of_what_is_whole_and_the_damaged_line_is_named) {
   const std::string folder =

@@ -42,7 +42,8 @@ setup twenty_steps(const std::string& output_dir) {
 
 using act = std::function<void(parx::process_group&, std::uint64_t step)>;
 
-// The same run by two processes; `at_step` is called on each rank after each step, `meanwhile` here.
+// The same run by two processes. `at_step` is called on each rank after each step, `meanwhile` in
+// this process.
 std::vector<processes::outcome> in_processes(
     const setup& s, const act& at_step,
     const std::function<void(const processes::job&)>& meanwhile = [](const auto&) {}) {

@@ -62,8 +62,8 @@ struct host_and_port {
   std::optional<std::uint16_t> port = std::nullopt;
 };
 
-/// Reads "node1", "node1:29500", "::1", "[::1]" or "[::1]:29500". Several colons without brackets are
-/// an IPv6 address. nullopt where brackets or port are wrong.
+/// Reads "node1", "node1:29500", "::1", "[::1]" or "[::1]:29500". Several colons without brackets
+/// are an IPv6 address. nullopt where brackets or port are wrong.
 [[nodiscard]] inline std::optional<host_and_port> split_address(std::string_view text) {
   std::string_view rest;
   if (text.starts_with('[')) {

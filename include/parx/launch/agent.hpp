@@ -5,7 +5,7 @@
 // unless they go on (on_loss). parxrun is told to stop: the ranks have the time `grace` to save
 // their work. A rank returns 75 (stopped_exit_code) because it has saved its work: the others have
 // the time `grace` to do the same. No process that a rank has started is left behind: this process
-// adopts them (orphans.hpp), and where it is killed itself its guard ends them (job_guard.hpp). Only
+// adopts it (orphans.hpp), and where this one is killed its guard ends it (job_guard.hpp). Only
 // parxrun needs Boost; the ranks' programs do not.
 #pragma once
 
@@ -38,6 +38,7 @@
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/divergence_text.hpp>
 #include <parx/launch/detail/failure_report.hpp>
+#include <parx/launch/detail/instructions.hpp>
 #include <parx/launch/detail/job_guard.hpp>
 #include <parx/launch/detail/kept_store.hpp>
 #include <parx/launch/detail/orphans.hpp>
@@ -329,7 +330,7 @@ class agent {
   /// A script that starts its program in the background and does not wait for it ends the job by
   /// that. What ends by itself within a moment (a `tee` of the rank's output) is no matter.
   void tell_leftovers() {
-    const auto limit = deadline::after(std::chrono::milliseconds(250));
+    const auto limit = deadline::after(std::chrono::seconds(1));
     std::vector<pid_t> left;
     while (!(left = orphans_.left()).empty() && !limit.passed()) {
       io_.run_one_for(std::chrono::milliseconds(2));
@@ -356,7 +357,8 @@ class agent {
             process.was_signalled,
             seconds_until(process.end_time),
             std::any_of(process.last_lines.begin(), process.last_lines.end(), is_echo),
-            std::any_of(process.last_lines.begin(), process.last_lines.end(), is_accusation)};
+            std::any_of(process.last_lines.begin(), process.last_lines.end(), is_accusation),
+            (to_files() || passes_output_on()) && process.last_lines.empty()};
   }
 
   /// The headline for a rank that failed because of others: which rank left early or diverged.
@@ -416,13 +418,18 @@ class agent {
         if (!process.error_log.empty()) process.last_lines = tail_of(process.error_log, lines_kept);
         ends.push_back(end_of(process));
       }
+      if (const std::string verdict = verdict_text(ends, command); !verdict.empty()) {
+        console_.queue(stream::err).add(verdict);
+        return ends.front().status.shell_code();
+      }
       const std::size_t cause = find_cause(ends);
       const auto& lines = ranks_[cause].last_lines;
       console_.queue(stream::err)
           .add(failure_report(
               {command, ends[cause], ends, ranks_[cause].error_log, {lines.begin(), lines.end()},
                has_recorders() ? recorder_.directory : "",
-               divergence_of(ends[cause])}));
+               divergence_of(ends[cause]),
+               missing_instructions(ends[cause].status, options_.command, process_environment())}));
       return ends[cause].status.shell_code();
     }
     if (!stopped_by_ && !saved_) {

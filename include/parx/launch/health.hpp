@@ -26,15 +26,14 @@ namespace parx::inline PARX_ABI {
 struct rank_health {
   int rank = 0;
   std::string host;
-  std::string boot_id;                    ///< identifies the machine: host names may repeat
-  std::string address;                    ///< the one that it publishes to other hosts
-  std::string version;                    ///< of parx, with its ABI tag
-  std::string program;                    ///< hash of the executable's bytes
-  std::vector<int> cpus;                  ///< its affinity mask
-  std::uint64_t descriptors = 0;          ///< the hard limit on open descriptors
-  std::uint64_t shared_memory_bytes = 0;  ///< free in /dev/shm
-  double clock_ahead_s = 0;               ///< of rank 0's clock
-  bool reads_neighbour = true;            ///< process_vm_readv from the next rank of the host works
+  std::string boot_id;            ///< identifies the machine: host names may repeat
+  std::string address;            ///< the one that it publishes to other hosts
+  std::string version;            ///< of parx, with its ABI tag
+  std::string program;            ///< hash of the executable's bytes
+  std::vector<int> cpus;          ///< its affinity mask
+  std::uint64_t descriptors = 0;  ///< the hard limit on open descriptors
+  double clock_ahead_s = 0;       ///< of rank 0's clock
+  bool reads_neighbour = true;    ///< process_vm_readv from the next rank of the host works
 
   [[nodiscard]] std::string to_bytes() const {
     json::array list;
@@ -47,7 +46,6 @@ struct rank_health {
                                    {"program", program},
                                    {"cpus", list},
                                    {"descriptors", descriptors},
-                                   {"shared_memory_bytes", shared_memory_bytes},
                                    {"clock_ahead_s", clock_ahead_s},
                                    {"reads_neighbour", reads_neighbour}});
   }
@@ -65,7 +63,6 @@ struct rank_health {
             .program = text.at("program").text(),
             .cpus = std::move(allowed),
             .descriptors = text.at("descriptors").as<std::uint64_t>(),
-            .shared_memory_bytes = text.at("shared_memory_bytes").as<std::uint64_t>(),
             .clock_ahead_s = text.at("clock_ahead_s").as<double>(),
             .reads_neighbour = text.at("reads_neighbour").as<bool>()};
   }
@@ -126,14 +123,6 @@ inline void check_host(const std::vector<const rank_health*>& ranks,
                   "the scheduler. Start fewer, or widen the binding (srun --cpu-bind, "
                   "--cpus-per-task)",
                   first.host, ranks.size(), cpus.size(), cpus.size() == 1 ? "" : "s"));
-  }
-  // A group's barrier flags, staging buffers and rings take about 5 MiB of shared memory per rank.
-  const std::uint64_t wanted = ranks.size() * (std::uint64_t{16} << 20);
-  if (ranks.size() > 1 && first.shared_memory_bytes < wanted) {
-    found.push_back(formatted(
-        "{}: /dev/shm has {} MiB free, and {} ranks want {} MiB: mount it larger (docker run "
-        "--shm-size, apptainer --bind /dev/shm), or set PARX_TRANSPORT=tcp",
-        first.host, first.shared_memory_bytes >> 20, ranks.size(), wanted >> 20));
   }
   if (!reads) {
     found.push_back(formatted(

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include <parx/comm/process_group.hpp>
+#include <parx/core/compiled_for.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/own_process.hpp>
 #include <parx/launch/launcher.hpp>

@@ -224,8 +224,8 @@ class rendezvous {
     throw error(code, not_joined(reason), context(limit));
   }
   [[nodiscard]] std::string not_joined(const std::string& reason) const {
-    return formatted("rank {} of {} could not join the job at {}: {}", job_.rank, job_.world_size,
-                     place(), reason);
+    return formatted("rank {} of {} could not join the job at {}: {}", job_.rank,
+                     job_.world_size, place(), reason);
   }
 
   /// Where the job's store is.
@@ -447,7 +447,8 @@ class rendezvous {
       if (!warned && warn_at.passed()) {
         warned = true;
         log(log_level::warn, "rank {} of {} has waited 5 s at {} for {}", job_.rank,
-            job_.world_size, place(), missing_ranks().value_or(keeper() + " which does not answer"));
+            job_.world_size, place(),
+            missing_ranks().value_or(keeper() + " which does not answer"));
       }
       if (job_.rank == 0 && look_at.passed()) {
         check_for_ended(limit);

@@ -42,6 +42,7 @@ struct rank_end {
   double seconds = 0;     ///< from the start of the job
   bool echoes = false;    ///< its last lines report the failure of another rank
   bool accuses = false;   ///< its last lines report that others did not call what it called
+  bool is_silent = false;  ///< it is known to have written nothing to standard error
 
   [[nodiscard]] bool failed_by_itself() const noexcept {
     return !status.success() && !status.has_saved() && !was_signalled;
@@ -99,6 +100,18 @@ struct rank_end {
       std::distance(ends.begin(), std::max_element(ends.begin(), ends.end(), less_to_blame)));
 }
 
+/// What is said instead of the report where all ranks have returned the same code in silence: that
+/// is the program's answer (of `grep`, or a check that found something), not a crash. Else empty.
+[[nodiscard]] inline std::string verdict_text(const std::vector<rank_end>& ends,
+                                              std::string_view command) {
+  for (const rank_end& each : ends) {
+    if (!each.failed_by_itself() || !each.is_silent || each.status.signal != 0) return {};
+    if (each.status.code != ends.front().status.code) return {};
+  }
+  return formatted("parxrun: all {} ranks ended with exit code {}: {}\n", ends.size(),
+                   ends.front().status.code, command);
+}
+
 /// The content of the report. `ends` are in rank order and include the cause.
 struct job_failure {
   std::string command;
@@ -108,6 +121,7 @@ struct job_failure {
   std::vector<std::string> last_lines;  ///< of its standard error
   std::string recorder = {};    ///< directory of the flight recorders; empty when there is none
   std::string divergence = {};  ///< headline in place of the cause, where that only accuses others
+  std::string reason = {};      ///< why the cause was killed, where that is known
 };
 
 [[nodiscard]] inline std::string failure_report(const job_failure& failure) {
@@ -121,6 +135,7 @@ struct job_failure {
     text += formatted("  {:<9} {}\n", name, value);
   };
   if (!failure.divergence.empty()) field("told by", cause);
+  if (!failure.reason.empty()) field("reason", failure.reason);
   field("command", failure.command);
   field("pid", std::to_string(failure.cause.pid));
   if (!failure.log_file.empty()) field("log", failure.log_file);

@@ -227,7 +227,8 @@ PARX_INLINE world init(init_options options) {
       job, options.env, deadline::after(options.rendezvous_timeout), read_settings);
   auto network = meeting->connect();
   if (options.group.recorder == nullptr) {
-    options.group.recorder = detail::open_recorder(meeting->job(), options.env, *meeting->job_store());
+    options.group.recorder =
+        detail::open_recorder(meeting->job(), options.env, *meeting->job_store());
   }
   return world(std::move(job), std::move(meeting), std::move(network), options.group);
 }

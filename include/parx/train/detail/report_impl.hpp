@@ -222,6 +222,17 @@ PARX_INLINE std::string rate_text(double rate) {
           slowest - wait.begin(), *slowest, most - wait.begin(), *most));
     }
   }
+  // A thread that computes has a processor, unless others have it.
+  constexpr double starved = 0.6;
+  const double computing = mean_of(mean_by_rank(run, "compute_percent"));
+  const double running = mean_of(mean_by_rank(run, "cpu_percent"));
+  if (running < starved * computing) {
+    findings.push_back(formatted(
+        "The ranks lack cores: they computed for {:.0f} % of the time, and had a processor for "
+        "{:.0f} % of it. Start fewer ranks a host, or look for other programs on it (top) and at "
+        "the binding (srun --cpu-bind).",
+        computing, running));
+  }
   if (mean_of(data) > late_loader_percent) {
     findings.push_back(formatted(
         "The loader is late: {:.0f} % of the time went into waiting for data, the first batch of "

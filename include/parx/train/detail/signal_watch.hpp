@@ -3,9 +3,9 @@
 // While a watch lives, the first SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2 is recorded; the next
 // one ends the process, as without a watch. Signals within 100 ms count as one: timeout(1) signals
 // its child and then the child's group. So do, for a second, those from processes above this one:
-// under srun slurmstepd signals a rank and parxrun, and parxrun passes its own on. A signal that the program handles, ignores or blocks is not
-// touched. Handlers belong to the process: ranks that are threads of one process share them, and
-// the last watch removes them. Safe from any thread.
+// under srun slurmstepd signals a rank and parxrun, and parxrun passes its own on. A signal that
+// the program handles, ignores or blocks is not touched. Handlers belong to the process: ranks that
+// are threads of one process share them, and the last watch removes them. Safe from any thread.
 #pragma once
 
 #include <signal.h>
@@ -121,7 +121,9 @@ inline signal_watch signal_watch::start() {
     noted_at = 0;
     all.handled = false;
     const std::vector<pid_t> ancestors = parx::detail::ancestors();
-    for (std::size_t i = 0; i < above.size(); ++i) above[i] = i < ancestors.size() ? ancestors[i] : 0;
+    for (std::size_t i = 0; i < above.size(); ++i) {
+      above[i] = i < ancestors.size() ? ancestors[i] : 0;
+    }
     for (std::size_t i = 0; i < signals.size(); ++i) all.taken[i] = take(signals[i]);
   }
   return made;
