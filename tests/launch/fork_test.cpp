@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include <parx/comm.hpp>
+#include <parx/core/blocked_threads.hpp>
 #include <parx/store.hpp>
 
 #include "launch/processes.hpp"
@@ -201,4 +203,24 @@ BOOST_AUTO_TEST_CASE(a_forked_copy_of_a_stores_server_does_not_end_the_original)
              }) == 0);
   client.set("key", "value");
   BOOST_TEST(client.get("key") == "value");
+}
+
+BOOST_AUTO_TEST_CASE(a_process_may_be_forked_while_another_of_its_threads_begins_to_wait) {
+  std::atomic<bool> enough{false};
+  std::thread waits([&] {
+    while (!enough) const parx::detail::blocked_threads::mark here;
+  });
+  int ended_well = 0;
+  for (int i = 0; i < 50; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      { const parx::detail::blocked_threads::mark here; }
+      ::_exit(0);
+    }
+    if (exit_code_of(child) != 0) break;
+    ++ended_well;
+  }
+  enough = true;
+  waits.join();
+  BOOST_TEST(ended_well == 50);
 }

@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -85,11 +86,20 @@ class blocked_threads {
   using switches = std::map<long, std::string>;  ///< by thread: how often it was switched
   static constexpr std::chrono::milliseconds interval{200};
 
-  blocked_threads() = default;
+  /// A process may be forked while another of its threads is in here. The child has one thread,
+  /// with another number.
+  blocked_threads() {
+    ::pthread_atfork([] { of_this_process().mutex_.lock(); },
+                     [] { of_this_process().mutex_.unlock(); },
+                     [] {
+                       of_this_process().marks_.clear();
+                       of_this_process().mutex_.unlock();
+                     });
+  }
 
   void change(long thread, int by) {
     const std::lock_guard lock(mutex_);
-    if ((marks_[thread] += by) == 0) marks_.erase(thread);
+    if ((marks_[thread] += by) <= 0) marks_.erase(thread);
   }
 
   /// Nullopt if a thread is not blocked.
