@@ -69,6 +69,18 @@ BOOST_AUTO_TEST_CASE(the_scale_halves_after_an_overflow_and_doubles_after_an_int
   BOOST_TEST(scales == (std::vector<double>{1, 1, 0.5, 0.5, 0.5, 1, 1, 1, 2}));
 }
 
+BOOST_AUTO_TEST_CASE(a_scale_does_not_grow_beyond_what_a_float_loss_can_have) {
+  const auto w = parameter_of({1, 2});
+  parx::optim::sgd<float> opt(std::vector{w}, {.lr = 0});
+  parx::amp::grad_scaler scaler({.init_scale = 0x1p126, .growth_interval = 1});
+  for (const double expected : {0x1p127, 0x1p127}) {
+    scaler.scale(linear_loss(w, {0, 0})).backward();
+    BOOST_TEST(scaler.step(opt));
+    scaler.update();
+    BOOST_TEST(scaler.get_scale() == expected);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(clipping_between_unscale_and_step_sees_the_true_norm) {
   const auto w = parameter_of({0, 0});
   parx::optim::sgd<float> opt(std::vector{w}, {.lr = 1});

@@ -258,6 +258,24 @@ BOOST_AUTO_TEST_CASE(a_parameter_that_only_one_rank_uses_gets_the_mean_on_all) {
   BOOST_TEST((std::count(results[0].begin(), results[0].end(), 12345.0f) == 0));
 }
 
+BOOST_AUTO_TEST_CASE(what_an_earlier_step_left_in_a_bucket_is_no_gradient_of_a_rank_that_has_none) {
+  const auto after = [](int earlier) {
+    return on_ranks(2, [=](parx::process_group& group) {
+      model m;
+      make_integer_valued(m);
+      parx::ddp ddp{m, group};
+      for (int step = 0; step <= earlier; ++step) {
+        ddp.zero_grad();
+        m.use_spare = step < earlier || group.rank() == 1;
+        loss_of(ddp(integers(8, 6, 1)), integers(8, 3, 2), 8).backward();
+      }
+      return gradients_of(m);
+    });
+  };
+  const auto fresh = after(0);
+  BOOST_TEST(after(2) == fresh);
+}
+
 BOOST_AUTO_TEST_CASE(a_parameter_that_no_rank_uses_keeps_its_gradient_absent) {
   const auto results = on_ranks(2, [&](parx::process_group& group) {
     model m;

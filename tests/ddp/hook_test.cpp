@@ -395,7 +395,7 @@ BOOST_AUTO_TEST_CASE(a_hook_sees_each_bucket_in_order_with_the_counts_of_this_st
       if (with_hook) options.hook = recording_hook{.calls = &calls[me]};
       parx::ddp ddp{m, group, options};
       if (group.rank() == 0) buckets = ddp.bucket_count();
-      for (const std::size_t rows : {3U, 8U}) {  // 6 samples, then 16: micro-batches of 2 and 6
+      for (const std::size_t rows : {3U, 8U, 3U}) {  // in micro-batches, the first of 2
         const auto x = tensor<float>::full({rows - 2, 24}, static_cast<float>(group.rank() + 1));
         const auto pass = [&](const parx::variable<float>& of, std::size_t count) {
           parx::weighted_loss<float>{parx::sum(ddp(of)), static_cast<double>(count)}.backward();
@@ -415,7 +415,9 @@ BOOST_AUTO_TEST_CASE(a_hook_sees_each_bucket_in_order_with_the_counts_of_this_st
   });
   BOOST_TEST(buckets > 1u);
   std::vector<hook_call> expected;
-  for (const auto& [scale, count] : {std::pair(0.25, 6.0), std::pair(0.25, 16.0)}) {
+  // The first step knows no earlier one, and waits for its own count.
+  const std::pair<double, double> steps[] = {{0.25, 6}, {0.25, 16}, {0.0625, 6}};
+  for (const auto& [scale, count] : steps) {
     for (std::size_t i = 0; i < buckets; ++i) expected.push_back({"start", i, scale, 0});
     for (const char* const round : {"first", "last"})
       for (std::size_t i = 0; i < buckets; ++i) expected.push_back({round, i, scale, count});
@@ -424,6 +426,25 @@ BOOST_AUTO_TEST_CASE(a_hook_sees_each_bucket_in_order_with_the_counts_of_this_st
   for (const std::size_t rank : {0U, 1U})
     BOOST_TEST(distance({plain[rank].begin(), plain[rank].end()}, hooked[rank]) < 1e-4);
   BOOST_TEST((hooked[0] == hooked[1]));
+}
+
+BOOST_AUTO_TEST_CASE(a_hook_that_resumes_scales_by_the_samples_of_the_last_step) {
+  std::vector<std::vector<hook_call>> calls(2);
+  parx::run_threads(2, [&](parx::process_group& group) {
+    model one, other;
+    const recording_hook hook{.calls = &calls[static_cast<std::size_t>(group.rank())]};
+    parx::ddp through{one, group, {.hook = hook}}, resumed{other, group, {.hook = hook}};
+    (void)mean_gradients(through, 64, 1);
+    const auto saved = through.remembered_by_hook(), to = resumed.remembered_by_hook();
+    for (std::size_t i = 0; i < saved.size(); ++i)
+      std::memcpy(to[i].values.data, saved[i].values.data, saved[i].values.bytes());
+    (void)mean_gradients(resumed, 2, 2);
+  });
+  for (const auto& each : calls) {
+    BOOST_TEST_REQUIRE(each.size() == 6u);
+    BOOST_TEST(each[3].scale == 1.0 / 128);
+    BOOST_TEST(each[5].count == 4.0);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(wrong_powersgd_options_are_refused) {

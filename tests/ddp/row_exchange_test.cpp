@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <comm/jobs.hpp>
@@ -251,4 +252,42 @@ BOOST_AUTO_TEST_CASE(training_keeps_all_ranks_bit_equal_whoever_looks_at_the_val
     }
     BOOST_TEST(largest < 1e-4, "world " << world << ": " << largest);
   }
+}
+
+namespace {
+
+struct hook_to_zero {
+  static constexpr int rounds = 1;
+  void start(parx::hook_bucket& /*bucket*/) {}
+  void proceed(parx::hook_bucket& bucket, int /*round*/) {
+    const auto values = std::span(static_cast<float*>(bucket.gradients.data),
+                                  bucket.gradients.count);
+    std::fill(values.begin(), values.end(), 0.0F);
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_hook_gets_an_embeddings_gradient_only_where_it_is_sent_whole) {
+  parx::run_threads(2, [](parx::process_group& group) {
+    model plain, hooked;
+    make_integer_valued(plain);
+    make_integer_valued(hooked);
+    parx::ddp a{plain, group}, b{hooked, group, {.hook = hook_to_zero{}}};
+    for (const bool tied : {false, true}) {
+      plain.tied = hooked.tied = tied;
+      loss_of(a(tokens_of(group, 1))).backward();
+      loss_of(b(tokens_of(group, 1))).backward();
+      const auto is_zero = [](const auto& p) {
+        return std::all_of(p.grad().begin(), p.grad().end(), [](float g) { return g == 0; });
+      };
+      parx::require(is_zero(hooked.head.weight()) && !is_zero(plain.head.weight()), "the head");
+      const auto expected = plain.table.weight().grad(), found = hooked.table.weight().grad();
+      parx::require(tied ? is_zero(hooked.table.weight())
+                         : std::equal(expected.begin(), expected.end(), found.begin()),
+                    "the table");
+      a.zero_grad();
+      b.zero_grad();
+    }
+  });
 }

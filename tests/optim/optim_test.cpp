@@ -138,6 +138,12 @@ BOOST_AUTO_TEST_CASE(the_first_steps_follow_the_formulas_by_hand) {
   adamw.step();
   BOOST_TEST(q.value().at(0) == 0.875F - 0.25F, boost::test_tools::tolerance(1e-6F));
   BOOST_TEST(q.value().at(1) == -0.875F + 0.25F, boost::test_tools::tolerance(1e-6F));
+  // Epsilon stands beside the root: a gradient of its size makes half a step.
+  const parameter<float> r("r", tensor<float>::full({1}, 1.0F));
+  optim::adamw beside(std::vector{r}, {.lr = 0.25, .epsilon = 0.5, .weight_decay = 0});
+  set_grad(r, tensor<float>::full({1}, 0.5F));
+  beside.step();
+  BOOST_TEST(r.item() == 1 - 0.125F, boost::test_tools::tolerance(1e-6F));
 }
 
 // PyTorch's formula, each element by itself. An epsilon as large as the gradients tells where it is

@@ -133,8 +133,9 @@ class parallel_model : private detail::layers_over_mesh<Model>, public pipeline<
     return layers::cut->cross_entropy(logits, labels, options, site);
   }
   /// Collective over mesh["tp"]. All classes of such logits.
-  [[nodiscard]] variable<T> whole_logits(const variable<T>& logits) const {
-    return layers::cut ? layers::cut->whole_logits(logits) : logits;
+  [[nodiscard]] variable<T> whole_logits(const variable<T>& logits,
+                                         call_site site = call_site::current()) const {
+    return layers::cut ? layers::cut->whole_logits(logits, site) : logits;
   }
 };
 

@@ -65,8 +65,9 @@ class tensor_parallel : public distributed_wrapper {
     return cut_.cross_entropy(logits, labels, options, site);
   }
   template <typename T>
-  [[nodiscard]] variable<T> whole_logits(const variable<T>& logits) const {
-    return cut_.whole_logits(logits);
+  [[nodiscard]] variable<T> whole_logits(const variable<T>& logits,
+                                         call_site site = call_site::current()) const {
+    return cut_.whole_logits(logits, site);
   }
 
   [[nodiscard]] const parallelized& cut() const noexcept { return cut_; }
