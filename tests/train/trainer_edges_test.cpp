@@ -277,6 +277,22 @@ BOOST_AUTO_TEST_CASE(an_optimizer_of_a_part_of_the_model_trains_that_part) {
   BOOST_TEST(right[1]);
 }
 
+BOOST_AUTO_TEST_CASE(the_last_micro_batches_of_an_epoch_make_a_step_of_their_own) {
+  // 50 samples are 7 batches of 8 at most: steps of 2, 2, 2 and 1.
+  setup s{.options = quiet(0)};
+  s.options.max_steps = 0;
+  s.options.num_train_epochs = 2;
+  s.options.gradient_accumulation_steps = 2;
+  const auto run = on_ranks(1, s)[0];
+  BOOST_TEST(run.state.global_step == 8u);
+  BOOST_TEST(run.state.epoch == 2.0);
+  std::vector<double> epochs;
+  for (const double each : curve(run.state, "epoch")) epochs.push_back(each);
+  BOOST_TEST_REQUIRE(epochs.size() >= 8u);
+  BOOST_TEST(epochs[3] == 1.0);
+  BOOST_TEST(epochs[4] == 1.32);  // 16 of 50 samples
+}
+
 BOOST_AUTO_TEST_CASE(groups_with_rates_of_their_own_keep_them_in_proportion) {
   const auto source = points(32);
   parx::run_threads(1, [&](parx::process_group& group) {
