@@ -29,6 +29,7 @@ constexpr parx::wire_types half{.gather = dtype::bfloat16, .reduce = dtype::bflo
 // enough that sums in serial order go from every rank to every other.
 using layer = stack::layer<192>;
 using model = stack::model<layer>;
+using recomputed_model = stack::model<parx::nn::checkpointed<layer>>;
 constexpr std::size_t all_bytes = 4 * 192 * 192 * sizeof(float);
 
 /// Bytes that a rank has sent in a step.
@@ -40,11 +41,12 @@ struct traffic {
 
 /// The most that a rank has sent in the last of three steps. Each step has `passes`, all but the
 /// last under no_sync. In pairs: the ranks cut the model two by two.
+template <typename Model = model>
 traffic traffic_of(int world, parx::fsdp_options options, int passes = 1, bool in_pairs = false) {
   std::vector<traffic> sent(static_cast<std::size_t>(world));
   options.units = parx::by_type<layer>;
   const std::string failure = jobs::run(jobs::kind::tcp, world, [&](parx::process_group& group) {
-    model m;
+    Model m;
     auto its_options = options;
     const int first = group.rank() / 2 * 2;
     auto pair = in_pairs ? group.subgroup(std::array{first, first + 1})
@@ -118,6 +120,21 @@ BOOST_AUTO_TEST_CASE(as_bfloat16_half_of_that) {
 BOOST_AUTO_TEST_CASE(units_that_are_kept_are_gathered_once_a_step) {
   const traffic sent = traffic_of(2, {.after_forward = parx::after_forward::keep});
   check(sent.values, all_bytes / 2, 4, 2);
+}
+
+BOOST_AUTO_TEST_CASE(units_that_are_recomputed_are_gathered_for_that_and_not_again_for_backward) {
+  for (const int world : {2, 3}) {
+    const auto ranks = static_cast<std::size_t>(world);
+    const std::size_t once = all_bytes / ranks * (ranks - 1);
+    for (const int stage : {1, 2, 3}) {
+      const traffic sent = traffic_of<recomputed_model>(world, {.stage = stage});
+      check(sent.values, stage == 3 ? 2 * once : once, 8, world);
+      check(sent.gradients, once, 5, world);
+    }
+    const traffic kept =
+        traffic_of<recomputed_model>(world, {.after_forward = parx::after_forward::keep});
+    check(kept.values, once, 4, world);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(accumulation_under_no_sync_saves_the_traffic_of_gradients) {

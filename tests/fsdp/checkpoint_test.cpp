@@ -122,6 +122,66 @@ BOOST_AUTO_TEST_CASE(what_four_ranks_save_and_fewer_load_has_the_values_and_mome
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_run_that_has_unfrozen_layers_is_saved_and_resumed_with_their_moments) {
+  const parx_test::scratch_folder scratch;
+  const auto freeze = [](net& model) {
+    model.table.freeze();
+    model.first.freeze();
+  };
+  const auto unfreeze_on_the_way = [](net& model, auto& wrapper, auto& optimizer, int rank) {
+    train(wrapper, optimizer, rank, 2);
+    model.first.unfreeze();
+    train(wrapper, optimizer, rank, 2);
+    model.table.unfreeze();  // which is cut by rows
+    train(wrapper, optimizer, rank, 2);
+  };
+  const auto save_alone = [](auto& model, auto& optimizer, int rank, const std::string& folder) {
+    if (rank > 0) return;
+    std::filesystem::create_directories(folder);
+    parx::save_state(model, folder + "/model.safetensors");
+    parx::save_state(optimizer, folder + "/optimizer.safetensors");
+  };
+  const std::string plain = scratch.file("ddp"), plain_resumed = scratch.file("ddp_resumed");
+  on_ranks(2, [&](parx::process_group& group) {
+    net model;
+    model.initialize(0);
+    freeze(model);
+    parx::ddp ddp{model, group, {.order = parx::reduction_order::serial}};
+    parx::optim::adamw optimizer{ddp.parameters(), options};
+    unfreeze_on_the_way(model, ddp, optimizer, group.rank());
+    save_alone(model, optimizer, group.rank(), plain);
+    train(ddp, optimizer, group.rank(), 3);
+    save_alone(model, optimizer, group.rank(), plain_resumed);
+    return 0;
+  });
+  const auto with_frozen_fsdp = [&](int stage, auto use) {
+    on_ranks(2, [&](parx::process_group& group) {
+      net model;
+      freeze(model);
+      parx::fsdp fsdp{model, group, {.stage = stage, .units = parx::by_type<parx::nn::linear<>>}};
+      parx::optim::adamw optimizer{fsdp.parameters(), options};
+      use(model, fsdp, optimizer, group);
+      return 0;
+    });
+  };
+  for (const int stage : {1, 2, 3}) {
+    const std::string folder = scratch.file("stage" + std::to_string(stage));
+    with_frozen_fsdp(stage, [&](net& model, auto& fsdp, auto& optimizer, auto& group) {
+      unfreeze_on_the_way(model, fsdp, optimizer, group.rank());
+      save(fsdp, optimizer, group, folder);
+    });
+    BOOST_TEST(differences(plain, folder) == "", "stage " << stage);
+    const std::string resumed = folder + "_resumed";
+    with_frozen_fsdp(stage, [&](net& model, auto& fsdp, auto& optimizer, auto& group) {
+      load_training_state(fsdp, optimizer, parx::saved_checkpoint::open(folder));
+      model.unfreeze();
+      train(fsdp, optimizer, group.rank(), 3);
+      save(fsdp, optimizer, group, resumed);
+    });
+    BOOST_TEST(differences(plain_resumed, resumed) == "", "resumed in stage " << stage);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_save_that_one_rank_alone_calls_is_an_error_on_all_that_names_both_calls) {
   const parx_test::scratch_folder scratch;
   const auto from = std::chrono::steady_clock::now();

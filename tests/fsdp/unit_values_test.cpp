@@ -5,9 +5,11 @@
 #include <chrono>
 #include <memory>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <boost/test/unit_test.hpp>
@@ -15,6 +17,7 @@
 #include "../comm/jobs.hpp"
 #include <parx/fsdp/gathered_values.hpp>
 #include <parx/fsdp/host_values.hpp>
+#include <parx/fsdp/unit_uses.hpp>
 
 using namespace parx;
 
@@ -91,7 +94,100 @@ void steps_of(process_group& group, storage_kind kind) {
   }
 }
 
+/// Writes down what it is called for. It has room for so many units besides the root.
+class recorded_values final : public unit_values {
+ public:
+  explicit recorded_values(std::size_t room) : room_(room) {}
+
+  [[nodiscard]] std::byte* whole(std::size_t /*flat*/) const override { return nullptr; }
+  [[nodiscard]] std::byte* part(std::size_t /*flat*/) const override { return nullptr; }
+  [[nodiscard]] bool has_room(std::size_t unit) const override {
+    return unit == 0 || started_.count(unit) > 0 || started_.size() < room_;
+  }
+  void start(std::size_t unit) override {
+    if (unit == 0 || !started_.insert(unit).second) return;
+    calls_ += " start " + std::to_string(unit);
+  }
+  void wait(std::size_t unit) override {
+    if (unit != 0) calls_ += " wait " + std::to_string(unit);
+  }
+  void release(std::size_t unit) noexcept override {
+    if (started_.erase(unit) > 0) calls_ += " release " + std::to_string(unit);
+  }
+  void written() override {}
+
+  /// The calls since the last take().
+  [[nodiscard]] std::string take() { return std::exchange(calls_, {}); }
+
+ private:
+  const std::size_t room_;
+  std::set<std::size_t> started_;
+  std::string calls_;
+};
+
+/// A root and three units.
+unit_plan three_units() {
+  return {{{.name = "a.weight", .other_paths = {}, .extents = {4}},
+           {.name = "b.weight", .other_paths = {}, .extents = {4}},
+           {.name = "c.weight", .other_paths = {}, .extents = {4}}},
+          {"a", "b", "c"},
+          2};
+}
+
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(the_next_units_gather_starts_before_the_wait_for_the_one_that_is_needed) {
+  const unit_plan plan = three_units();
+  recorded_values values(2);
+  detail::unit_uses uses(plan, values, 1);
+  const auto forward = [&] {
+    uses.enter_forward(0);
+    for (const std::size_t unit : {1U, 2U, 3U}) {
+      uses.enter_forward(unit);
+      uses.leave_forward(unit, false);
+    }
+    uses.leave_forward(0, true);
+    return values.take();
+  };
+  // The first pass does not know what comes next.
+  BOOST_TEST(forward() == " start 1 wait 1 release 1 start 2 wait 2 release 2"
+                          " start 3 wait 3 release 3");
+  BOOST_TEST(forward() == " start 1 start 2 wait 1 release 1 start 3 wait 2 release 2"
+                          " wait 3 release 3");
+  const auto backward = [&] {
+    for (const std::size_t unit : {3U, 2U, 1U}) {
+      const std::size_t next = unit - 1;
+      uses.enter_backward({&unit, 1});
+      uses.leave_backward({&unit, 1}, {&next, 1});
+    }
+    const std::size_t root = 0;
+    uses.leave_backward({&root, 1}, {});
+    return values.take();
+  };
+  BOOST_TEST(backward() == " start 3 wait 3 release 3 start 2 wait 2 release 2"
+                           " start 1 wait 1 release 1");
+  BOOST_TEST(backward() == " start 3 start 2 wait 3 release 3 start 1 wait 2 release 2"
+                           " wait 1 release 1");
+}
+
+BOOST_AUTO_TEST_CASE(units_that_are_needed_at_once_are_never_released_for_each_other) {
+  const unit_plan plan = three_units();
+  recorded_values values(1);
+  detail::unit_uses uses(plan, values, 1);
+  const std::vector<std::size_t> two{1, 3}, other{2, 3};
+  uses.enter_backward(two);
+  BOOST_TEST(values.take() == " start 1 start 3 wait 1 wait 3");
+  uses.leave_backward(two, other);
+  BOOST_TEST(values.take() == " release 1");
+  uses.enter_backward(other);
+  BOOST_TEST(values.take() == " start 2 wait 2 wait 3");
+  // A unit that a module of it uses meanwhile stays.
+  uses.enter_forward(3);
+  uses.leave_backward(other, {});
+  BOOST_TEST(values.take() == " wait 3 release 2");
+  uses.leave_forward(3, false);
+  BOOST_TEST(values.take() == " release 3");
+}
 
 BOOST_AUTO_TEST_CASE(every_rank_reads_what_all_have_written_and_nothing_later) {
   for (const storage_kind kind : {storage_kind::kept, storage_kind::pooled, storage_kind::host}) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -63,14 +64,21 @@ void note(const std::string& path, const parameter<float>& p, outcome& to) {
 
 constexpr std::size_t steps = 10;
 
+/// For the model before it is wrapped, and then before each step.
+template <typename Model>
+using change = std::function<void(Model&, std::size_t step)>;
+
 /// One rank that adds the same micro-batches up.
 template <typename Model>
-outcome alone(Model model, std::size_t rows, int microbatches) {
+outcome alone(Model model, std::size_t rows, int microbatches,
+              const change<Model>& changed = [](Model&, std::size_t) {}) {
   outcome made;
+  changed(model, 0);
   run_threads(1, [&](process_group& world) {
     ddp wrapped{model, world};
     optim::adamw<float> optimizer{wrapped.parameters(), {.lr = 1e-2F}};
     for (std::size_t step = 0; step < steps; ++step) {
+      changed(model, step);
       const auto parts = split_batch(text(rows, step), microbatches);
       nn::tally total;
       for (const batch& part : parts) {
@@ -93,14 +101,17 @@ outcome alone(Model model, std::size_t rows, int microbatches) {
 
 /// What the ranks of a pipeline end with; of a parameter that several have, the last one's.
 template <typename Model>
-outcome piped(const auto& make, std::size_t rows, int ranks, const pipeline_options& options) {
+outcome piped(const auto& make, std::size_t rows, int ranks, const pipeline_options& options,
+              const change<Model>& changed = [](Model&, std::size_t) {}) {
   std::vector<outcome> by_rank(static_cast<std::size_t>(ranks));
   run_threads(ranks, [&](process_group& world) {
     Model model = make();
+    changed(model, 0);
     pipeline pipe{model, world, options};
     optim::adamw<float> optimizer{pipe.parameters(), {.lr = 1e-2F}};
     outcome& mine = by_rank[static_cast<std::size_t>(world.rank())];
     for (std::size_t step = 0; step < steps; ++step) {
+      changed(model, step);
       mine.losses.push_back(pipe.step(text(rows, step), loss_of).mean());
       optimizer.step();
     }
@@ -146,6 +157,29 @@ BOOST_AUTO_TEST_CASE(
             make, 3, ranks, {.schedule = each.make, .microbatches = microbatches});
         BOOST_TEST((found.values == expected.values), each.name << " on " << ranks << " ranks");
       }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(stages_that_are_frozen_at_first_train_from_when_they_are_unfrozen) {
+  const auto make = [] { return models::llama<>(small_llama()); };
+  // The first half at first, then the head for two steps.
+  const change<models::llama<>> changed = [](models::llama<>& model, std::size_t step) {
+    model.for_each_parameter([&](const std::string& path, auto& p) {
+      const bool is_upper = is_within(path, {"model.layers.3", "model.layers.4", "model.layers.5",
+                                             "model.norm", "lm_head"});
+      if (step < 4 && !is_upper) p.freeze();
+      else if (step >= 6 && step < 8 && is_upper) p.freeze();
+      else p.unfreeze();
+    });
+  };
+  const outcome expected = alone(make(), 11, 4, changed);
+  for (const int ranks : {1, 2, 4}) {
+    for (const auto schedule : {schedules::one_f_one_b, schedules::zb1p}) {
+      const outcome found = piped<models::llama<>>(
+          make, 11, ranks, {.schedule = schedule, .microbatches = 4}, changed);
+      BOOST_TEST((found.losses == expected.losses), ranks << " ranks");
+      BOOST_TEST((found.values == expected.values), ranks << " ranks");
     }
   }
 }

@@ -60,6 +60,7 @@ struct way {
   pipeline_schedule schedule = schedules::one_f_one_b;
   int chunks = 1;
   std::optional<pipeline_table> table{};
+  bool freezes = false;  ///< the first stage for six steps
 };
 
 std::map<std::string, std::vector<float>> values_in(const std::string& file) {
@@ -89,6 +90,12 @@ outcome trained(const way& how, const std::string& from = "", const std::string&
   const auto ranks = on_ranks(world_size, [&](process_group& world) {
     mesh<"pp", "dp", "tp"> over{world, {how.stages, how.replicas, how.parts}};
     auto model = make();
+    const auto in_first_stage = [&](auto apply) {
+      model.for_each_parameter([&](const std::string& path, auto& p) {
+        if (is_within(path, {"model.embed_tokens", "model.layers.0", "model.layers.1"})) apply(p);
+      });
+    };
+    if (how.freezes) in_first_stage([](auto& p) { p.freeze(); });
     auto parallel = parallelize(model, over,
                                 {.tp = how.parts > 1 ? tp::ready_plan(model) : tp::plan{},
                                  .dp = how.dp,
@@ -104,6 +111,7 @@ outcome trained(const way& how, const std::string& from = "", const std::string&
     }
     outcome found;
     for (int step = first; step < last; ++step) {
+      if (how.freezes && step == 6) in_first_stage([](auto& p) { p.unfreeze(); });
       const tokens batch = some(5, step, over["dp"].rank());
       const auto criterion = [&](const variable<float>& logits, const tokens& part) {
         return parallel.cross_entropy(logits, part.labels);
@@ -158,6 +166,16 @@ BOOST_AUTO_TEST_CASE(zero_of_any_stage_ends_in_the_bits_of_whole_stages) {
   expect_same(trained({.dp = in_units(2)}), whole, "zero 2");
   expect_same(trained({.dp = in_units(3)}), whole, "zero 3");
   expect_same(trained({.dp = in_units(3, value_storage::gathered)}), whole, "zero 3, gathered");
+}
+
+BOOST_AUTO_TEST_CASE(a_sharded_stage_that_is_unfrozen_on_the_way_ends_in_those_bits_too) {
+  const outcome whole = trained({.freezes = true});
+  BOOST_TEST(whole.norms[5] < whole.norms[6]);
+  expect_same(trained({.stages = 1, .freezes = true}), whole, "one stage");
+  expect_same(trained({.dp = zero(1), .freezes = true}), whole, "zero 1");
+  expect_same(trained({.dp = in_units(2), .freezes = true}), whole, "zero 2");
+  expect_same(trained({.dp = in_units(3, value_storage::gathered), .freezes = true}), whole,
+              "zero 3, gathered");
 }
 
 BOOST_AUTO_TEST_CASE(an_optimizer_has_the_state_of_a_part) {

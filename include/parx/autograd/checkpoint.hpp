@@ -28,6 +28,7 @@
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/autocast.hpp>
 #include <parx/autograd/recompute.hpp>
+#include <parx/autograd/region.hpp>
 #include <parx/autograd/variable.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -91,6 +92,7 @@ class checkpoint_node final : public node<T> {
  private:
   [[nodiscard]] variable<T> recompute() {
     const enable_grad tape;
+    const region_scope here(this->region);
     const autocast_scope precision(precision_);
     const part_run run(part_run::purpose::recomputation, results_);
     std::optional<watched_module> within;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include <parx/core/check.hpp>
 
@@ -64,6 +65,19 @@ class region_table {
   thread_local region_number current = 0;
   return current;
 }
+
+/// Nodes that this thread makes meanwhile are in this region.
+class region_scope {
+ public:
+  explicit region_scope(region_number number) noexcept
+      : outer_(std::exchange(current_region(), number)) {}
+  ~region_scope() { current_region() = outer_; }
+  region_scope(const region_scope&) = delete;
+  region_scope& operator=(const region_scope&) = delete;
+
+ private:
+  const region_number outer_;
+};
 
 /// The region that this thread's backward pass is in. A nested pass (of a recomputation) starts in
 /// the region of the outer one, and ends there.

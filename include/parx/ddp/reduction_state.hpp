@@ -77,6 +77,12 @@ class reduction_state {
     return phase_ != reduction_phase::added || held == nothing;
   }
 
+  /// Between passes: the same parameters are in other buckets from now on.
+  void regroup(std::vector<member> parameters, std::size_t buckets) {
+    parameters_ = std::move(parameters);
+    pending_.assign(buckets, 0);
+  }
+
   /// `reached`: the parameters that the pass reaches. `held`: one that already has a gradient, or
   /// nothing.
   reduction_actions begin(pass_kind kind, double count, std::span<const std::size_t> reached,
@@ -106,7 +112,7 @@ class reduction_state {
   void start_over() noexcept;
 
   const std::string who_;
-  const std::vector<member> parameters_;
+  std::vector<member> parameters_;
   std::vector<unsigned char> used_;     ///< by parameter
   std::vector<unsigned char> awaited_;  ///< by parameter: its gradient is not ready yet
   std::vector<std::size_t> pending_;    ///< gradients that are not ready, by bucket

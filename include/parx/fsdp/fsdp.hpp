@@ -113,7 +113,7 @@ class fsdp : public distributed_wrapper {
     broadcast_buffers(site);
     // Ranks have different samples, so they draw different dropout masks.
     model_.set_replica(static_cast<std::uint64_t>(group.rank()));
-    hook_units();  // last: if a later step threw, the destructor would not run to unhook them
+    hook_modules();  // last: if a later step threw, the destructor would not run to unhook them
   }
   ~fsdp() {
     for (const auto& [path, hooked] : hooked_) hooked->set_hook(nullptr);
@@ -126,9 +126,8 @@ class fsdp : public distributed_wrapper {
   decltype(auto) operator()(Inputs&&... inputs) {
     return model_(std::forward<Inputs>(inputs)...);
   }
-  /// Collective. Runs f(), which may call methods of the model other than forward. The root unit
-  /// stays in memory for all of f(), so f() may use its parameters; those of another unit only
-  /// while its module is being called.
+  /// Collective. Runs f(), which may call methods of the model other than forward, and read its
+  /// parameters. What f() itself reads stays in memory until f() returns.
   template <typename Function>
   decltype(auto) call(Function&& f) {
     const nn::hooked_call within(&units_->hook(0));
@@ -138,8 +137,7 @@ class fsdp : public distributed_wrapper {
   /// Collective. While the returned object lives, the whole values of these parameters of the
   /// model, and of all others in their units, can be read. Copy what you need longer. Do not write
   /// to them: a write may be lost, or be seen by other ranks; write to parameters() instead. Do not
-  /// step or load meanwhile. Throws usage_error for a parameter that is not the model's, and if the
-  /// units do not fit into memory together.
+  /// step or load meanwhile. Throws usage_error for a parameter that is not the model's.
   template <typename... T>
   [[nodiscard]] gathered_values_scope gathered(const parameter<T>&... parameters) {
     return {*units_, {unit_of(parameters.node().get())...}};
@@ -278,7 +276,8 @@ class fsdp : public distributed_wrapper {
       return bytes;
     };
     return {parameters, detail::chosen_units(options.units, modules, bytes_of),
-            static_cast<std::size_t>(shards)};
+            static_cast<std::size_t>(shards),
+            options.units.bytes > 0 ? shared_by_units::in_unit_around : shared_by_units::refused};
   }
 
   void check_layout(const unit_plan& plan,
@@ -348,23 +347,18 @@ class fsdp : public distributed_wrapper {
     });
   }
 
-  void hook_units() {
-    std::map<std::string, nn::detail::module_state*> units;
+  void hook_modules() {
+    for (const auto& [path, hooked] : hooked_) hooked->set_hook(&units_->inner_hook());
     for (std::size_t unit = 0; unit < units_->plan().units().size(); ++unit) {
-      const std::string& path = units_->plan().units()[unit].path;
-      nn::detail::module_state* const module = hooked_.at(path);
-      module->set_hook(&units_->hook(unit));
-      units.emplace(path, module);
+      hooked_.at(units_->plan().units()[unit].path)->set_hook(&units_->hook(unit));
     }
-    hooked_ = std::move(units);
   }
 
   Module& model_;
   process_group& group_;
   const std::string who_;
   std::vector<bool> had_values_;  ///< by parameter: the model came with values
-  /// By path: all modules during construction, those of the units afterwards.
-  std::map<std::string, nn::detail::module_state*> hooked_;
+  std::map<std::string, nn::detail::module_state*> hooked_;  ///< all modules, by path
   std::unique_ptr<detail::sharded_units> units_;
   std::unique_ptr<sharded_module<Module>> shards_;
 };

@@ -34,8 +34,8 @@ namespace parx::inline PARX_ABI::detail {
 class gathered_values final : public unit_values {
  public:
   /// Collective over `group`. Group and plan are borrowed. `is_kept` has an entry for each unit; of
-  /// the other units, at most `blocks` of similar size are in memory at once. `wire` is
-  /// wire_types::gather.
+  /// the other units, `blocks` of similar size have memory at once, and more if more are started.
+  /// `wire` is wire_types::gather.
   gathered_values(const unit_plan& plan, process_group& group, std::vector<bool> is_kept,
                   std::size_t blocks, std::optional<dtype> wire, call_site site);
   ~gathered_values() override {
@@ -68,7 +68,8 @@ class gathered_values final : public unit_values {
 
   /// One pool for the units of each power of two of bytes.
   void make_pools(std::size_t blocks);
-  /// Takes a block of the unit's pool, and gives back the free memory of the other pools.
+  /// Takes a block of the unit's pool, or a new one if all are in use, and gives back the free
+  /// memory of the other pools.
   void attach(held& here);
   [[nodiscard]] bool is_part_within(const unit_flat& flat) const noexcept {
     return is_kept_[flat.unit] && !is_narrowed(wire_, flat.type);
@@ -198,6 +199,7 @@ inline void gathered_values::make_pools(std::size_t blocks) {
 }
 
 inline void gathered_values::attach(held& here) {
+  if (here.pool->free_blocks() == 0) here.pool->add_block();
   here.memory->attach();
   for (const page_pool& other : pools_) {
     if (other.block_bytes() != here.pool->block_bytes()) other.drop_free();

@@ -2,7 +2,8 @@
 // use, and this rank's part, which optimizers, clipping and checkpoints use.
 //
 // The whole keeps its shape and its address. Its values can be read while its unit computes (it is
-// open); at other times a read is a usage_error that names the parameter. The part has the
+// open). A read at other times asks closed_reads to open it; where that refuses, the read is a
+// usage_error that names the parameter. The part has the
 // parameter's name, and its spec says which elements it has. If the layer is already cut over other
 // ranks (tensor parallelism), "the whole" is this rank's part of the layer.
 #pragma once
@@ -22,6 +23,16 @@
 
 namespace parx::inline PARX_ABI::detail {
 
+/// What reads of closed parameters ask.
+class closed_reads {
+ public:
+  /// Opens the unit of this parameter for the module that computes; false if none does.
+  [[nodiscard]] virtual bool open_unit_of(std::size_t parameter) = 0;
+
+ protected:
+  ~closed_reads() = default;
+};
+
 /// The interface, independent of the element type.
 class sharded_parameter {
  public:
@@ -38,8 +49,9 @@ class sharded_parameter {
     return extents_.size() * size_of(type_);
   }
 
+  /// Whether the part gets gradients: the whole was not frozen, or has been unfrozen since.
   [[nodiscard]] virtual bool is_trained() const = 0;
-  /// Whether it is frozen now, and gets no gradient here.
+  /// Whether the whole is frozen now, and gets no gradient here.
   [[nodiscard]] virtual bool is_frozen() const = 0;
   // The values that the model came with.
   [[nodiscard]] virtual bool has_values() const = 0;
@@ -53,13 +65,14 @@ class sharded_parameter {
   virtual row_table_part& cut_by_rows(const row_groups& groups, call_site site) = 0;
   /// Allows reads of the whole.
   virtual void open() noexcept = 0;
-  /// Makes reads of the whole a usage_error.
+  /// From now on a read of the whole asks the reads that it is attached to.
   virtual void close() noexcept = 0;
 
   [[nodiscard]] virtual bool has_whole_grad() const = 0;
   virtual void bind_whole_grad(std::byte* memory) const = 0;
   /// Moves the gradient, if there is one, to memory of the parameter's own.
   virtual void unbind_whole_grad() const = 0;
+  virtual void unbind_part_grad() const = 0;
   /// The bound memory no longer holds a gradient: something else was written there.
   virtual void forget_whole_grad() const = 0;
   [[nodiscard]] virtual bool has_part_grad() const = 0;
@@ -69,9 +82,11 @@ class sharded_parameter {
   virtual void zero_grad() const = 0;
   /// The whole has another value, because a step has changed the part.
   virtual void note_change() const = 0;
+  /// The part was frozen with the whole, which has been unfrozen.
+  virtual void unfreeze_part() const = 0;
 
-  virtual void attach(backward_observer& whole, backward_observer& part,
-                      std::size_t index) const = 0;
+  virtual void attach(backward_observer& whole, backward_observer& part, closed_reads& reads,
+                      std::size_t index) = 0;
 
  protected:
   sharded_parameter(std::string name, const shard_spec& whole, dtype type)
@@ -136,6 +151,7 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
     whole_.bind_grad({reinterpret_cast<T*>(memory), whole_.shape().size()});
   }
   void unbind_whole_grad() const override { whole_.unbind_grad(); }
+  void unbind_part_grad() const override { part_.unbind_grad(); }
   void forget_whole_grad() const override {
     whole_.assume_grad();  // discards the recorded rows, which are out of date
     whole_.zero_grad();
@@ -150,19 +166,23 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
     part_.zero_grad();
   }
   void note_change() const override { whole_.note_change(); }
-  void attach(backward_observer& whole, backward_observer& part,
-              std::size_t index) const override {
+  void unfreeze_part() const override { part_.unfreeze(); }
+  void attach(backward_observer& whole, backward_observer& part, closed_reads& reads,
+              std::size_t index) override {
     whole_.attach(&whole, index);
     part_.attach(&part, index);
+    reads_ = &reads;
+    index_ = index;
   }
 
  private:
   // deferred_updates: called on a read of the whole while it is closed.
-  void settle(const tensor<T>& /*value*/) override { refuse(); }
+  void settle(const tensor<T>& /*value*/) override { open_for_a_read(); }
   void settle(const tensor<T>& /*value*/, std::span<const std::size_t> /*rows*/) override {
-    refuse();
+    open_for_a_read();
   }
-  void refuse() const {
+  void open_for_a_read() {
+    if (reads_ != nullptr && reads_->open_unit_of(index_)) return;
     throw_usage(
         "parameter \"{}\" {} is sharded by fsdp: its values are here while {} computes, and this "
         "read is outside of that. Call the module itself, module(x), not its forward(x); save with "
@@ -175,6 +195,8 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
   const parameter<T> whole_;
   parameter<T> part_;
   std::string unit_;
+  closed_reads* reads_ = nullptr;
+  std::size_t index_ = 0;
   std::unique_ptr<row_table<T>> table_;
 };
 

@@ -8,14 +8,18 @@
 
 #include <atomic>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <parx/autograd/no_grad.hpp>
 #include <parx/autograd/observer.hpp>
+#include <parx/autograd/recompute.hpp>
 #include <parx/autograd/region.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/ddp/reduction_state.hpp>
@@ -41,7 +45,7 @@ struct fsdp_traffic {
 
 namespace parx::inline PARX_ABI::detail {
 
-class sharded_units final : private backward_observer {
+class sharded_units final : private backward_observer, private closed_reads {
  public:
   using parameters = unit_gradients::parameters;
 
@@ -71,8 +75,9 @@ class sharded_units final : private backward_observer {
   }
   /// Collective. Blocks until the gradients are ready for the optimizer.
   void finish();
-  /// The hook to set on the unit's module.
+  /// The hook to set on the unit's module, and that to set on modules that are no units.
   [[nodiscard]] nn::module_hook& hook(std::size_t unit) noexcept { return *hooks_[unit]; }
+  [[nodiscard]] nn::module_hook& inner_hook() noexcept { return inner_hook_; }
 
   void raise_flag() noexcept { flag_ = true; }
   [[nodiscard]] bool flag_raised() const noexcept { return gradients_->control().flags() > 0; }
@@ -89,28 +94,66 @@ class sharded_units final : private backward_observer {
   void meet(call_site site);
 
   /// Collective. The values of a unit may be read until close().
-  void open(std::size_t unit);
-  void close(std::size_t unit, bool is_kept = false) noexcept;
+  void open(std::size_t unit) {
+    uses_->enter_forward(unit);
+    begin_reads(unit);
+  }
+  void close(std::size_t unit, bool is_kept = false) noexcept {
+    end_reads(unit);
+    uses_->leave_forward(unit, is_kept);
+  }
 
  private:
-  class unit_hook final : public nn::module_hook, public backward_region {
+  /// Where nodes are made whose backward needs these units: first the one that computes, then those
+  /// whose parameters it has read from outside of their modules, ascending.
+  class use_region final : public backward_region {
    public:
-    unit_hook(sharded_units& owner, std::size_t unit)
-        : owner_(owner), unit_(unit), region_(*this) {}
+    use_region(sharded_units& owner, std::vector<std::size_t> units)
+        : owner_(owner), units_(std::move(units)), registration_(*this) {}
+
+    void enter_backward() override;
+    void leave_backward(const backward_region* next) noexcept override;
+
+    [[nodiscard]] const sharded_units& owner() const noexcept { return owner_; }
+    [[nodiscard]] const std::vector<std::size_t>& units() const noexcept { return units_; }
+    [[nodiscard]] region_number number() const noexcept { return registration_.number(); }
+
+   private:
+    sharded_units& owner_;
+    const std::vector<std::size_t> units_;
+    const region_registration registration_;
+  };
+
+  class unit_hook final : public nn::module_hook {
+   public:
+    unit_hook(sharded_units& owner, std::size_t unit) : owner_(owner), unit_(unit) {}
 
     void before_forward() override;
     void after_forward() noexcept override;
-    void enter_backward() override {
-      owner_.uses_->enter_backward(unit_);
-      owner_.gradients_->enter(unit_);
-    }
-    void leave_backward(const backward_region* next) noexcept override;
+    void returns(const void* data) override { owner_.note_result(data, unit_); }
 
    private:
     sharded_units& owner_;
     const std::size_t unit_;
-    const region_registration region_;
-    std::vector<region_number> outer_;  ///< a stack: the regions around the running calls
+  };
+  /// What a module reads that is no unit stays open until its call ends.
+  class reading_hook final : public nn::module_hook {
+   public:
+    explicit reading_hook(sharded_units& owner) : owner_(owner) {}
+
+    void before_forward() override { owner_.begin_call(owner_.computing_unit()); }
+    void after_forward() noexcept override { owner_.end_call(use_order::none); }
+    void returns(const void* data) override { owner_.note_result(data, use_order::none); }
+
+   private:
+    sharded_units& owner_;
+  };
+
+  /// A module that computes.
+  struct running_call {
+    std::size_t unit;          ///< computing_unit()
+    region_number outer;       ///< the region of the nodes before the call
+    std::vector<std::size_t> read = {};  ///< units that are open for its reads
   };
 
   /// Observes optimizer steps and other writes on the parts.
@@ -132,6 +175,40 @@ class sharded_units final : private backward_observer {
     sharded_units& owner_;
   };
 
+  /// The innermost unit that has been called, or that a recomputation is in.
+  [[nodiscard]] std::size_t computing_unit() const {
+    if (!calls_.empty()) return calls_.back().unit;
+    const use_region* const recomputed = own_region(current_region());
+    return recomputed == nullptr ? use_order::none : recomputed->units().front();
+  }
+  void begin_call(std::size_t unit) { calls_.push_back({unit, current_region()}); }
+  /// Of the unit's module, or (use_order::none) of one that is no unit.
+  void end_call(std::size_t unit) noexcept;
+  /// A recomputation is followed by its backward, and every backward pass begins in the root.
+  [[nodiscard]] bool is_wanted_next(std::size_t unit) const noexcept {
+    const bool has_backward = recording() || uses_reported_to() != nullptr;  // to be recomputed
+    return is_recomputing() || (has_backward && (unit == 0 || keeps_));
+  }
+  [[nodiscard]] bool open_unit_of(std::size_t parameter) override;
+  /// Opens the unit until the call ends.
+  void open_for(running_call& reader, std::size_t unit);
+  /// A result of the innermost call that is a view of a parameter counts as a read of its caller.
+  /// `unit` as for end_call().
+  void note_result(const void* data, std::size_t unit);
+  [[nodiscard]] bool is_in_values(const void* data, std::size_t unit) const;
+  /// The region of these units.
+  [[nodiscard]] use_region& region_of(std::vector<std::size_t> units);
+  /// The region of `unit` that also has what the region `outer` has read.
+  [[nodiscard]] region_number region_within(std::size_t unit, region_number outer);
+  /// The region `here` with one more unit that it has read.
+  [[nodiscard]] region_number region_reading(std::size_t unit, region_number here);
+  /// This object's region of that number, or null.
+  [[nodiscard]] const use_region* own_region(region_number number) const;
+
+  /// Allows reads of the unit's parameters, as often as they are ended.
+  void begin_reads(std::size_t unit) noexcept;
+  void end_reads(std::size_t unit) noexcept;
+
   [[nodiscard]] std::size_t rank_of_part() const noexcept {
     return static_cast<std::size_t>(gathering_.rank());
   }
@@ -148,8 +225,12 @@ class sharded_units final : private backward_observer {
   /// Scatters the values of rank 0's model to the parts, flat by flat.
   void take_values(call_site site);
   /// The same for the tables, by rows.
-  [[nodiscard]] std::vector<trained_table> cut_tables(const std::vector<std::size_t>& part_of,
-                                                      call_site site);
+  void cut_tables(const std::vector<std::size_t>& part_of, call_site site);
+  [[nodiscard]] std::vector<trained_table> trained_tables() const;
+  /// Collective. Gives gradients to parameters that were frozen when memory was made for those of
+  /// the others. Throws if the ranks have unfrozen different ones.
+  void train_unfrozen();
+  void note_frozen();
 
   // backward_observer of the model's own parameters:
 
@@ -191,16 +272,22 @@ class sharded_units final : private backward_observer {
   process_group& group_;
   process_group gathering_, replicas_;
   std::optional<process_group> shard_sums_;  ///< the ranks of gathering_, where there are replicas
-  const unit_plan plan_;
+  unit_plan plan_;
   std::unique_ptr<unit_values> values_;
   std::unique_ptr<unit_gradients> gradients_;
   const parameters all_;  // destroyed before the memory that they are bound to
   const bool adds_in_parts_;
   std::vector<std::vector<sharded_parameter*>> of_unit_;
+  std::vector<std::size_t> readers_;  ///< by unit
+  std::vector<trained_table> tables_;  ///< all, the frozen ones too
+  std::vector<std::size_t> frozen_;    ///< parameters that no memory for gradients is made for
   std::optional<unit_uses> uses_;
   std::optional<reduction_state> state_;
   part_observer steps_;
   std::vector<std::unique_ptr<unit_hook>> hooks_;
+  reading_hook inner_hook_{*this};
+  std::vector<running_call> calls_;
+  std::map<std::vector<std::size_t>, use_region> regions_;
   std::atomic<bool> flag_{false};  ///< raised, but not sent yet
   ddp_times times_;
   const reduction_finish finish_;

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <typeindex>
@@ -64,13 +65,45 @@ struct units_of_types {
 struct unit_candidate {
   std::string path;
   std::vector<std::type_index> types = {};
+  /// Its parameters are all that have its path. Other modules may have such names, too: Hugging
+  /// Face's "attn.c_proj" in a model whose "attn" has no parameters.
+  bool has_all_of_path = true;
+};
+
+/// The number of elements of the parameters within a path, each counted once.
+class path_sizes {
+ public:
+  template <typename Model>
+  explicit path_sizes(Model& model) {
+    model.for_each_parameter_path([&](const std::string& path, auto& each, const auto&) {
+      all_.push_back({path, each.node().get(), each.global_shape().size()});
+    });
+  }
+  [[nodiscard]] std::size_t within(std::string_view module) const {
+    std::size_t sum = 0;
+    std::set<const void*> counted;
+    for (const named& each : all_) {
+      if (is_in_module(each.path, module) && counted.insert(each.node).second) sum += each.size;
+    }
+    return sum;
+  }
+
+ private:
+  struct named {
+    std::string path;
+    const void* node;
+    std::size_t size;
+  };
+  std::vector<named> all_;
 };
 
 template <typename Model>
 [[nodiscard]] std::vector<unit_candidate> unit_candidates(Model& model) {
   std::vector<unit_candidate> found;
-  model.for_each_module([&]<typename Part>(const std::string& path, Part&) {
+  const path_sizes sizes(model);
+  model.for_each_module([&]<typename Part>(const std::string& path, Part& part) {
     unit_candidate& each = found.emplace_back(unit_candidate{path});
+    each.has_all_of_path = sizes.within(path) <= part.parameter_count();
     each.types.push_back(typeid(Part));
     if constexpr (requires { typename Part::recomputed_module; }) {
       each.types.push_back(typeid(typename Part::recomputed_module));
@@ -128,7 +161,8 @@ template <typename BytesOf>
     std::vector<std::size_t> in_units(modules.size());  // bytes of each that are in units already
     for (std::size_t i = modules.size(); i-- > 0;) {
       const std::size_t all = bytes_of(modules[i].path);
-      is_unit[i] = is_unit[i] || all - in_units[i] >= choice.bytes;
+      is_unit[i] =
+          is_unit[i] || (modules[i].has_all_of_path && all - in_units[i] >= choice.bytes);
       const std::size_t taken = is_unit[i] ? all : in_units[i];
       for (std::size_t outer = i; outer-- > 0 && taken > 0;) {
         if (!is_in_module(modules[i].path, modules[outer].path)) continue;
@@ -154,7 +188,8 @@ inline constexpr detail::units_of_types<Modules...> by_type{};
 [[nodiscard]] inline unit_choice by_path(std::initializer_list<std::string> paths) {
   return {{}, paths, 0};
 }
-/// A module becomes a unit if its parameters that are in no inner unit take at least `bytes`.
+/// A module becomes a unit if its parameters that are in no inner unit take at least `bytes`. A
+/// parameter that several units share is in the innermost unit around them.
 /// Source: PyTorch's size_based_auto_wrap_policy.
 [[nodiscard]] inline unit_choice by_size(std::size_t bytes) { return {{}, {}, bytes}; }
 

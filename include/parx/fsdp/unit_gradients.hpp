@@ -51,12 +51,19 @@ class unit_gradients {
   unit_gradients(const unit_gradients&) = delete;
   unit_gradients& operator=(const unit_gradients&) = delete;
 
+  /// Collective. Throws errc::mismatch where other ranks have not unfrozen these parameters, and
+  /// ends the group with that reason.
+  void require_unfrozen(const std::vector<std::size_t>& unfrozen);
+  /// Collective, between passes: flats of the plan, and tables, are trained that were not before.
+  /// Gradients and sums that there are stay.
+  void extend(std::vector<trained_table> tables);
+
   /// The number of flats that have gradients, and their sizes in launch order.
   [[nodiscard]] std::size_t size() const noexcept { return flats_.size(); }
   [[nodiscard]] std::size_t bytes(std::size_t i) const noexcept { return planned(i).whole_bytes(); }
   /// The number of launches in a pass: flats, then tables.
   [[nodiscard]] std::size_t launches() const noexcept { return flats_.size() + tables_.size(); }
-  /// The number of the launch that a parameter is in; launches() for a frozen one.
+  /// The number of the launch that a parameter is in; launches() for one of a frozen flat.
   [[nodiscard]] std::size_t number_of(std::size_t parameter) const noexcept {
     return numbers_[parameter];
   }
@@ -108,6 +115,8 @@ class unit_gradients {
   }
 
   [[nodiscard]] slot& slot_of(std::size_t i) noexcept { return slots_[flats_[i].slot]; }
+  /// Allocates memory for the trained flats and binds the gradients to it.
+  void allocate();
   void assign_slots();
 
   /// Throws if the ranks used units in different orders: a gather then mixed units of equal sizes,
@@ -127,7 +136,7 @@ class unit_gradients {
 
   const unit_plan& plan_;
   const parameters& all_;
-  const std::vector<trained_table> tables_;
+  std::vector<trained_table> tables_;
   const summing how_;
   const gradient_memory_of kind_;
   const call_site site_;

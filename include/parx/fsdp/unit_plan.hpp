@@ -1,7 +1,8 @@
 // unit_plan: which parameters each unit of an fsdp has, and which part of them each rank has. Pure.
 //
 // The parameters of a unit lie one after the other in flats: one flat for each element type, and
-// separate ones for trained and frozen parameters. A flat is cut into equal parts, part r for rank
+// separate ones for trained and frozen parameters. A flat is trained from when its first parameter
+// is. A flat is cut into equal parts, part r for rank
 // r, without regard to the borders of parameters; a rank's part of a parameter may be empty.
 // Parameters start, and parts end, at cache lines. Unit 0 is the root: all that is in no other
 // unit.
@@ -70,21 +71,30 @@ struct unit_place {
   std::size_t offset = 0;  ///< of its first element in the flat
 };
 
+/// What is done with a parameter that two units share if neither is within the other.
+enum class shared_by_units {
+  refused,
+  in_unit_around  ///< it is in the innermost unit around both
+};
+
 class unit_plan {
  public:
   /// A rank's part ends, and a parameter begins, at a multiple of this many bytes.
   static constexpr std::size_t alignment = 64;
 
   /// `unit_paths` are the modules that are units, outer ones before those within them. Throws
-  /// usage_error for a parameter that two units share if neither is within the other.
+  /// usage_error for a shared parameter that is refused.
   unit_plan(const std::vector<unit_parameter>& parameters,
-            const std::vector<std::string>& unit_paths, std::size_t ranks);
+            const std::vector<std::string>& unit_paths, std::size_t ranks,
+            shared_by_units shared = shared_by_units::refused);
 
   [[nodiscard]] const std::vector<planned_unit>& units() const noexcept { return units_; }
   [[nodiscard]] const std::vector<unit_flat>& flats() const noexcept { return flats_; }
   [[nodiscard]] const unit_place& place(std::size_t parameter) const noexcept {
     return places_[parameter];
   }
+  /// A parameter of the flat is trained from now on.
+  void train(std::size_t flat) noexcept { flats_[flat].is_trained = true; }
   /// The deepest nesting of units, the root not counted: the most that are open at once.
   [[nodiscard]] std::size_t depth() const noexcept {
     std::size_t most = 0;
@@ -137,7 +147,7 @@ class unit_plan {
     return found;
   }
 
-  void add(const unit_parameter& each, std::size_t index);
+  void add(const unit_parameter& each, std::size_t index, shared_by_units shared);
 
   std::vector<planned_unit> units_;
   std::vector<unit_flat> flats_;
@@ -145,14 +155,15 @@ class unit_plan {
 };
 
 inline unit_plan::unit_plan(const std::vector<unit_parameter>& parameters,
-                            const std::vector<std::string>& unit_paths, std::size_t ranks) {
+                            const std::vector<std::string>& unit_paths, std::size_t ranks,
+                            shared_by_units shared) {
   units_.push_back({});
   for (const std::string& path : unit_paths) {
     if (path.empty()) continue;  // the root is one in any case
     const std::size_t parent = unit_of(path);
     units_.push_back({path, parent, units_[parent].depth + 1, {}});
   }
-  for (std::size_t i = 0; i < parameters.size(); ++i) add(parameters[i], i);
+  for (std::size_t i = 0; i < parameters.size(); ++i) add(parameters[i], i, shared);
   for (unit_flat& each : flats_) {
     const std::size_t step = alignment / size_of(each.type);
     each.ranks = ranks;
@@ -160,15 +171,17 @@ inline unit_plan::unit_plan(const std::vector<unit_parameter>& parameters,
   }
 }
 
-inline void unit_plan::add(const unit_parameter& each, std::size_t index) {
+inline void unit_plan::add(const unit_parameter& each, std::size_t index,
+                           shared_by_units shared) {
   std::size_t unit = unit_of(each.name);
   for (const std::string& path : each.other_paths) {
     const std::size_t other = unit_of(path);
-    require(is_within(other, unit) || is_within(unit, other),
+    require(shared == shared_by_units::in_unit_around || is_within(other, unit) ||
+                is_within(unit, other),
             "fsdp: parameter \"{}\" is in {} and, as \"{}\", in {}. A shared parameter belongs "
             "to one unit: make a unit of the module that has both, or leave both in the root",
             each.name, name(unit), path, name(other));
-    if (is_within(unit, other)) unit = other;
+    while (!is_within(other, unit)) unit = units_[unit].parent;
   }
   places_.push_back({unit, unit_place::nowhere, 0});
   if (each.is_apart) return;

@@ -2,17 +2,19 @@
 // and gathers ahead what will be needed next.
 //
 // Using a unit also uses the units around it. After use a unit is released, unless one of its
-// modules still computes or the caller keeps it. Each pass records the order of use and predicts
+// modules still computes or the caller keeps it. What is needed next is started before the wait for
+// what is needed now. Each pass records the order of use and predicts
 // from the previous pass's; a wrong prediction only costs an unneeded gather, the same on all
 // ranks. Independent of groups and parameters.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_values.hpp>
 
@@ -56,18 +58,16 @@ class unit_uses {
   /// A hash of the uses since the last call. If it differs between ranks, they have used units in
   /// different orders.
   [[nodiscard]] std::uint32_t take_order_hash() noexcept { return std::exchange(order_hash_, 0); }
-  /// Blocks until the unit is readable. Returns whether no other module of it was computing.
-  bool enter_forward(std::size_t unit) {
-    need(unit, forward_);
-    return active_[unit]++ == 0;
+  /// Blocks until the unit is readable.
+  void enter_forward(std::size_t unit) {
+    use({&unit, 1}, forward_);
+    ++active_[unit];
   }
-  /// Returns whether no module of it computes any more. `is_kept`: do not release the unit, because
-  /// backward will need it at once.
-  bool leave_forward(std::size_t unit, bool is_kept) noexcept {
-    if (--active_[unit] > 0) return false;
+  /// `is_kept`: do not release the unit, because backward will need it at once.
+  void leave_forward(std::size_t unit, bool is_kept) noexcept {
+    if (--active_[unit] > 0) return;
     if (!is_kept) values_.release(unit);
     if (unit == 0) forward_.end_pass();
-    return true;
   }
   /// The last unit in the plan that has a computing module (so an inner one before the units around
   /// it); `none` if there is none.
@@ -77,43 +77,54 @@ class unit_uses {
     }
     return use_order::none;
   }
-  /// Backward begins to run nodes of the unit.
-  void enter_backward(std::size_t unit) { need(unit, backward_); }
-  /// Backward leaves the unit's nodes for those of unit `next`; use_order::none at the end.
-  void leave_backward(std::size_t unit, std::size_t next) noexcept {
-    if (next == use_order::none) {
+  /// Backward begins to run nodes that need all of these units. Blocks until they are readable.
+  void enter_backward(std::span<const std::size_t> units) { use(units, backward_); }
+  /// Backward leaves nodes of `units` for those of `next`; empty at the end of the pass.
+  void leave_backward(std::span<const std::size_t> units,
+                      std::span<const std::size_t> next) noexcept {
+    if (next.empty()) {
       backward_.end_pass();
       for (std::size_t each = 0; each < active_.size(); ++each) release_unused(each);
-    } else if (!plan_.is_within(next, unit)) {
-      release_unused(unit);
+      return;
+    }
+    for (const std::size_t unit : units) {
+      if (!uses(next, unit)) release_unused(unit);
     }
   }
 
  private:
+  /// Whether one of `units` is `outer` or within it.
+  [[nodiscard]] bool uses(std::span<const std::size_t> units, std::size_t outer) const noexcept {
+    return std::any_of(units.begin(), units.end(),
+                       [&](std::size_t unit) { return plan_.is_within(unit, outer); });
+  }
   void release_unused(std::size_t unit) noexcept {
     if (active_[unit] == 0) values_.release(unit);
   }
-  void need(std::size_t unit, use_order& order) {
-    order_hash_ = (order_hash_ ^ static_cast<std::uint32_t>(unit + 1)) * 0x01000193U + 1;
-    make_readable(unit, unit);
-    order.note(unit);
+  void use(std::span<const std::size_t> units, use_order& order) {
+    for (const std::size_t unit : units) {
+      order_hash_ = (order_hash_ ^ static_cast<std::uint32_t>(unit + 1)) * 0x01000193U + 1;
+      start(unit, units);
+      order.note(unit);
+    }
     for (std::size_t ahead = 0; ahead < prefetch_; ++ahead) {
       const std::size_t next = order.expected(ahead);
       if (next == use_order::none || !values_.has_room(next)) break;
       values_.start(next);
     }
-  }
-  /// Makes `unit` readable, after the units around it. `used` is the innermost unit in use.
-  void make_readable(std::size_t unit, std::size_t used) {
-    if (unit != 0) make_readable(plan_.units()[unit].parent, used);
-    for (std::size_t other = active_.size(); other-- > 1 && !values_.has_room(unit);) {
-      if (!plan_.is_within(used, other)) release_unused(other);
+    for (std::size_t unit : units) {
+      for (; unit != 0; unit = plan_.units()[unit].parent) values_.wait(unit);
     }
-    require(values_.has_room(unit),
-            "fsdp: there is no memory for {}, because others are held by gathered(): read "
-            "parameters of one unit after the other, or raise .prefetch",
-            plan_.name(unit));
-    values_.wait(unit);
+    values_.wait(0);
+  }
+  /// Starts the units around `unit`, and then `unit`. Where there is no room, it releases what no
+  /// unit of `used` needs.
+  void start(std::size_t unit, std::span<const std::size_t> used) {
+    if (unit != 0) start(plan_.units()[unit].parent, used);
+    for (std::size_t other = active_.size(); other-- > 1 && !values_.has_room(unit);) {
+      if (!uses(used, other)) release_unused(other);
+    }
+    values_.start(unit);
   }
 
   const unit_plan& plan_;

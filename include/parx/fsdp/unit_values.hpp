@@ -11,7 +11,7 @@
 //   Every rank calls written() before it writes its part. When it returns, this rank writes, so no
 //   rank may read the old values of this rank's part any more. The first start() after it must not
 //   let a rank read before all ranks have written.
-//   start() is only called if has_room(); a storage that has room for everything returns true.
+//   start() of a unit without room takes more memory than the storage was made with.
 // Threads: the one that runs forward and backward.
 #pragma once
 
@@ -32,7 +32,8 @@ class unit_values {
   /// Where this rank's part of it lies, unit_flat::part elements.
   [[nodiscard]] virtual std::byte* part(std::size_t flat) const = 0;
 
-  /// Whether start(unit) would find memory; true for a unit that was started.
+  /// Whether start(unit) would find memory among what the storage has; true for a unit that was
+  /// started, and in a storage that has memory for everything.
   [[nodiscard]] virtual bool has_room(std::size_t unit) const = 0;
   /// Collective, asynchronous: begins to make a unit readable. Does nothing if that has begun.
   virtual void start(std::size_t unit) = 0;

@@ -89,9 +89,9 @@ class module : public detail::module_state {
     }
     const hooked_call hooked(this->hook());
     if constexpr (requires { self().forward(detail::as_input(inputs)...); }) {
-      return self().forward(detail::as_input(inputs)...);
+      return hooked.returned(self().forward(detail::as_input(inputs)...));
     } else {  // forward() takes tensors
-      return self().forward(inputs...);
+      return hooked.returned(self().forward(inputs...));
     }
   }
 

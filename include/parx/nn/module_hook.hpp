@@ -15,6 +15,8 @@ class module_hook {
   virtual void before_forward() = 0;
   /// Also called when forward() throws.
   virtual void after_forward() noexcept = 0;
+  /// Before after_forward(): forward() has returned a variable whose values are at `data`.
+  virtual void returns(const void* /*data*/) {}
 
  protected:
   module_hook() = default;
@@ -31,6 +33,17 @@ class hooked_call {
   ~hooked_call() {
     if (hook_ != nullptr) hook_->after_forward();
   }
+  /// What forward() has returned.
+  template <typename Result>
+  [[nodiscard]] Result returned(Result result) const {
+    if constexpr (requires { result.requires_grad() ? result.value().data() : nullptr; }) {
+      // A parameter itself is not read yet.
+      if (hook_ != nullptr && result.defined() && !result.is_leaf())
+        hook_->returns(result.value().data());
+    }
+    return result;
+  }
+
   hooked_call(const hooked_call&) = delete;
   hooked_call& operator=(const hooked_call&) = delete;
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,7 +50,7 @@ class stage_reductions {
       stage_part<Model>(model, each.parts)
           .for_each_parameter([&](const std::string& path, auto& parameter) {
             made->shared.push_back(is_tied(path) ? std::string() : path);
-            if (parameter.requires_grad()) made->counted = each.number;
+            made->is_trained.push_back({each.number, [=] { return parameter.requires_grad(); }});
           });
       if (made->shared.empty()) continue;
       std::erase_if(units_, [&](const std::unique_ptr<unit>& before) {
@@ -90,6 +91,9 @@ class stage_reductions {
       each->backwards_left = count(makes_weight_gradient);
       each->reductions_left =
           count([](stage_work kind) { return kind == stage_work::reduce_gradients; });
+      const auto counting = std::find_if(each->is_trained.begin(), each->is_trained.end(),
+                                         [](const auto& one) { return one.second(); });
+      each->counted = counting == each->is_trained.end() ? -1 : counting->first;
     }
   }
   /// Runs `forward` of the stage while the values of its parameters are gathered.
@@ -174,7 +178,9 @@ class stage_reductions {
     std::vector<int> stages{};
     std::vector<std::string> parts{};
     std::vector<std::string> shared{};  // parameters that no other unit may have; "" for tied ones
-    int counted = -1;                   // the stage that passes the loss's count
+    // Whether a stage's parameter is trained now: a layer may be unfrozen between steps.
+    std::vector<std::pair<int, std::function<bool()>>> is_trained{};
+    int counted = -1;                   // the stage that passes the loss's count, in this step
     std::ptrdiff_t backwards_left = 0, reductions_left = 0;
     std::unique_ptr<stage_wrapper<Model>> sums;
 
@@ -190,7 +196,7 @@ class stage_reductions {
       stages.insert(stages.begin(), other.stages.begin(), other.stages.end());
       parts.insert(parts.end(), other.parts.begin(), other.parts.end());
       shared.insert(shared.end(), other.shared.begin(), other.shared.end());
-      if (other.counted >= 0) counted = other.counted;
+      is_trained.insert(is_trained.begin(), other.is_trained.begin(), other.is_trained.end());
       return true;
     }
   };

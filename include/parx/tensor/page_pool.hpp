@@ -37,6 +37,8 @@ class page_pool {
 
   [[nodiscard]] std::size_t block_bytes() const noexcept { return shared_->bytes; }
   [[nodiscard]] std::size_t free_blocks() const noexcept { return shared_->free.size(); }
+  /// One more block. Throws parx::error where there is no memory.
+  void add_block() const { shared_->add(1); }
   /// Gives the memory of free blocks back to the system until they are written again.
   void drop_free() const noexcept {
     for (std::byte* const block : shared_->free) ::madvise(block, shared_->bytes, MADV_DONTNEED);
@@ -46,13 +48,14 @@ class page_pool {
   friend class fixed_memory;
 
   struct state {
-    state(std::size_t blocks, std::size_t block_bytes)
-        : bytes(block_bytes), home(blocks * block_bytes) {
+    state(std::size_t blocks, std::size_t block_bytes) : bytes(block_bytes) { add(blocks); }
+    void add(std::size_t blocks) {
+      detail::address_range& home = homes.emplace_back(blocks * bytes);
       for (std::size_t i = 0; i < blocks; ++i) free.push_back(home.fill(i * bytes, bytes));
     }
     std::size_t bytes;
-    detail::address_range home;
-    std::vector<std::byte*> free;  ///< where in `home` the free blocks are
+    std::vector<detail::address_range> homes;
+    std::vector<std::byte*> free;  ///< where in `homes` the free blocks are
   };
 
   std::shared_ptr<state> shared_;
@@ -102,7 +105,7 @@ class fixed_memory {
 
   std::shared_ptr<page_pool::state> pool_;
   detail::address_range range_;
-  std::byte* block_ = nullptr;  ///< the place in the pool's `home` of the attached block
+  std::byte* block_ = nullptr;  ///< the place in the pool's `homes` of the attached block
 };
 
 inline page_pool::page_pool(std::size_t blocks, std::size_t bytes) {

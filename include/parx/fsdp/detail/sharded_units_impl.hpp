@@ -1,17 +1,17 @@
 // Definitions of sharded_units.hpp.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <numeric>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include <parx/autograd/no_grad.hpp>
-#include <parx/autograd/recompute.hpp>
 #include <parx/comm/abort_reason.hpp>
 #include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
@@ -37,20 +37,22 @@ PARX_INLINE sharded_units::sharded_units(process_group& group, shard_groups grou
       all_(std::move(all)),
       adds_in_parts_(options.accumulate == accumulated_gradients::sharded),
       of_unit_(plan_.units().size()),
+      readers_(plan_.units().size()),
       steps_(*this),
       finish_(options.finish) {
   const std::size_t units = plan_.units().size();
   values_ = storage_of(options, site);
   take_values(site);
   summing sums = summing_of(std::move(groups.part_of), options, site);
-  std::vector<trained_table> tables = cut_tables(sums.part_of, site);
+  cut_tables(sums.part_of, site);
   gradients_.reset(new unit_gradients(
-      plan_, all_, std::move(tables), std::move(sums),
+      plan_, all_, trained_tables(), std::move(sums),
       options.stage == 1 ? gradient_memory_of::all_flats : gradient_memory_of::slots, site));
   uses_.emplace(plan_, *values_, options.prefetch);
   state_.emplace(who_, members(), gradients_->launches());
+  note_frozen();
   for (std::size_t i = 0; i < all_.size(); ++i) {
-    all_[i]->attach(*this, steps_, i);
+    all_[i]->attach(*this, steps_, *this, i);
     if (!is_table(i)) of_unit_[plan_.place(i).unit].push_back(all_[i].get());
   }
   for (std::size_t unit = 0; unit < units; ++unit) {
@@ -84,39 +86,124 @@ PARX_INLINE void sharded_units::meet(call_site site) {
   }
 }
 
-PARX_INLINE void sharded_units::open(std::size_t unit) {
-  if (!uses_->enter_forward(unit)) return;
+PARX_INLINE void sharded_units::begin_reads(std::size_t unit) noexcept {
+  if (readers_[unit]++ > 0) return;
   for (sharded_parameter* const each : of_unit_[unit]) each->open();
 }
 
-PARX_INLINE void sharded_units::close(std::size_t unit, bool is_kept) noexcept {
-  if (!uses_->leave_forward(unit, is_kept)) return;
+PARX_INLINE void sharded_units::end_reads(std::size_t unit) noexcept {
+  if (--readers_[unit] > 0) return;
   for (sharded_parameter* const each : of_unit_[unit]) each->close();
 }
 
+PARX_INLINE void sharded_units::end_call(std::size_t unit) noexcept {
+  running_call& ending = calls_.back();
+  const bool is_kept = is_wanted_next(unit);
+  for (std::size_t i = ending.read.size(); i-- > 0;) close(ending.read[i], is_kept);
+  current_region() = ending.outer;
+  calls_.pop_back();
+}
+
+PARX_INLINE bool sharded_units::open_unit_of(std::size_t parameter) {
+  if (calls_.empty() || calls_.back().unit == use_order::none) return false;
+  const std::size_t unit = plan_.place(parameter).unit;
+  open_for(calls_.back(), unit);
+  current_region() = region_reading(unit, current_region());
+  return true;
+}
+
+PARX_INLINE void sharded_units::open_for(running_call& reader, std::size_t unit) {
+  reader.read.reserve(reader.read.size() + 1);
+  open(unit);
+  reader.read.push_back(unit);
+}
+
+PARX_INLINE void sharded_units::note_result(const void* data, std::size_t unit) {
+  if (calls_.size() < 2 || calls_.end()[-2].unit == use_order::none) return;
+  running_call &ending = calls_.back(), &caller = calls_.end()[-2];
+  const auto pass_on = [&](std::size_t each) {
+    if (!is_in_values(data, each)) return;
+    open_for(caller, each);
+    ending.outer = region_reading(each, ending.outer);
+  };
+  if (unit != use_order::none) pass_on(unit);
+  for (const std::size_t each : ending.read) pass_on(each);
+}
+
+PARX_INLINE bool sharded_units::is_in_values(const void* data, std::size_t unit) const {
+  const std::vector<std::size_t>& flats = plan_.units()[unit].flats;
+  return std::any_of(flats.begin(), flats.end(), [&](std::size_t flat) {
+    const std::byte* const whole = values_->whole(flat);
+    return std::less_equal<const void*>()(whole, data) &&
+           std::less<const void*>()(data, whole + plan_.flats()[flat].whole_bytes());
+  });
+}
+
+PARX_INLINE sharded_units::use_region& sharded_units::region_of(std::vector<std::size_t> units) {
+  const auto known = regions_.find(units);
+  if (known != regions_.end()) return known->second;
+  return regions_.try_emplace(units, *this, units).first->second;
+}
+
+PARX_INLINE region_number sharded_units::region_within(std::size_t unit, region_number outer) {
+  std::vector<std::size_t> units{unit};
+  if (const use_region* const around = own_region(outer)) {
+    units.insert(units.end(), around->units().begin() + 1, around->units().end());
+  }
+  return region_of(std::move(units)).number();
+}
+
+PARX_INLINE region_number sharded_units::region_reading(std::size_t unit, region_number here) {
+  const use_region* const of = own_region(here);
+  if (of == nullptr) return here;
+  std::vector<std::size_t> units = of->units();
+  if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(unit);
+  std::sort(units.begin() + 1, units.end());
+  return region_of(std::move(units)).number();
+}
+
+PARX_INLINE const sharded_units::use_region* sharded_units::own_region(
+    region_number number) const {
+  const auto* const found =
+      dynamic_cast<const use_region*>(region_table::instance().find(number));
+  return found != nullptr && &found->owner() == this ? found : nullptr;
+}
+
 PARX_INLINE void sharded_units::unit_hook::before_forward() {
-  outer_.push_back(current_region());
+  owner_.begin_call(unit_);
   try {
     owner_.open(unit_);
+    current_region() = owner_.region_within(unit_, current_region());
   } catch (...) {
-    outer_.pop_back();
+    owner_.calls_.pop_back();
     throw;
   }
-  current_region() = region_.number();
 }
 
 PARX_INLINE void sharded_units::unit_hook::after_forward() noexcept {
-  current_region() = outer_.back();
-  outer_.pop_back();
-  // A recomputation is followed by its backward, and every backward pass begins in the root.
-  const bool is_wanted_next = recording() && (unit_ == 0 || owner_.keeps_);
-  owner_.close(unit_, is_recomputing() || is_wanted_next);
+  owner_.end_call(unit_);
+  owner_.close(unit_, owner_.is_wanted_next(unit_));
 }
 
-PARX_INLINE void sharded_units::unit_hook::leave_backward(const backward_region* next) noexcept {
-  const auto* const other = dynamic_cast<const unit_hook*>(next);
+PARX_INLINE void sharded_units::use_region::enter_backward() {
+  // A recomputation may read what is around its unit, too.
+  for (std::size_t unit : units_) {
+    for (; unit != 0; unit = owner_.plan_.units()[unit].parent) owner_.begin_reads(unit);
+  }
+  owner_.begin_reads(0);
+  owner_.uses_->enter_backward(units_);
+  owner_.gradients_->enter(units_.front());
+}
+
+PARX_INLINE void sharded_units::use_region::leave_backward(const backward_region* next) noexcept {
+  for (std::size_t unit : units_) {
+    for (; unit != 0; unit = owner_.plan_.units()[unit].parent) owner_.end_reads(unit);
+  }
+  owner_.end_reads(0);
+  const auto* const other = dynamic_cast<const use_region*>(next);
   const bool is_here = other != nullptr && &other->owner_ == &owner_;
-  owner_.uses_->leave_backward(unit_, is_here ? other->unit_ : use_order::none);
+  owner_.uses_->leave_backward(units_, is_here ? std::span(other->units_)
+                                               : std::span<const std::size_t>());
 }
 
 PARX_INLINE void sharded_units::part_observer::begin_backward(const backward_start& start) {
@@ -165,15 +252,44 @@ PARX_INLINE summing sharded_units::summing_of(std::vector<std::size_t> part_of,
           .in_parts = adds_in_parts_};
 }
 
-PARX_INLINE std::vector<trained_table> sharded_units::cut_tables(
-    const std::vector<std::size_t>& part_of, call_site site) {
-  std::vector<trained_table> trained;
+PARX_INLINE void sharded_units::cut_tables(const std::vector<std::size_t>& part_of,
+                                           call_site site) {
   for (std::size_t i = 0; i < all_.size(); ++i) {
     if (!is_table(i)) continue;
-    row_table_part& rows = all_[i]->cut_by_rows({gathering_, replicas_, group_, part_of}, site);
-    if (all_[i]->is_trained()) trained.push_back({i, &rows});
+    tables_.push_back({i, &all_[i]->cut_by_rows({gathering_, replicas_, group_, part_of}, site)});
+  }
+}
+
+PARX_INLINE std::vector<trained_table> sharded_units::trained_tables() const {
+  std::vector<trained_table> trained;
+  for (const trained_table& each : tables_) {
+    if (all_[each.parameter]->is_trained()) trained.push_back(each);
   }
   return trained;
+}
+
+PARX_INLINE void sharded_units::note_frozen() {
+  frozen_.clear();
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    if (gradients_->number_of(i) == gradients_->launches()) frozen_.push_back(i);
+  }
+}
+
+PARX_INLINE void sharded_units::train_unfrozen() {
+  std::vector<std::size_t> unfrozen;
+  for (const std::size_t i : frozen_) {
+    // A micro-batch may have come between the two calls.
+    if (!all_[i]->is_frozen() || all_[i]->has_whole_grad()) unfrozen.push_back(i);
+  }
+  if (unfrozen.empty()) return;
+  gradients_->require_unfrozen(unfrozen);
+  for (const std::size_t i : unfrozen) {
+    all_[i]->unfreeze_part();
+    if (!is_table(i)) plan_.train(plan_.place(i).flat);
+  }
+  gradients_->extend(trained_tables());
+  state_->regroup(members(), gradients_->launches());
+  note_frozen();
 }
 
 PARX_INLINE void sharded_units::step_without_gradient() const {
@@ -184,15 +300,18 @@ PARX_INLINE void sharded_units::step_without_gradient() const {
 }
 
 PARX_INLINE void sharded_units::begin_backward(const backward_start& start) {
-  for (const std::size_t each : start.reached) {
-    require(gradients_->number_of(each) < gradients_->launches(),
-            "{}: backward reaches \"{}\", which was frozen when the model was wrapped: unfreeze "
-            "it before",
-            who_, all_[each]->name());
-  }
   const pass_kind kind = synchronising_   ? pass_kind::sums
                          : adds_in_parts_ ? pass_kind::parts
                                           : pass_kind::local;
+  if (kind != pass_kind::local && !under_way_) {
+    train_unfrozen();
+    for (const std::size_t each : start.reached) {
+      require(gradients_->number_of(each) < gradients_->launches(),
+              "{}: backward reaches \"{}\", which was unfrozen in its forward pass and is frozen "
+              "now: freeze it after backward",
+              who_, all_[each]->name());
+    }
+  }
   const std::size_t has_gradient = held();
   const reduction_actions next = state_->begin(kind, start.count, start.reached, has_gradient);
   if (has_gradient == reduction_state::nothing) gradients_->forget_sums();

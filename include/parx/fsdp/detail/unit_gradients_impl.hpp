@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/ddp/frozen_alike.hpp>
 #include <parx/fsdp/unit_gradients.hpp>
 
@@ -21,8 +23,46 @@ PARX_INLINE unit_gradients::unit_gradients(const unit_plan& plan, const paramete
       site_(site),
       numbers_(all.size()),
       control_(all.size()) {
-  for (std::size_t flat = plan.flats().size(); flat-- > 0;) {
-    if (plan.flats()[flat].is_trained) flats_.push_back({.flat = flat});
+  allocate();
+}
+
+PARX_INLINE void unit_gradients::require_unfrozen(const std::vector<std::size_t>& unfrozen) {
+  std::fill(control_.values().begin(), control_.values().end(), 0.0);
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    const bool is_frozen = all_[i]->is_frozen() && !all_[i]->has_whole_grad();
+    control_.set_use(i, is_frozen ? parameter_use::frozen : parameter_use::unused);
+  }
+  // Ranks that have unfrozen none are in start(), which calls the same operation.
+  all_reduce(how_.all, control_.values(), {.order = how_.order}, site_);
+  for (const std::size_t i : unfrozen) {
+    if (control_.frozen_ranks(i) == 0) continue;
+    const std::string why = formatted(
+        "fsdp at {}: parameter \"{}\" is unfrozen on rank {} and frozen on {} of {} ranks. Call "
+        "unfreeze() on all ranks or on none",
+        site_, all_[i]->name(), how_.all.rank(), control_.frozen_ranks(i), how_.all.size());
+    how_.all.abort(why);
+    throw_error(errc::mismatch, "{}", why);
+  }
+}
+
+PARX_INLINE void unit_gradients::extend(std::vector<trained_table> tables) {
+  for (const trained_flat& each : flats_) {
+    for (const flat_item& item : plan_.flats()[each.flat].items) {
+      all_[item.parameter]->unbind_whole_grad();
+      all_[item.parameter]->unbind_part_grad();
+    }
+  }
+  flats_.clear();
+  slots_.clear();
+  memory_.reset();
+  parts_.reset();
+  tables_ = std::move(tables);
+  allocate();
+}
+
+PARX_INLINE void unit_gradients::allocate() {
+  for (std::size_t flat = plan_.flats().size(); flat-- > 0;) {
+    if (plan_.flats()[flat].is_trained) flats_.push_back({.flat = flat});
   }
   assign_slots();
   std::fill(numbers_.begin(), numbers_.end(), launches());
@@ -36,21 +76,21 @@ PARX_INLINE unit_gradients::unit_gradients(const unit_plan& plan, const paramete
     part_bytes += planned(i).part_bytes();
   }
   for (const slot& each : slots_) bytes += each.bytes;
-  memory_.reset(new bucket_memory(how_.first(), bytes, site));
-  if (kind == gradient_memory_of::slots) parts_.reset(new lasting_memory(part_bytes));
+  memory_.reset(new bucket_memory(how_.first(), bytes, site_));
+  if (kind_ == gradient_memory_of::slots) parts_.reset(new lasting_memory(part_bytes));
   std::byte* at = memory_->data();
   for (slot& each : slots_) each.memory = std::exchange(at, at + each.bytes);
   std::byte* next = parts_ != nullptr ? parts_->data() : nullptr;
   for (std::size_t i = 0; i < flats_.size(); ++i) {
     const std::size_t room = planned(i).part_bytes();
-    flats_[i].part = kind == gradient_memory_of::slots ? std::exchange(next, next + room)
+    flats_[i].part = kind_ == gradient_memory_of::slots ? std::exchange(next, next + room)
                                                        : slot_of(i).memory + how_.part * room;
     for (const flat_item& item : planned(i).items) {
       numbers_[item.parameter] = i;
       all_[item.parameter]->bind_part_grad(
-          flats_[i].part + plan.part_offset(item.parameter, how_.part) * size_of(planned(i).type));
+          flats_[i].part + plan_.part_offset(item.parameter, how_.part) * size_of(planned(i).type));
     }
-    if (kind == gradient_memory_of::all_flats) take_slot(i);
+    if (kind_ == gradient_memory_of::all_flats) take_slot(i);
   }
 }
 
@@ -96,10 +136,10 @@ PARX_INLINE void unit_gradients::launch(std::size_t first, std::size_t last) {
 PARX_INLINE void unit_gradients::finish() {
   control_sum_.wait();
   if (is_last_) {
-    require_one_order();
     for (std::size_t i = 0; i < all_.size(); ++i) {
       require_frozen_alike(how_.all, "fsdp", *all_[i], control_.frozen_ranks(i), site_);
     }
+    require_one_order();
     for (const trained_table& each : tables_) each.rows->start();
   }
   for (slot& each : slots_) settle(each);
