@@ -86,9 +86,12 @@ class grad_sink {
     }
     const auto target = memory();
     if (target.add) {
-      map_into(
-          target.values, [&](T old, Operands... v) { return static_cast<T>(old + f(v...)); },
-          target.values, operand...);
+      const auto add = [&](auto old, auto... v) { return old + f(v...); };
+      if constexpr (detail::is_on_packets<std::remove_cvref_t<Function>>) {
+        map_into(target.values, on_packets(add), target.values, operand...);
+      } else {
+        map_into(target.values, add, target.values, operand...);
+      }
     } else {
       map_into(target.values, f, operand...);
     }

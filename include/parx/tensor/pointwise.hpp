@@ -3,7 +3,7 @@
 //
 // Operands are broadcast by NumPy's rule and may be strided views. The inner loops see steps 0 and
 // 1 as constants, so that the compiler vectorises equal shapes, rows against matrices and scalars
-// alike.
+// alike. What it would not vectorise is written on packets: map(on_packets(f), a).
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,84 @@
 
 #include <parx/core/check.hpp>
 #include <parx/tensor/detail/loop_nest.hpp>
+#include <parx/tensor/packet.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {
 
+/// Says that f takes and returns packets (tensor/packet.hpp). The operands and the result are then
+/// tensors of one type.
+template <typename Function>
+struct on_packets : Function {
+  explicit on_packets(Function function) : Function(std::move(function)) {}
+  using Function::operator();
+};
+
 namespace detail {
+
+template <typename Function>
+inline constexpr bool is_on_packets = false;
+template <typename Function>
+inline constexpr bool is_on_packets<on_packets<Function>> = true;
+
+/// The type of f's result for elements T and U...
+template <typename Function, typename T, typename... U>
+struct map_result {
+  using type = std::decay_t<std::invoke_result_t<Function&, T, U...>>;
+};
+template <typename Function, typename T, typename... U>
+struct map_result<on_packets<Function>, T, U...> {
+  static_assert((std::is_same_v<T, U> && ...), "a function of packets takes tensors of one type");
+  using type = T;
+};
+
+/// The elements of an inner run: element i is data[i * step]. Step is a constant 0 or 1, or a
+/// number.
+template <typename T, typename Step>
+struct element_run {
+  T* data;
+  Step step;
+
+  [[nodiscard]] T& operator[](std::size_t i) const noexcept { return data[i * step]; }
+  /// The packet from element i on, or its first `left` elements.
+  template <typename... Left>
+  [[nodiscard, gnu::always_inline]] packet<std::remove_const_t<T>> load(std::size_t i,
+                                                                        Left... left) const {
+    using element = std::remove_const_t<T>;
+    if constexpr (std::is_same_v<Step, std::integral_constant<std::size_t, 0>>) {
+      return all_of<packet<element>>(*data);
+    } else if constexpr (std::is_same_v<Step, std::integral_constant<std::size_t, 1>>) {
+      return load_packet<element>(data + i, left...);
+    } else {
+      element gathered[packet_size<element>]{};
+      for (std::size_t k = 0; k < packet_count<element>(left...); ++k) gathered[k] = (*this)[i + k];
+      return load_packet<element>(gathered);
+    }
+  }
+  template <typename... Left>
+  [[gnu::always_inline]] void store(std::size_t i, const packet<T>& value, Left... left) const {
+    if constexpr (std::is_same_v<Step, std::integral_constant<std::size_t, 1>>) {
+      store_packet(data + i, value, left...);
+    } else {
+      T scattered[packet_size<T>];
+      store_packet(scattered, value);
+      for (std::size_t k = 0; k < packet_count<T>(left...); ++k) (*this)[i + k] = scattered[k];
+    }
+  }
+};
+
+// flatten: the loops vectorise only with f inlined, however large it is.
+template <typename Function, typename To, typename... From>
+[[gnu::flatten]] void map_run(Function& f, std::size_t count, To to, From... from) {
+  using R = std::remove_reference_t<decltype(to[0])>;
+  if constexpr (is_on_packets<std::remove_const_t<Function>>) {
+    for_each_packet<R>(count, [&](std::size_t i, auto... left) PARX_PACKET_BODY {
+      to.store(i, f(from.load(i, left...)...), left...);
+    });
+  } else {
+    for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<R>(f(from[i]...));
+  }
+}
 
 /// Calls body(step...) with every step, which is 0 or 1, as an integral_constant.
 template <typename Body, typename... Fixed>
@@ -36,10 +109,9 @@ void with_constant_steps(const std::size_t* steps, std::index_sequence<First, Re
   }
 }
 
-// flatten: the loops vectorise only with f inlined, however large it is.
 template <typename Function, typename R, typename... T, std::size_t... I>
-[[gnu::flatten]] void map_runs(Function& f, const tensor<R>& target,
-                               std::index_sequence<I...> operands, const tensor<T>&... operand) {
+void map_runs(Function& f, const tensor<R>& target, std::index_sequence<I...> operands,
+              const tensor<T>&... operand) {
   constexpr std::size_t n = sizeof...(T);
   const loop_nest<n + 1> nest(
       target.shape(),
@@ -51,15 +123,13 @@ template <typename Function, typename R, typename... T, std::size_t... I>
     const std::tuple<const T*...> from{(operand.data() + offset[I + 1])...};
     if (step[0] == 1 && ((step[I + 1] <= 1) && ...)) {
       auto body = [&](auto... s) {
-        for (std::size_t i = 0; i < count; ++i) {
-          to[i] = static_cast<R>(f(std::get<I>(from)[i * decltype(s)::value]...));
-        }
+        map_run(f, count, element_run<R, std::integral_constant<std::size_t, 1>>{to, {}},
+                element_run<const T, decltype(s)>{std::get<I>(from), s}...);
       };
       with_constant_steps(step.data() + 1, operands, body);
     } else {
-      for (std::size_t i = 0; i < count; ++i) {
-        to[i * step[0]] = static_cast<R>(f(std::get<I>(from)[i * step[I + 1]]...));
-      }
+      map_run(f, count, element_run<R, std::size_t>{to, step[0]},
+              element_run<const T, std::size_t>{std::get<I>(from), step[I + 1]}...);
     }
   });
 }
@@ -83,7 +153,7 @@ void map_into(const tensor<R>& target, Function&& f, const tensor<T>&... operand
 /// usage_error naming both shapes where they do not.
 template <typename Function, typename First, typename... Rest>
 [[nodiscard]] auto map(Function&& f, const tensor<First>& first, const tensor<Rest>&... rest) {
-  using result = std::decay_t<std::invoke_result_t<Function&, First, Rest...>>;
+  using result = typename detail::map_result<std::remove_cvref_t<Function>, First, Rest...>::type;
   shape s = first.shape();
   ((s = broadcast_shapes(s, rest.shape())), ...);
   tensor<result> target = tensor<result>::empty(s);

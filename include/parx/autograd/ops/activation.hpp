@@ -10,18 +10,20 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
-/// y = f(x), with dx = upstream * derivative(saved), where `saved` is x or y.
+/// y = f(x), with dx = upstream * derivative(saved), where `saved` is x or y. Both are functions of
+/// packets.
 enum class saved_value { input, output };
 
 template <typename T, typename Function, typename Derivative>
 [[nodiscard]] variable<T> element_wise(const variable<T>& x, saved_value what, Function f,
                                        Derivative derivative) {
-  tensor<T> y = map(f, x.value());
+  tensor<T> y = map(on_packets(f), x.value());
   const saved<T> kept(what == saved_value::input ? x.value() : y);
   return differentiable(
       std::move(y),
       [kept, derivative](const tensor<T>& upstream, grad_sink<T> dx) {
-        dx.map([=](T u, T v) { return u * derivative(v); }, upstream, kept.values());
+        dx.map(on_packets([=](auto u, auto v) { return u * derivative(v); }), upstream,
+               kept.values());
       },
       x);
 }
@@ -29,7 +31,8 @@ template <typename T, typename Function, typename Derivative>
 template <typename Function, typename T>
 [[nodiscard]] variable<T> activate(const variable<T>& x, saved_value what) {
   return element_wise(
-      x, what, [](T v) { return Function::value(v); }, [](T v) { return Function::slope(v); });
+      x, what, [](auto v) { return value_of<Function>(v); },
+      [](auto v) { return slope_of<Function>(v); });
 }
 
 }  // namespace detail
@@ -43,16 +46,16 @@ template <typename T>
 template <typename T>
 [[nodiscard]] variable<T> tanh(const variable<T>& x) {
   return detail::element_wise(
-      x, detail::saved_value::output, [](T v) { return detail::vector_tanh(v); },
-      [](T y) { return T(1) - y * y; });
+      x, detail::saved_value::output, [](auto v) { return detail::vector_tanh(v); },
+      [](auto y) { return detail::simd::fma(decltype(y)(-y), y, detail::all_of<decltype(y)>(1)); });
 }
 
 /// 1 / (1 + exp(-x))
 template <typename T>
 [[nodiscard]] variable<T> sigmoid(const variable<T>& x) {
   return detail::element_wise(
-      x, detail::saved_value::output, [](T v) { return detail::vector_sigmoid(v); },
-      [](T y) { return y * (T(1) - y); });
+      x, detail::saved_value::output, [](auto v) { return detail::vector_sigmoid(v); },
+      [](auto y) { return y * (T(1) - y); });
 }
 
 /// x sigmoid(x), also called swish. Elfwing, Uchibe, Doya (arXiv 1702.03118).

@@ -66,10 +66,11 @@ void slide_forward(const convolution& conv, std::size_t parts, const T* x, const
           [&](std::size_t o, std::size_t row, const T* product) {
             const std::size_t at = first + (o * w.out_height + row) * w.out_width;
             const T b = bias != nullptr ? bias[group * conv.outputs + o] : T(0);
-            T* __restrict const to = y + at;
-            for (std::size_t i = 0; i < w.out_width; ++i) to[i] = Function::value(product[i] + b);
-            if (z == y) return;
-            for (std::size_t i = 0; i < w.out_width; ++i) z[at + i] = product[i] + b;
+            for_each_packet<T>(w.out_width, [&](std::size_t i, auto... left) PARX_PACKET_BODY {
+              const packet<T> sum = load_packet(product + i, left...) + b;
+              if (z != y) store_packet(z + at + i, sum, left...);
+              store_packet(y + at + i, value_of<Function>(sum), left...);
+            });
           });
   }
 }
@@ -101,7 +102,7 @@ void unroll_forward(const convolution& conv, std::size_t parts, const T* x, cons
     gemm(op::plain, op::plain, out, width, unrolled, T(1), weight + group * conv.weight_size(),
          unrolled, unrolled_images, width, bias != nullptr ? T(1) : T(0), result, width);
     if (together > 1) swap_images_and_channels(product.data(), out, count, pixels, z + at);
-    for (std::size_t i = at; i < at + count * conv.out_size(); ++i) y[i] = Function::value(z[i]);
+    activate_values<Function>(count * conv.out_size(), z + at, y + at);
   }
 }
 
@@ -255,7 +256,7 @@ template <typename T>
   if (rounds) {
     detail::round_result(z);
     detail::with_activation<T>(f, [&]<typename Function>(Function) {
-      for (std::size_t i = 0; i < y.size(); ++i) y.data()[i] = Function::value(z.data()[i]);
+      detail::activate_values<Function>(y.size(), z.data(), y.data());
     });
   }
   const detail::saved<T> before = f == activation::none ? detail::saved<T>() : detail::saved<T>(z);
@@ -278,7 +279,7 @@ template <typename T>
           if (f != activation::none) {
             const T* const v = kept.data() + first * size;
             detail::with_activation<T>(f, [&]<typename Function>(Function) {
-              for (std::size_t i = 0; i < count * size; ++i) made[i] = u[i] * Function::slope(v[i]);
+              detail::multiply_by_slope<Function>(count * size, u, v, made);
             });
             u = made;
           }

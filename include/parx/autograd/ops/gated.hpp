@@ -4,7 +4,7 @@
 #pragma once
 
 #include <parx/autograd/function.hpp>
-#include <parx/tensor/math.hpp>
+#include <parx/autograd/ops/detail/activations.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -13,20 +13,21 @@ template <typename T>
 [[nodiscard]] variable<T> swiglu(const variable<T>& gate, const variable<T>& up) {
   require(gate.shape() == up.shape(), "swiglu: a gate of shape {} for values of shape {}",
           to_string(gate.shape()), to_string(up.shape()));
+  using silu = detail::silu_function<T>;
   return differentiable(
-      map([](T g, T v) { return g * detail::vector_sigmoid(g) * v; }, gate.value(), up.value()),
+      map(on_packets([](auto g, auto v) { return detail::value_of<silu>(g) * v; }), gate.value(),
+          up.value()),
       [x = gate.value(), y = up.value()](const tensor<T>& upstream, grad_sink<T> dgate,
                                          grad_sink<T> dup) {
         if (dgate.needed()) {
-          dgate.map(
-              [](T u, T g, T v) {
-                const T s = detail::vector_sigmoid(g);
-                return u * v * s * (T(1) + g * (T(1) - s));
-              },
-              upstream, x, y);
+          dgate.map(on_packets([](auto u, auto g, auto v) {
+                      return u * v * detail::slope_of<silu>(g);
+                    }),
+                    upstream, x, y);
         }
         if (dup.needed()) {
-          dup.map([](T u, T g) { return u * g * detail::vector_sigmoid(g); }, upstream, x);
+          dup.map(on_packets([](auto u, auto g) { return u * detail::value_of<silu>(g); }),
+                  upstream, x);
         }
       },
       gate, up);

@@ -37,25 +37,12 @@ template <typename T>
   return std::max<std::size_t>(128, 65536 / std::max<std::size_t>(width, 1));
 }
 
-/// y = f(y).
-template <typename Function, typename T>
-[[gnu::flatten]] void activate_in_place(std::size_t count, T* y) {
-  for (std::size_t i = 0; i < count; ++i) y[i] = Function::value(y[i]);
-}
-/// y = f(z) and z = f'(z).
-template <typename Function, typename T>
-[[gnu::flatten]] void activate_and_derive(std::size_t count, T* __restrict z, T* __restrict y) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const T x = z[i];
-    y[i] = Function::value(x);
-    z[i] = Function::slope(x);
-  }
-}
-
 /// For activation_backward, where the derivative itself was saved.
-template <typename T>
 struct saved_slope {
-  static T slope(T saved) { return saved; }
+  template <typename V>
+  [[gnu::always_inline]] static value_and_slope<V> both(V saved) {
+    return {saved, saved};
+  }
 };
 
 /// Adds rows to a sum (may be null), in blocks, so that rounding errors of many rows do not
@@ -90,15 +77,13 @@ class row_sum_by_blocks {
 
 /// dz = upstream f'(saved), and the sum of its rows into bias_sum (may be null).
 template <typename Function, typename T>
-[[gnu::flatten]] void activation_backward(std::size_t rows, std::size_t width, const T* upstream,
-                                          const T* saved, T* dz, T* bias_sum) {
+void activation_backward(std::size_t rows, std::size_t width, const T* upstream, const T* saved,
+                         T* dz, T* bias_sum) {
   row_sum_by_blocks<T> sum(width, bias_sum);
   for (std::size_t row = 0; row < rows; ++row) {
-    const T* const u = upstream + row * width;
-    const T* const v = saved + row * width;
-    T* __restrict const to = dz + row * width;
-    for (std::size_t i = 0; i < width; ++i) to[i] = u[i] * Function::slope(v[i]);
-    sum.add(to);
+    const std::size_t at = row * width;
+    multiply_by_slope<Function>(width, upstream + at, saved + at, dz + at);
+    sum.add(dz + at);
   }
   sum.end_block();
 }
@@ -171,7 +156,7 @@ template <typename T>
       if (derives) {
         detail::activate_and_derive<Function>(count * out, z.data() + first * out, to);
       } else {
-        detail::activate_in_place<Function>(count * out, to);
+        detail::activate_values<Function>(count * out, to, to);
       }
     });
   };
@@ -204,7 +189,7 @@ template <typename T>
                                                   dz.data(), bias_sum);
           };
           if (derives) {
-            derive(detail::saved_slope<T>{});
+            derive(detail::saved_slope{});
           } else {
             detail::with_activation<T>(f, derive);
           }

@@ -154,8 +154,8 @@ template <typename T, std::integral Id, std::integral Mask>
           const T generated = all - to_copies;
           const T log_generate = -detail::log_add(T(0), -z.data()[row]);
           T* const d = to_logits.data() + row * width;
-          for (std::size_t v = 0; v < width; ++v)
-            d[v] = u[v] - detail::vector_exp(log_p[v] - log_generate) * generated;
+          detail::row_probabilities(log_p, log_generate, width, d);
+          for (std::size_t v = 0; v < width; ++v) d[v] = u[v] - d[v] * generated;
           T* const e = to_scores.data() + row * keys;
           for (std::size_t k = 0; k < keys; ++k) {
             if (place[k] == keys || c[place[k]] == T(0)) continue;

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include <parx/tensor/math.hpp>
 #include <parx/tensor/reduction.hpp>
+#include <parx/tensor/vector_math.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -20,10 +20,17 @@ template <typename T>
 [[nodiscard]] T row_dot(const T* x, const T* y, std::size_t width) {
   return reduce_lanes(0, width, T(0), add_op{}, [=](std::size_t i) { return x[i] * y[i]; });
 }
-/// e[i] = exp(x[i] - highest); returns their sum. e may be x.
+/// e[i] = exp(x[i] - shift). e may be x.
+template <typename T>
+void row_probabilities(const T* x, T shift, std::size_t width, T* e) {
+  for_each_packet<T>(width, [&](std::size_t at, auto... left) PARX_PACKET_BODY {
+    store_packet(e + at, vector_exp<packet<T>>(load_packet(x + at, left...) - shift), left...);
+  });
+}
+/// The same with the row's highest value; returns the sum of the exponentials.
 template <typename T>
 [[nodiscard]] T row_exp(const T* x, T highest, std::size_t width, T* e) {
-  for (std::size_t i = 0; i < width; ++i) e[i] = vector_exp(x[i] - highest);
+  row_probabilities(x, highest, width, e);
   return row_sum(e, width);
 }
 

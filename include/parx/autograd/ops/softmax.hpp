@@ -62,19 +62,11 @@ template <typename T>
   }
   return differentiable(
       y,
-      [y, rows, width](const tensor<T>& upstream, grad_sink<T> dx) {
-        const auto target = dx.memory();
-        for (std::size_t row = 0; row < rows; ++row) {
-          const T* const logp = y.data() + row * width;
-          const T* const u = upstream.data() + row * width;
-          T* const d = target.values.data() + row * width;
-          const T total = row_sum(u, width);
-          if (target.add) {
-            for (std::size_t i = 0; i < width; ++i) d[i] += u[i] - vector_exp(logp[i]) * total;
-          } else {
-            for (std::size_t i = 0; i < width; ++i) d[i] = u[i] - vector_exp(logp[i]) * total;
-          }
-        }
+      [y](const tensor<T>& upstream, grad_sink<T> dx) {
+        dx.map(on_packets([](auto u, auto log_p, auto total) {
+                 return simd::fma(decltype(u)(-vector_exp(log_p)), total, u);
+               }),
+               upstream, y, sum(upstream, {-1}, reduced_axes::kept));
       },
       x);
 }

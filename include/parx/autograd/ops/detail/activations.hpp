@@ -1,11 +1,12 @@
-// The activation functions as a value and a slope, for loops that the compiler vectorises.
+// The activation functions on packets (tensor/packet.hpp), each as a value and a slope.
 //
-// slope(x) is the derivative at x; relu's also accepts relu(x) as its argument.
+// slope(x) is the derivative at x; relu's also accepts relu(x) as its argument. Multiply-adds are
+// by name: see vector_math.hpp.
 #pragma once
 
-#include <numbers>
+#include <cstddef>
 
-#include <parx/tensor/math.hpp>
+#include <parx/tensor/vector_math.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -14,53 +15,100 @@ enum class activation { none, relu, gelu, gelu_tanh, silu };
 
 namespace detail {
 
+template <typename V>
+struct value_and_slope {
+  V value, slope;
+};
+
 template <typename T>
 struct identity_function {
-  static T value(T x) { return x; }
-  static T slope(T /*x*/) { return T(1); }
+  template <typename V>
+  [[gnu::always_inline]] static value_and_slope<V> both(V x) {
+    return {x, all_of<V>(1)};
+  }
 };
 
 template <typename T>
 struct relu_function {
-  static T value(T x) { return x < T(0) ? T(0) : x; }
-  static T slope(T x) { return x > T(0) ? T(1) : T(0); }
+  template <typename V>
+  [[gnu::always_inline]] static value_and_slope<V> both(V x) {
+    return {x < V{} ? V{} : x, x > V{} ? all_of<V>(1) : V{}};
+  }
 };
 
-/// x Phi(x)
+/// x Phi(x); the slope is Phi(x) + x phi(x).
 template <typename T>
 struct gelu_function {
-  static constexpr T root_half = T(1) / std::numbers::sqrt2_v<T>;
-  static constexpr T density = T(0.3989422804014327);  // 1 / sqrt(2 pi)
-  static T value(T x) { return T(0.5) * x * (T(1) + vector_erf(x * root_half)); }
-  static T slope(T x) {
-    return T(0.5) * (T(1) + vector_erf(x * root_half)) + x * density * vector_exp(T(-0.5) * x * x);
+  template <typename V>
+  [[gnu::always_inline]] static value_and_slope<V> both(V x) {
+    constexpr T density = T(0.3989422804014327);  // 1 / sqrt(2 pi)
+    const normal_distribution<V> normal(x);
+    return {x * normal.cumulative,
+            simd::fma(V(x * density), normal.scaled_density, normal.cumulative)};
   }
 };
 
-/// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+/// x h with h = (1 + tanh(scale (x + cubic x^3))) / 2
 template <typename T>
 struct gelu_tanh_function {
-  static constexpr T scale = T(0.7978845608028654);  // sqrt(2 / pi)
-  static constexpr T cubic = T(0.044715);
-  static T value(T x) {
-    return T(0.5) * x * (T(1) + vector_tanh(scale * (x + cubic * x * x * x)));
-  }
-  static T slope(T x) {
-    const T t = vector_tanh(scale * (x + cubic * x * x * x));
-    const T inner = scale * (T(1) + T(3) * cubic * x * x);
-    return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * inner;
+  template <typename V>
+  [[gnu::always_inline]] static value_and_slope<V> both(V x) {
+    constexpr T scale = T(0.7978845608028654);  // sqrt(2 / pi)
+    constexpr T cubic = T(0.044715);
+    const V one = all_of<V>(1), square = x * x;
+    const V t = vector_tanh<V>(x * scale * simd::fma(square, all_of<V>(cubic), one));
+    const V inner = simd::fma(square, all_of<V>(3 * cubic), one) * scale;
+    const V half = (one + t) * T(0.5);
+    return {x * half, simd::fma(V(x * T(0.5) * simd::fma(V(-t), t, one)), inner, half)};
   }
 };
 
 /// x / (1 + exp(-x))
 template <typename T>
 struct silu_function {
-  static T value(T x) { return x * vector_sigmoid(x); }
-  static T slope(T x) {
-    const T s = vector_sigmoid(x);
-    return s * (T(1) + x * (T(1) - s));
+  template <typename V>
+  [[gnu::always_inline]] static value_and_slope<V> both(V x) {
+    const V one = all_of<V>(1), s = vector_sigmoid<V>(x);
+    return {x * s, s * simd::fma(x, V(one - s), one)};
   }
 };
+
+/// Of an activation function; what is not used is not computed.
+template <typename Function, typename V>
+[[nodiscard, gnu::always_inline]] inline V value_of(V x) {
+  return Function::both(x).value;
+}
+template <typename Function, typename V>
+[[nodiscard, gnu::always_inline]] inline V slope_of(V x) {
+  return Function::both(x).slope;
+}
+
+/// y = f(z). y may be z.
+template <typename Function, typename T>
+void activate_values(std::size_t count, const T* z, T* y) {
+  for_each_packet<T>(count, [&](std::size_t i, auto... left) PARX_PACKET_BODY {
+    store_packet(y + i, value_of<Function>(load_packet(z + i, left...)), left...);
+  });
+}
+/// y = f(z) and z = f'(z).
+template <typename Function, typename T>
+void activate_and_derive(std::size_t count, T* z, T* y) {
+  for_each_packet<T>(count, [&](std::size_t i, auto... left) PARX_PACKET_BODY {
+    const auto result = Function::both(load_packet(z + i, left...));
+    store_packet(y + i, result.value, left...);
+    store_packet(z + i, result.slope, left...);
+  });
+}
+/// dz = upstream f'(saved).
+template <typename Function, typename T>
+void multiply_by_slope(std::size_t count, const T* upstream, const T* saved, T* dz) {
+  for_each_packet<T>(count, [&](std::size_t i, auto... left) PARX_PACKET_BODY {
+    store_packet(dz + i,
+                 load_packet(upstream + i, left...) *
+                     slope_of<Function>(load_packet(saved + i, left...)),
+                 left...);
+  });
+}
 
 /// Calls body(function) with the function that `kind` names.
 template <typename T, typename Body>

@@ -212,8 +212,7 @@ void attention_backward(const attention_problem<T>& p, heads_view<const T> q, he
           const std::size_t seen = p.visible(b, t0 + r);
           const std::size_t count = seen <= s0 ? 0 : std::min(m, seen - s0);
           p.add_biases(b, h, t0 + r, s0, count, x);
-          const T by = shift[r];
-          for (std::size_t j = 0; j < count; ++j) x[j] = vector_exp(x[j] - by);
+          row_probabilities(x, shift[r], count, x);
           std::fill_n(x + count, m - count, T(0));
           if (p.dropout > 0) p.drop(b, h, t0 + r, s0, m, x, kept.data() + r * m);
         }
