@@ -1,15 +1,19 @@
-// The speed of matrix products: every backend of gemm that this program was built with, on the
-// shapes of the models, compared with the peak rate of the processor's multiply-adds.
+// The speed of matrix products: parx's own, and Eigen, BLAS and oneDNN as far as this program was
+// built with them, on the products of a training step of parx-bench-train's models, compared with
+// the peak rate of the processor's multiply-adds.
 //
 //   parx-bench-gemm [seconds for each figure, default 0.3]
 //
-// One thread. Each figure is the median of many short batches, which alternate between the backends
-// so that a disturbance hits all of them; the spread is that between the quartiles.
+// One thread. Each figure is the median of many short batches, which alternate between the
+// libraries so that a disturbance hits all of them; the spread is that between the quartiles. At
+// the end, for each model: the products of a step in ms, and parx over the best of the others.
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -18,63 +22,177 @@
 
 #include <fmt/format.h>
 
-#include <parx/tensor/detail/gemm_eigen.hpp>
 #include <parx/tensor/detail/instructions.hpp>
+#include <parx/tensor/matmul.hpp>
 #include <parx/tensor/random.hpp>
 #include <parx/tensor/tensor.hpp>
+#ifdef BENCH_EIGEN
+#include <Eigen/Core>
+#endif
 #ifdef BENCH_BLAS
-#include <parx/tensor/detail/gemm_blas.hpp>
+#include <cblas.h>
 #endif
 #ifdef BENCH_ONEDNN
-#include <parx/tensor/detail/gemm_onednn.hpp>
+#include <oneapi/dnnl/dnnl.h>
 #endif
 
 namespace {
 
-using parx::tensor;
+using parx::op, parx::tensor;
 
-using product = void (*)(bool, bool, std::size_t, std::size_t, std::size_t, float, const float*,
-                         std::size_t, const float*, std::size_t, float, float*, std::size_t,
-                         const float*);
-struct backend {
-  std::string_view name;
-  product gemm;
+/// c = op(a) op(b) + beta c, beta 0 or 1.
+struct call {
+  op a_as, b_as;
+  std::size_t m, n, k;
+  const float* a;
+  const float* b;
+  float* c;
+  float beta;
+
+  [[nodiscard]] std::size_t lda() const { return a_as == op::plain ? k : m; }
+  [[nodiscard]] std::size_t ldb() const { return b_as == op::plain ? n : k; }
 };
-constexpr std::array backends{
-    backend{"eigen", &parx::detail::eigen::gemm<float>},
+
+void by_parx(const call& x) {
+  parx::gemm(x.a_as, x.b_as, x.m, x.n, x.k, 1.0F, x.a, x.lda(), x.b, x.ldb(), x.beta, x.c, x.n);
+}
+#ifdef BENCH_EIGEN
+void by_eigen(const call& x) {
+  using matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const auto map = [](const float* data, std::size_t rows, std::size_t columns) {
+    return Eigen::Map<const matrix>(data, static_cast<Eigen::Index>(rows),
+                                    static_cast<Eigen::Index>(columns));
+  };
+  const auto a = x.a_as == op::plain ? map(x.a, x.m, x.k) : map(x.a, x.k, x.m);
+  const auto b = x.b_as == op::plain ? map(x.b, x.k, x.n) : map(x.b, x.n, x.k);
+  Eigen::Map<matrix> c(x.c, static_cast<Eigen::Index>(x.m), static_cast<Eigen::Index>(x.n));
+  const auto multiply = [&](const auto& left, const auto& right) {
+    if (x.beta == 0) c.noalias() = left * right;
+    else c.noalias() += left * right;
+  };
+  if (x.a_as == op::plain && x.b_as == op::plain) multiply(a, b);
+  if (x.a_as == op::plain && x.b_as != op::plain) multiply(a, b.transpose());
+  if (x.a_as != op::plain && x.b_as == op::plain) multiply(a.transpose(), b);
+  if (x.a_as != op::plain && x.b_as != op::plain) multiply(a.transpose(), b.transpose());
+}
+#endif
 #ifdef BENCH_BLAS
-    backend{"blas", &parx::detail::blas::gemm<float>},
+void by_blas(const call& x) {
+  const auto as = [](op o) { return o == op::plain ? CblasNoTrans : CblasTrans; };
+  const auto number = [](std::size_t value) { return static_cast<int>(value); };
+  cblas_sgemm(CblasRowMajor, as(x.a_as), as(x.b_as), number(x.m), number(x.n), number(x.k), 1.0F,
+              x.a, number(x.lda()), x.b, number(x.ldb()), x.beta, x.c, number(x.n));
+}
 #endif
 #ifdef BENCH_ONEDNN
-    backend{"onednn", &parx::detail::onednn::gemm<float>},
+void by_onednn(const call& x) {
+  const auto as = [](op o) { return o == op::plain ? 'N' : 'T'; };
+  const auto number = [](std::size_t value) { return static_cast<dnnl_dim_t>(value); };
+  dnnl_sgemm(as(x.a_as), as(x.b_as), number(x.m), number(x.n), number(x.k), 1.0F, x.a,
+             number(x.lda()), x.b, number(x.ldb()), x.beta, x.c, number(x.n));
+}
+#endif
+
+struct library {
+  std::string_view name;
+  void (*multiply)(const call&);
+};
+constexpr std::array libraries{
+    library{"parx", &by_parx},
+#ifdef BENCH_EIGEN
+    library{"Eigen", &by_eigen},
+#endif
+#ifdef BENCH_BLAS
+    library{"BLAS", &by_blas},
+#endif
+#ifdef BENCH_ONEDNN
+    library{"oneDNN", &by_onednn},
 #endif
 };
 
-enum class layout { plain, weight, gradient };  // a b, a b^T (forward), a^T b (weight gradient)
 struct size {
+  std::string_view model;  ///< with which the times are added up
+  op a_as, b_as;
   std::size_t m, n, k;
-  layout as = layout::plain;
+  float beta;
+  int calls;  ///< in a step
   std::string_view what = "";
 };
+constexpr op N = op::plain, T = op::transposed;
 constexpr std::array sizes{
-    size{8, 8, 8},
-    size{16, 16, 16},
-    size{32, 32, 32},
-    size{128, 10, 64, layout::weight, "classifier"},
-    size{128, 128, 32, layout::weight, "attention scores"},
-    size{128, 32, 128, layout::plain, "attention values"},
-    size{32, 784, 9, layout::plain, "convolution 1 -> 32"},
-    size{64, 196, 288, layout::plain, "convolution 32 -> 64"},
-    size{64, 288, 784, layout::weight, "its weight gradient"},
-    size{1024, 64, 64},
-    size{1024, 256, 64, layout::weight},
-    size{1024, 64, 256, layout::weight},
-    size{2048, 64, 64},
-    size{128, 1024, 784, layout::weight, "MLP forward"},
-    size{1024, 784, 128, layout::gradient, "MLP weight gradient"},
-    size{128, 10, 1024, layout::weight, "MLP output"},
-    size{1024, 1024, 1024},
-    size{2048, 2048, 2048},
+    size{"gpt", N, N, 1024, 384, 128, 0, 4, "qkv"},
+    size{"gpt", N, N, 1024, 128, 128, 0, 4, "attention's output"},
+    size{"gpt", N, N, 1024, 512, 128, 0, 4, "mlp up"},
+    size{"gpt", N, N, 1024, 128, 512, 0, 4, "mlp down"},
+    size{"gpt", N, T, 1024, 256, 128, 0, 1, "vocabulary"},
+    size{"gpt", T, N, 128, 384, 1024, 0, 4, "weight gradient"},
+    size{"gpt", T, N, 128, 128, 1024, 0, 4, ""},
+    size{"gpt", T, N, 128, 512, 1024, 0, 4, ""},
+    size{"gpt", T, N, 512, 128, 1024, 0, 4, ""},
+    size{"gpt", T, N, 256, 128, 1024, 0, 1, ""},
+    size{"gpt", N, T, 1024, 128, 384, 0, 4, "input gradient"},
+    size{"gpt", N, T, 1024, 128, 128, 0, 4, ""},
+    size{"gpt", N, T, 1024, 128, 512, 0, 4, ""},
+    size{"gpt", N, T, 1024, 512, 128, 0, 4, ""},
+    size{"gpt", N, N, 1024, 128, 256, 0, 1, ""},
+    size{"gpt", N, T, 32, 32, 32, 0, 384, "attention: scores, dP"},
+    size{"gpt", N, T, 32, 64, 32, 0, 384, ""},
+    size{"gpt", N, T, 32, 96, 32, 0, 384, ""},
+    size{"gpt", N, T, 32, 128, 32, 0, 384, ""},
+    size{"gpt", N, N, 32, 32, 32, 0, 256, "values, dQ"},
+    size{"gpt", N, N, 32, 32, 64, 0, 256, ""},
+    size{"gpt", N, N, 32, 32, 96, 0, 256, ""},
+    size{"gpt", N, N, 32, 32, 128, 0, 256, ""},
+    size{"gpt", T, N, 32, 32, 32, 1, 256, "dV, dK"},
+    size{"gpt", T, N, 64, 32, 32, 1, 256, ""},
+    size{"gpt", T, N, 96, 32, 32, 1, 256, ""},
+    size{"gpt", T, N, 128, 32, 32, 1, 256, ""},
+    size{"bert", N, T, 2048, 192, 64, 0, 1, "qkv"},
+    size{"bert", N, T, 2048, 64, 64, 0, 3, ""},
+    size{"bert", N, T, 2048, 256, 64, 0, 1, "mlp up"},
+    size{"bert", N, T, 2048, 64, 256, 0, 1, "mlp down"},
+    size{"bert", T, N, 192, 64, 2048, 0, 1, "weight gradient"},
+    size{"bert", T, N, 64, 64, 2048, 0, 3, ""},
+    size{"bert", T, N, 256, 64, 2048, 0, 1, ""},
+    size{"bert", T, N, 64, 256, 2048, 0, 1, ""},
+    size{"bert", N, N, 2048, 64, 192, 1, 1, "input gradient"},
+    size{"bert", N, N, 2048, 64, 64, 1, 3, ""},
+    size{"bert", N, N, 2048, 256, 64, 0, 1, ""},
+    size{"bert", N, N, 2048, 64, 256, 1, 1, ""},
+    size{"bert", N, T, 128, 128, 32, 0, 96, "attention: scores, dP"},
+    size{"bert", N, N, 128, 32, 128, 0, 64, "values, dQ"},
+    size{"bert", T, N, 128, 32, 128, 1, 64, "dV, dK"},
+    size{"mlp", N, T, 128, 1024, 784, 0, 1, "forward"},
+    size{"mlp", N, T, 128, 1024, 1024, 0, 1, ""},
+    size{"mlp", N, T, 128, 10, 1024, 0, 1, "classes"},
+    size{"mlp", T, N, 1024, 784, 128, 0, 1, "weight gradient"},
+    size{"mlp", T, N, 1024, 1024, 128, 0, 1, ""},
+    size{"mlp", N, N, 128, 1024, 1024, 0, 1, "input gradient"},
+    size{"mlp", T, N, 10, 1024, 128, 0, 1, ""},
+    size{"mlp", N, N, 128, 1024, 10, 0, 1, ""},
+    size{"cnn", N, N, 32, 784, 9, 0, 64, "convolution 1 to 32, unrolled"},
+    size{"cnn", N, N, 64, 196, 288, 0, 64, "convolution 32 to 64"},
+    size{"cnn", N, T, 64, 288, 196, 1, 64, "its weight gradient"},
+    size{"cnn", T, N, 288, 196, 64, 0, 64, "its input gradient"},
+    size{"cnn", N, T, 64, 10, 3136, 0, 1, "classes"},
+    size{"cnn", T, N, 10, 3136, 64, 0, 1, ""},
+    size{"cnn", N, N, 64, 3136, 10, 0, 1, ""},
+    size{"square", N, N, 8, 8, 8, 0, 1, ""},
+    size{"square", N, N, 16, 16, 16, 0, 1, ""},
+    size{"square", N, N, 24, 24, 24, 0, 1, ""},
+    size{"square", N, N, 32, 32, 32, 0, 1, ""},
+    size{"square", N, N, 48, 48, 48, 0, 1, ""},
+    size{"square", N, N, 64, 64, 64, 0, 1, ""},
+    size{"square", N, N, 128, 128, 128, 0, 1, ""},
+    size{"square", N, N, 256, 256, 256, 0, 1, ""},
+    size{"square", N, N, 512, 512, 512, 0, 1, ""},
+    size{"square", N, N, 1024, 1024, 1024, 0, 1, ""},
+    size{"square", N, T, 1024, 1024, 1024, 0, 1, ""},
+    size{"square", T, N, 1024, 1024, 1024, 0, 1, ""},
+    size{"square", N, N, 2048, 2048, 2048, 0, 1, ""},
+    size{"vector", N, T, 1, 1024, 1024, 0, 1, "one row, W stored (out, in)"},
+    size{"vector", N, N, 1, 1024, 1024, 0, 1, "one row"},
+    size{"vector", N, T, 4, 512, 128, 0, 1, "four rows"},
 };
 
 class stopwatch {
@@ -136,34 +254,36 @@ std::vector<figure> measure(const size& s, double seconds) {
     return values;
   };
   const auto a = filled(s.m * s.k, "a"), b = filled(s.k * s.n, "b");
-  const auto c = tensor<float>::empty({s.m * s.n});
-  const bool a_transposed = s.as == layout::gradient, b_transposed = s.as == layout::weight;
-  const auto run = [&](const backend& by) {
-    by.gemm(a_transposed, b_transposed, s.m, s.n, s.k, 1.0F, a.data(), a_transposed ? s.m : s.k,
-            b.data(), b_transposed ? s.k : s.n, 0.0F, c.data(), s.n, nullptr);
-  };
+  const auto c = tensor<float>::zeros({s.m * s.n});
+  const call one{s.a_as, s.b_as, s.m, s.n, s.k, a.data(), b.data(), c.data(), s.beta};
   const double work = 2.0 * static_cast<double>(s.m * s.n * s.k);
   // At least 20 us for each batch, so that reading the clock does not matter.
   const auto batch = static_cast<std::size_t>(std::max(1.0, 20e-6 * 50e9 / work));
-  std::vector<std::vector<double>> rates(backends.size());
-  for (const backend& by : backends) run(by);
+  std::vector<std::vector<double>> rates(libraries.size());
+  for (const library& by : libraries) by.multiply(one);
   const stopwatch whole;
-  while (whole.seconds() < seconds * static_cast<double>(backends.size()) || rates[0].size() < 5) {
-    for (std::size_t i = 0; i < backends.size(); ++i) {
-      run(backends[i]);
+  while (whole.seconds() < seconds * static_cast<double>(libraries.size()) || rates[0].size() < 5) {
+    for (std::size_t i = 0; i < libraries.size(); ++i) {
+      libraries[i].multiply(one);
       const stopwatch watch;
-      for (std::size_t j = 0; j < batch; ++j) run(backends[i]);
+      for (std::size_t j = 0; j < batch; ++j) libraries[i].multiply(one);
       rates[i].push_back(work * static_cast<double>(batch) / watch.seconds() * 1e-9);
     }
   }
   std::vector<figure> figures;
   for (auto& each : rates) {
     std::sort(each.begin(), each.end());
-    figures.push_back(
-        {each[each.size() / 4], each[each.size() / 2], each[each.size() * 3 / 4]});
+    figures.push_back({each[each.size() / 4], each[each.size() / 2], each[each.size() * 3 / 4]});
   }
   return figures;
 }
+
+/// Of one model: a step's products, by library, and parx over the best of the others at each size.
+struct total {
+  std::array<double, libraries.size()> ms{};
+  double log_ratio = 0;
+  int sizes = 0;
+};
 
 }  // namespace
 
@@ -173,14 +293,33 @@ int main(int argc, char** argv) {
   fmt::print("compiled with {}, the processor has {}; multiply-adds alone: {:.0f} GFLOP/s\n",
              name_of(compiled_level), name_of(parx::detail::processor_level()),
              multiply_add_peak());
-  fmt::print("{:>18}", "GFLOP/s   m,n,k");
-  for (const backend& each : backends) fmt::print("{:>24}", each.name);
+  fmt::print("{:>8}{:>20}", "model", "GFLOP/s  m x n x k");
+  for (const library& each : libraries) fmt::print("{:>22}", each.name);
   fmt::print("\n");
+  std::map<std::string_view, total> totals;
   for (const size& s : sizes) {
-    fmt::print("{:>18}", fmt::format("{}x{}x{}", s.m, s.n, s.k));
-    for (const figure& f : measure(s, seconds)) {
-      fmt::print("{:>24}", fmt::format("{:.1f} [{:.1f}..{:.1f}]", f.median, f.low, f.high));
+    const auto letter = [](op o) { return o == op::plain ? 'N' : 'T'; };
+    fmt::print("{:>8}{:>20}", s.model,
+               fmt::format("{}{} {}x{}x{}", letter(s.a_as), letter(s.b_as), s.m, s.n, s.k));
+    const std::vector<figure> figures = measure(s, seconds);
+    total& sum = totals[s.model];
+    double best = 0;
+    for (std::size_t i = 0; i < figures.size(); ++i) {
+      const figure& f = figures[i];
+      fmt::print("{:>22}", fmt::format("{:.1f} [{:.1f}..{:.1f}]", f.median, f.low, f.high));
+      sum.ms[i] += 2e-6 * static_cast<double>(s.m * s.n * s.k) / f.median * s.calls;
+      if (i > 0) best = std::max(best, f.median);
     }
+    if (best > 0) sum.log_ratio += std::log(figures[0].median / best);
+    ++sum.sizes;
     fmt::print("  {}\n", s.what);
+  }
+  fmt::print("\n{:>8}{:>20}", "model", "ms a step");
+  for (const library& each : libraries) fmt::print("{:>22}", each.name);
+  fmt::print("  rate over the best of the others (geometric mean)\n");
+  for (const auto& [model, sum] : totals) {
+    fmt::print("{:>8}{:>20}", model, "");
+    for (const double ms : sum.ms) fmt::print("{:>22.2f}", ms);
+    fmt::print("  {:.2f}\n", std::exp(sum.log_ratio / sum.sizes));
   }
 }

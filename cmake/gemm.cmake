@@ -1,9 +1,9 @@
 # Who multiplies matrices. The choice is one library on parx::parx and one definition, which is part
 # of the ABI tag and therefore on parx::comm.
-set(PARX_GEMM eigen CACHE STRING "Matrix products by: eigen (headers only), blas (the site's CBLAS), onednn")
-set_property(CACHE PARX_GEMM PROPERTY STRINGS eigen blas onednn)
-if(PARX_COMM_ONLY AND NOT PARX_GEMM STREQUAL eigen)
-  message(FATAL_ERROR "PARX_COMM_ONLY has no matrix products; leave PARX_GEMM at eigen")
+set(PARX_GEMM builtin CACHE STRING "Matrix products by: builtin (parx's own), blas (the site's CBLAS), onednn")
+set_property(CACHE PARX_GEMM PROPERTY STRINGS builtin blas onednn)
+if(PARX_COMM_ONLY AND NOT PARX_GEMM STREQUAL builtin)
+  message(FATAL_ERROR "PARX_COMM_ONLY has no matrix products; leave PARX_GEMM at builtin")
 endif()
 
 list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR})
@@ -15,6 +15,6 @@ elseif(PARX_GEMM STREQUAL onednn)
   find_package(DNNL REQUIRED)
   target_compile_definitions(parx_comm INTERFACE PARX_GEMM_ONEDNN)
   target_link_libraries(parx INTERFACE DNNL::dnnl)
-elseif(NOT PARX_GEMM STREQUAL eigen)
-  message(FATAL_ERROR "PARX_GEMM is \"${PARX_GEMM}\"; it may be eigen, blas or onednn")
+elseif(NOT PARX_GEMM STREQUAL builtin)
+  message(FATAL_ERROR "PARX_GEMM is \"${PARX_GEMM}\"; it may be builtin, blas or onednn")
 endif()

@@ -76,7 +76,7 @@ if(comm_compiled IN_LIST components)
                   CFLAGS ${compiled_cflags} LIBS -L\${libdir} -lparx_comm_compiled)
 endif()
 if(parx IN_LIST components)
-  parx_install_pc(parx "${PROJECT_DESCRIPTION}" "parx-comm, eigen3 >= 3.4, zlib" LIBS ${gemm_libs})
+  parx_install_pc(parx "${PROJECT_DESCRIPTION}" "parx-comm, zlib" LIBS ${gemm_libs})
 endif()
 if(compiled IN_LIST components)
   parx_install_pc(parx-compiled "parx, its compiled form" "parx, parx-comm-compiled"

@@ -12,7 +12,7 @@ if(NOT TARGET parx::native)
   endif()
 endif()
 
-# Says so where Eigen multiplies and no flag in sight lets it use the processor's vector instructions:
+# Says so where parx multiplies matrices and no flag in sight lets it use the processor's vector instructions:
 # at the end of configuring, when the project's targets have their flags and libraries.
 function(parx_check_instructions)
   get_property(is_called GLOBAL PROPERTY parx_checks_instructions SET)

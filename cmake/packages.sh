@@ -5,7 +5,7 @@
 #                                        that would, and exits with code 1
 #   want_packages "what for" PACKAGE...  the same for something optional: says loudly that it is missing
 #                                        and returns 1 instead
-build_packages="cmake g++ ninja-build libboost1.81-dev libfmt-dev libcxxopts-dev libeigen3-dev zlib1g-dev"
+build_packages="cmake g++ ninja-build libboost1.81-dev libfmt-dev libcxxopts-dev zlib1g-dev"
 
 missing_packages() {
   local package

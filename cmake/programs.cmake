@@ -10,8 +10,7 @@ target_compile_options(parx_program INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wold-style-cast
   -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi -Wcast-align
   $<$<BOOL:${PARX_WERROR}>:-Werror>)
-# g++ 12 takes AVX-512's "undefined" registers for uninitialised variables (GCC bug 105593), and
-# Eigen's square roots use them.
+# g++ 12 takes AVX-512's "undefined" registers for uninitialised variables (GCC bug 105593).
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(parx_program INTERFACE -Wno-maybe-uninitialized -Wno-uninitialized)
 endif()
@@ -25,6 +24,9 @@ elseif(PROJECT_IS_TOP_LEVEL)
 endif()
 
 find_package(cxxopts CONFIG REQUIRED)
+# Not needed by parx: an oracle of its tests, a peer of its benchmarks, and what the arrays of
+# examples/raw_adapter.cpp are.
+find_package(Eigen3 3.4 CONFIG QUIET)
 
 # parx_add_program(name source...): an executable in build/<preset>/bin. Where `parx_only_check` is set, its
 # sources are only checked: the compiler reads them and makes no code.

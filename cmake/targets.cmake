@@ -20,15 +20,14 @@ if(PARX_COMM_ONLY)
   return()
 endif()
 
-find_package(Eigen3 3.4 CONFIG)
 find_package(ZLIB)
-if(NOT Eigen3_FOUND OR NOT ZLIB_FOUND)
+if(NOT ZLIB_FOUND)
   message(FATAL_ERROR
-    "parx needs Eigen 3.4 and zlib (Debian: libeigen3-dev zlib1g-dev). The collectives alone, "
-    "parx::comm, need neither: configure with -DPARX_COMM_ONLY=ON.")
+    "parx needs zlib (Debian: zlib1g-dev). The collectives alone, parx::comm, do not: configure with "
+    "-DPARX_COMM_ONLY=ON.")
 endif()
 add_library(parx INTERFACE)
 add_library(parx::parx ALIAS parx)
-target_link_libraries(parx INTERFACE parx_comm Eigen3::Eigen ZLIB::ZLIB)
+target_link_libraries(parx INTERFACE parx_comm ZLIB::ZLIB)
 target_sources(parx INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include
                FILES ${headers})

@@ -13,7 +13,7 @@
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 . cmake/packages.sh
-need_packages $build_packages libboost-test1.81-dev
+need_packages $build_packages libboost-test1.81-dev libeigen3-dev
 want_packages "running under a real srun" slurmctld slurmd slurm-client
 want_packages "meeting the real PyTorch" python3-torch
 want_packages "training on Fashion-MNIST" dataset-fashion-mnist

@@ -17,7 +17,7 @@ mkdir -p "$finds"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-  -I"$here/.." -I"$here/../../include" -isystem /usr/include/eigen3 \
+  -I"$here/.." -I"$here/../../include" \
   "$here/libfuzzer.cpp" -o "$work/fuzz" -lfmt -lz -lpthread
 failed=0
 for target in "${targets[@]}"; do

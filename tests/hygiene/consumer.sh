@@ -4,15 +4,15 @@
 #   consumer.sh installed PARX_ROOT COMPILER BUILD    parx as BUILD installs it, found by CMake and by
 #                                                     pkg-config, header-only and compiled
 #   consumer.sh comm_only PARX_ROOT COMPILER          configured, built and used where there is no
-#                                                     Eigen, zlib or Boost
+#                                                     zlib or Boost
 set -eu
 how=$1 root=$2 compiler=$3
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }; }
-# Boost is for parxrun and the tests: whoever uses parx does without.
-configure() { quietly cmake -DCMAKE_DISABLE_FIND_PACKAGE_Boost=ON -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Debug "$@"; }
+# Boost is for parxrun and the tests, Eigen for the tests: whoever uses parx does without.
+configure() { quietly cmake -DCMAKE_DISABLE_FIND_PACKAGE_{Boost,Eigen3}=ON -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Debug "$@"; }
 says_the_sum() {
   "$1" | tee "$work/said"
   [ "$(cat "$work/said")" = "rank 0 of 1: 1.5" ] || { echo "$1 does not say what it should"; exit 1; }
@@ -35,7 +35,7 @@ tells_of_instructions() {
   if grep -q "without -march=native" "$work/log"; then said=yes; fi
   [ "$said" = "$expected" ] || { cat "$work/log"; echo "it told of slow products: $said ($*)"; exit 1; }
 }
-without=(-DCMAKE_DISABLE_FIND_PACKAGE_Eigen3=ON -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON)
+without=(-DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON)
 case $how in
   add_subdirectory)
     use parx -DPARX_SOURCE_DIR="$root"

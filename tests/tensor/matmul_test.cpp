@@ -94,33 +94,6 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_stands_in_for_all_old_rows, T, element_types
   }
 }
 
-BOOST_AUTO_TEST_CASE(products_of_many_blocks_start_from_what_beta_says_and_add_up) {
-  // Caches so small that each extent is cut several times.
-  const std::ptrdiff_t first = Eigen::l1CacheSize(), second = Eigen::l2CacheSize(),
-                       third = Eigen::l3CacheSize();
-  Eigen::setCpuCacheSizes(4 << 10, 16 << 10, 64 << 10);
-  for (const auto& [m, n, k] :
-       {std::array<std::size_t, 3>{50, 70, 300}, {300, 600, 40}, {600, 300, 40}}) {
-    const auto a = whole_numbers<float>({m, k}, 1);
-    const auto b = whole_numbers<float>({k, n}, 5);
-    for (const float beta : {0.0F, 1.0F}) {
-      const auto c =
-          tensor<float>::full({m, n}, beta == 0 ? std::numeric_limits<float>::quiet_NaN() : 4);
-      gemm(op::plain, op::plain, m, n, k, 1.0F, a.data(), k, b.data(), n, beta, c.data(), n);
-      bool same = true;
-      for (std::size_t i = 0; i < m; ++i) {
-        for (std::size_t j = 0; j < n; ++j) {
-          float sum = 4 * beta;
-          for (std::size_t l = 0; l < k; ++l) sum += a.data()[i * k + l] * b.data()[l * n + j];
-          same = same && c.data()[i * n + j] == sum;
-        }
-      }
-      BOOST_TEST(same, m << "x" << n << "x" << k << ", beta " << beta);
-    }
-  }
-  Eigen::setCpuCacheSizes(first, second, third);
-}
-
 BOOST_AUTO_TEST_CASE(batches_are_broadcast_and_strided_operands_are_multiplied_as_they_are) {
   const auto a = whole_numbers<float>({3, 5, 2, 4}, 1).permute({1, 0, 2, 3});  // (5, 3, 2, 4)
   const auto b = whole_numbers<float>({3, 6, 4}, 2).transpose();               // (3, 4, 6)

@@ -34,7 +34,6 @@ class ParxConan(ConanFile):
 
     def requirements(self):
         self.requires("fmt/[>=9 <12]", transitive_headers=True)
-        self.requires("eigen/[>=3.4 <4]", transitive_headers=True)
         self.requires("zlib/[>=1.2.11 <2]", transitive_headers=True)
 
     def validate(self):

@@ -5,13 +5,13 @@
 // backend of gemm decides others. A linker that met the same name in two objects would keep one of
 // the two and run it for both. With the tag in each name, objects compiled with different -march
 // flags or backends each keep their own functions; where one hands parx's types to another, the
-// link fails on a name such as parx::v0_1_avx2_eigen::tensor, which says what differs.
+// link fails on a name such as parx::v0_1_avx2_builtin::tensor, which says what differs.
 // In source code the tag is never written: parx::tensor finds it.
 //
 // The form is part of the tag, too. Header-only is the default. With PARX_SEPARATE_COMPILATION
 // headers only declare the functions marked PARX_INLINE; parx/src.hpp defines them, in one object
 // file of the program or in parx::compiled. Where objects of both forms hand each other parx's
-// types, the link fails on parx::v0_1_avx2_eigen_compiled::...
+// types, the link fails on parx::v0_1_avx2_builtin_compiled::...
 #pragma once
 
 #include <parx/core/version.hpp>
@@ -32,7 +32,7 @@
 #elif defined(PARX_GEMM_BLAS)
 #define PARX_ABI_GEMM blas
 #else
-#define PARX_ABI_GEMM eigen
+#define PARX_ABI_GEMM builtin
 #endif
 
 #if defined(PARX_SEPARATE_COMPILATION)

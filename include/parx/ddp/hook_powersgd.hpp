@@ -19,8 +19,6 @@
 #include <span>
 #include <vector>
 
-#include <Eigen/Core>
-
 #include <parx/comm/work.hpp>
 #include <parx/ddp/hook.hpp>
 #include <parx/tensor/random.hpp>
@@ -68,8 +66,15 @@ class powersgd_hook {
   }
 
  private:
-  using thin = Eigen::Map<Eigen::MatrixXf>;
-  using wide = Eigen::Map<Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
+  /// The r columns of P or Q, one after the other.
+  struct thin {
+    float* data;
+    std::size_t length, columns;
+    [[nodiscard]] std::span<float> column(std::size_t k) const {
+      return {data + k * length, length};
+    }
+    [[nodiscard]] std::span<float> all() const { return {data, length * columns}; }
+  };
 
   struct matrix {
     hook_tensor at;
@@ -103,11 +108,7 @@ class powersgd_hook {
   void decompress(state& s, const hook_bucket& bucket);
 
   [[nodiscard]] thin columns_of(float* data, std::size_t length) const {
-    return {data, static_cast<Eigen::Index>(length), options_.rank};
-  }
-  [[nodiscard]] static wide matrix_of(float* data, const matrix& which) {
-    return {data, static_cast<Eigen::Index>(which.at.rows),
-            static_cast<Eigen::Index>(which.at.columns)};
+    return {data, length, static_cast<std::size_t>(options_.rank)};
   }
 
   /// Makes q orthonormal; columns that are zero or not finite become random. The result is the same

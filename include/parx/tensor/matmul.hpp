@@ -1,8 +1,8 @@
 // Matrix products: gemm, through which every product of parx goes, and matmul for tensors.
 //
-// gemm calls Eigen, the site's BLAS or oneDNN, chosen by the CMake variable PARX_GEMM (without
-// CMake by the definition PARX_GEMM_BLAS or PARX_GEMM_ONEDNN). core/abi.hpp keeps objects that were
-// built with different ones apart.
+// gemm is parx's own (tensor/gemm/), or calls the site's BLAS or oneDNN, chosen by the CMake
+// variable PARX_GEMM (without CMake by the definition PARX_GEMM_BLAS or PARX_GEMM_ONEDNN).
+// core/abi.hpp keeps objects that were built with different ones apart.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,9 @@ enum class op { plain, transposed };
 /// c = alpha op(a) op(b) + beta c, all row-major: op(a) is (m, k), op(b) is (k, n), c is (m, n);
 /// ld* is the distance between stored rows in elements. With beta = 0 the old contents of c do not
 /// matter (not even NaN). A `row` of n elements, a layer's bias, is added to every row of c in
-/// place of beta c. c must not overlap a or b. Runs on one thread, unless OMP_NUM_THREADS asks for
-/// more and the backend supports it.
+/// place of beta c. c must not overlap a or b. parx's own runs on one thread and adds the terms of
+/// each element in the order that tensor/gemm/order.hpp states: its bits depend on k alone. BLAS
+/// and oneDNN promise no order, and run on more threads where OMP_NUM_THREADS asks for them.
 template <typename T>
   requires std::same_as<T, float> || std::same_as<T, double>
 void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,

@@ -1,5 +1,5 @@
-// packet: what a loop over elements computes at a time, a SIMD register of floats, or one element of
-// another type.
+// packet: what a loop over elements computes at a time, a SIMD register of floats, or one element
+// of another type.
 //
 //   for_each_packet<T>(count, [&](std::size_t at, auto... left) PARX_PACKET_BODY {
 //     store_packet(y + at, relu(load_packet(x + at, left...)), left...);
@@ -41,7 +41,8 @@ struct packet_element<V> {
 
 /// `number` in all elements.
 template <typename V>
-[[nodiscard, gnu::always_inline]] inline V all_of(typename packet_element<V>::type number) noexcept {
+[[nodiscard, gnu::always_inline]] inline V all_of(
+    typename packet_element<V>::type number) noexcept {
   return number - V{};
 }
 /// b where b < a, else a: a NaN in a stays.

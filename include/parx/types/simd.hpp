@@ -26,9 +26,9 @@ inline constexpr std::size_t register_bytes = 32;
 inline constexpr std::size_t register_bytes = 16;
 #endif
 
-template <typename T>
+template <typename T, std::size_t Bytes = register_bytes>
 struct vector_type {
-  typedef T type __attribute__((vector_size(register_bytes)));
+  typedef T type __attribute__((vector_size(Bytes)));
 };
 template <typename T>
 using vector_of = typename vector_type<T>::type;
@@ -43,11 +43,7 @@ struct unit {
 
 /// A vector of T as long as the vector V in bytes.
 template <typename T, typename V>
-struct vector_like_type {
-  typedef T type __attribute__((vector_size(sizeof(V))));
-};
-template <typename T, typename V>
-using vector_like = typename vector_like_type<T, V>::type;
+using vector_like = typename vector_type<T, sizeof(V)>::type;
 
 #if defined(PARX_VECTORS_AVX512) || defined(PARX_VECTORS_AVX2) || defined(__FP_FAST_FMAF)
 inline constexpr bool has_fma = true;
@@ -108,37 +104,6 @@ template <typename T>
 #else
   for (std::size_t i = 0; i < register_bytes / sizeof(T); ++i) x[i] = std::sqrt(x[i]);
   return x;
-#endif
-}
-
-/// a * b + c of each element, rounded once where the instructions have it, else after the product
-/// and after the sum. By name: which of several products and sums a compiler fuses depends on the
-/// code around them (g++ tuned for Zen fuses none that a loop carries), and so would the bits.
-template <typename T>
-[[nodiscard, gnu::always_inline]] inline vector_of<T> multiply_add(
-    const vector_of<T>& a, const vector_of<T>& b, const vector_of<T>& c) noexcept {
-#if defined(PARX_VECTORS_AVX512)
-  if constexpr (std::is_same_v<T, float>) {
-    return std::bit_cast<vector_of<T>>(_mm512_fmadd_ps(
-        std::bit_cast<__m512>(a), std::bit_cast<__m512>(b), std::bit_cast<__m512>(c)));
-  } else {
-    return std::bit_cast<vector_of<T>>(_mm512_fmadd_pd(
-        std::bit_cast<__m512d>(a), std::bit_cast<__m512d>(b), std::bit_cast<__m512d>(c)));
-  }
-#elif defined(PARX_VECTORS_AVX2)
-  if constexpr (std::is_same_v<T, float>) {
-    return std::bit_cast<vector_of<T>>(_mm256_fmadd_ps(
-        std::bit_cast<__m256>(a), std::bit_cast<__m256>(b), std::bit_cast<__m256>(c)));
-  } else {
-    return std::bit_cast<vector_of<T>>(_mm256_fmadd_pd(
-        std::bit_cast<__m256d>(a), std::bit_cast<__m256d>(b), std::bit_cast<__m256d>(c)));
-  }
-#elif defined(__FP_FAST_FMA)
-  vector_of<T> sum;
-  for (std::size_t i = 0; i < register_bytes / sizeof(T); ++i) sum[i] = std::fma(a[i], b[i], c[i]);
-  return sum;
-#else
-  return a * b + c;  // the processor has nothing to fuse them with
 #endif
 }
 

@@ -3,13 +3,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <utility>
 
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/ddp/hook_powersgd.hpp>
+#include <parx/tensor/matmul.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -46,13 +50,16 @@ PARX_INLINE void powersgd_hook::start(hook_bucket& bucket) {
       left_out[i] *= rescale;
       m[i] = m[i] * scale + left_out[i];
     }
-    auto q = columns_of(s.q.data() + each.q_begin, each.at.columns);
-    if (!options_.warm_start_from_last_q) q.setZero();
+    const thin p = columns_of(s.p.data() + each.p_begin, each.at.rows);
+    const thin q = columns_of(s.q.data() + each.q_begin, each.at.columns);
+    if (!options_.warm_start_from_last_q) std::ranges::fill(q.all(), 0.0F);
     renew_lost_columns(q, random_stream(options_.seed, "powersgd")
                               .substream(bucket.index)
                               .substream(s.steps)
                               .substream(each.q_begin));
-    columns_of(s.p.data() + each.p_begin, each.at.rows).noalias() = matrix_of(m, each) * q;
+    // The columns of P are the rows of P^T = Q^T M^T, and so below.
+    gemm(op::plain, op::transposed, p.columns, p.length, q.length, 1.0F, q.data, q.length, m,
+         q.length, 0.0F, p.data, p.length);
   }
   s.scale = bucket.scale;
   for (const plain_part& each : s.plain) {
@@ -126,10 +133,11 @@ PARX_INLINE void powersgd_hook::lay_out(state& s, const hook_bucket& bucket) con
 PARX_INLINE void powersgd_hook::project(state& s, const hook_bucket& bucket) {
   float* const gradients = static_cast<float*>(bucket.gradients.data);
   for (const matrix& each : s.matrices) {
-    auto p = columns_of(s.p.data() + each.p_begin, each.at.rows);
+    const thin p = columns_of(s.p.data() + each.p_begin, each.at.rows);
+    const thin q = columns_of(s.q.data() + each.q_begin, each.at.columns);
     orthogonalize(p);
-    columns_of(s.q.data() + each.q_begin, each.at.columns).noalias() =
-        matrix_of(gradients + each.at.offset, each).transpose() * p;
+    gemm(op::plain, op::plain, q.columns, q.length, p.length, 1.0F, p.data, p.length,
+         gradients + each.at.offset, q.length, 0.0F, q.data, q.length);
   }
   const auto factor = static_cast<float>(bucket.count == 0 ? 0 : 1 / bucket.count);
   for (const plain_part& each : s.plain) {
@@ -146,48 +154,67 @@ PARX_INLINE void powersgd_hook::decompress(state& s, const hook_bucket& bucket) 
   const auto unscale = static_cast<float>(bucket.unscale());
   const float share = 1 / static_cast<float>(bucket.group.size());
   for (const matrix& each : s.matrices) {
-    auto m = matrix_of(gradients + each.at.offset, each);
-    auto error = matrix_of(s.left_out.data() + each.at.offset, each);
-    const auto p = columns_of(s.p.data() + each.p_begin, each.at.rows);
-    const auto q = columns_of(s.q.data() + each.q_begin, each.at.columns);
+    const std::span<float> m(gradients + each.at.offset, each.at.rows * each.at.columns);
+    float* const error = s.left_out.data() + each.at.offset;
+    const thin p = columns_of(s.p.data() + each.p_begin, each.at.rows);
+    const thin q = columns_of(s.q.data() + each.q_begin, each.at.columns);
+    const auto is_finite = [](float x) { return std::isfinite(x); };
     // p and q have the same bits on all ranks, so all decide alike.
-    const bool keeps_error =
-        options_.feedback == error_feedback::on && p.allFinite() && q.allFinite();
-    if (keeps_error) error = m;
-    m.noalias() = p * q.transpose();
-    if (keeps_error) error -= m * share;
-    m *= unscale;
+    const bool keeps_error = options_.feedback == error_feedback::on &&
+                             std::ranges::all_of(p.all(), is_finite) &&
+                             std::ranges::all_of(q.all(), is_finite);
+    if (keeps_error) std::ranges::copy(m, error);
+    gemm(op::transposed, op::plain, p.length, q.length, p.columns, 1.0F, p.data, p.length, q.data,
+         q.length, 0.0F, m.data(), q.length);
+    for (std::size_t i = 0; i < m.size(); ++i) {
+      if (keeps_error) error[i] -= m[i] * share;
+      m[i] *= unscale;
+    }
   }
 }
+
+namespace detail {
+
+[[nodiscard]] inline double inner_product(std::span<const float> x, std::span<const float> y) {
+  return std::inner_product(x.begin(), x.end(), y.begin(), 0.0, std::plus<>(),
+                            [](double a, double b) { return a * b; });
+}
+
+}  // namespace detail
 
 PARX_INLINE void powersgd_hook::renew_lost_columns(thin q, const random_stream& random) {
   orthogonalize(q);
   bool lost = false;
-  for (Eigen::Index k = 0; k < q.cols(); ++k) {
-    if (q.col(k).squaredNorm() > 0.5F) continue;  // it is 0 or, up to rounding, 1
+  for (std::size_t k = 0; k < q.columns; ++k) {
+    const std::span<float> column = q.column(k);
+    if (detail::inner_product(column, column) > 0.5) continue;  // it is 0 or, up to rounding, 1
     lost = true;
-    const auto length = static_cast<std::size_t>(q.rows());
-    random.substream(static_cast<std::uint64_t>(k))
-        .normal(tensor<float>::wrap({q.col(k).data(), length}, {length}), 0.0F, 1.0F);
+    random.substream(k).normal(tensor<float>::wrap(column, {q.length}), 0.0F, 1.0F);
   }
   if (lost) orthogonalize(q);
 }
 
 PARX_INLINE void powersgd_hook::orthogonalize(thin columns) {
-  for (Eigen::Index k = 0; k < columns.cols(); ++k) {
-    const float before = columns.col(k).norm();
+  for (std::size_t k = 0; k < columns.columns; ++k) {
+    const std::span<float> column = columns.column(k);
+    const double before = detail::inner_product(column, column);
     for (int pass = 0; pass < 2; ++pass) {
-      for (Eigen::Index i = 0; i < k; ++i) {
-        columns.col(k) -= columns.col(i).dot(columns.col(k)) * columns.col(i);
+      for (std::size_t i = 0; i < k; ++i) {
+        const std::span<const float> earlier = columns.column(i);
+        const auto part = static_cast<float>(detail::inner_product(earlier, column));
+        for (std::size_t j = 0; j < column.size(); ++j) column[j] -= part * earlier[j];
       }
     }
-    const float left = columns.col(k).norm();
-    if (!std::isfinite(left)) {
-      columns.col(k).setConstant(std::numeric_limits<float>::quiet_NaN());
-    } else if (left > 1e-5F * before) {
-      columns.col(k) /= left;
+    const double left = detail::inner_product(column, column);
+    // A length whose square is beyond float's range counts as not finite, as in the norms of
+    // clipping.
+    if (!(left <= std::numeric_limits<float>::max())) {
+      std::ranges::fill(column, std::numeric_limits<float>::quiet_NaN());
+    } else if (left > 1e-10 * before) {
+      const auto length = static_cast<float>(std::sqrt(left));
+      for (float& each : column) each /= length;
     } else {
-      columns.col(k).setZero();
+      std::ranges::fill(column, 0.0F);
     }
   }
 }

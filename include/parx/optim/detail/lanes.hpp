@@ -69,10 +69,10 @@ struct lanes {
   [[nodiscard, gnu::always_inline]] static lanes map(F f, const Operands&... operands) noexcept {
     return {f(operands.a...), f(operands.b...), f(operands.c...), f(operands.d...)};
   }
-  /// x * y + z, rounded as simd::multiply_add does.
+  /// x * y + z, rounded as simd::fma does.
   [[gnu::always_inline]] friend lanes multiply_add(const lanes& x, const lanes& y,
                                                    const lanes& z) noexcept {
-    return map([](const auto&... v) { return parx::detail::simd::multiply_add<T>(v...); }, x, y, z);
+    return map([](const auto&... v) { return parx::detail::simd::fma(v...); }, x, y, z);
   }
   [[gnu::always_inline]] friend lanes operator*(const lanes& x, const lanes& y) noexcept {
     return map(std::multiplies<>(), x, y);

@@ -1,5 +1,5 @@
 // Definition of gemm in matmul.hpp: the choice of a backend. The compiled form has it for float and
-// double (instances.hpp), so that only parx's own files read Eigen.
+// double (instances.hpp), so that only parx's own files compile the tiles.
 #pragma once
 
 #include <parx/tensor/matmul.hpp>
@@ -9,8 +9,8 @@
 #elif defined(PARX_GEMM_BLAS)
 #include <parx/tensor/detail/gemm_blas.hpp>
 #else
-#include <parx/tensor/detail/gemm_eigen.hpp>
 #include <parx/tensor/detail/instructions.hpp>
+#include <parx/tensor/gemm/gemm.hpp>
 #endif
 
 namespace parx::inline PARX_ABI {
@@ -20,7 +20,7 @@ namespace gemm_backend = detail::onednn;
 #elif defined(PARX_GEMM_BLAS)
 namespace gemm_backend = detail::blas;
 #else
-namespace gemm_backend = detail::eigen;
+namespace gemm_backend = detail::product;
 #endif
 
 template <typename T>

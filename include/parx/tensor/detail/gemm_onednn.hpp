@@ -1,23 +1,24 @@
 // The matrix product by oneDNN, which generates its kernels for the processor it runs on.
 //
-// Eigen computes products of other types than float, and those too small to be worth the call. One
-// thread unless the user asked for more: see one_thread.hpp.
+// parx's own code computes products of double, and those too small to be worth the call. One thread
+// unless the user asked for more: see one_thread.hpp.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 
 #include <oneapi/dnnl/dnnl.h>
 
 #include <parx/core/check.hpp>
-#include <parx/tensor/detail/gemm_eigen.hpp>
 #include <parx/tensor/detail/one_thread.hpp>
+#include <parx/tensor/gemm/gemm.hpp>
 
 namespace parx::inline PARX_ABI::detail::onednn {
 
 /// The number of multiplications from which on the library is called; below, its fixed costs
-/// dominate. oneDNN against Eigen in GFLOP/s, AVX-512: 22 and 45 for 16x16x16, 87 and 93 for
-/// 32x32x32, 143 and 108 for 128x128x32.
+/// dominate. oneDNN against parx in GFLOP/s, AVX2: 16 and 42 for 16x16x16, 53 and 57 for 32x32x32,
+/// 80 and 68 for 64x64x64.
 inline constexpr std::size_t worth_a_call = 32 * 32 * 32;
 
 template <typename T>
@@ -28,7 +29,7 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
     if (m * n * k >= worth_a_call) {
       const one_openmp_thread held;
       if (row != nullptr) {
-        eigen::spread_row(m, n, row, c, ldc);
+        for (std::size_t i = 0; i < m; ++i) std::copy_n(row, n, c + i * ldc);
         beta = 1;
       }
       const auto as = [](bool transposed) { return transposed ? 'T' : 'N'; };
@@ -42,7 +43,7 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
       return;
     }
   }
-  eigen::gemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, row);
+  product::gemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, row);
 }
 
 }  // namespace parx::detail::onednn

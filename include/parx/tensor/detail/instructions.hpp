@@ -1,8 +1,8 @@
 // Whether this program was compiled for the vector instructions that the processor has.
 //
-// Eigen and parx's own loops use only the instructions that the compiler was allowed to use:
-// without -march=native (or such -m flags) products of matrices are up to eight times slower, and
-// nothing else would say so.
+// parx's loops use only the instructions that the compiler was allowed to use: without
+// -march=native (or such -m flags) products of matrices are up to eight times slower, and nothing
+// else would say so.
 #pragma once
 
 #include <string_view>
@@ -54,8 +54,8 @@ inline void warn_of_unused_instructions() {
     const vector_level processor = processor_level();
     if (compiled_level >= processor || logger::instance().rank() > 0) return false;
     log(log_level::warn,
-        "this program was compiled with {}, but the processor has {}: products of matrices by "
-        "Eigen take about {} times longer than they have to. Compile with -march=native (CMake: "
+        "this program was compiled with {}, but the processor has {}: products of matrices "
+        "take about {} times longer than they have to. Compile with -march=native (CMake: "
         "link parx::native), or configure parx with PARX_GEMM=onednn or blas. "
         "(PARX_LOG_LEVEL=error hides this.)",
         name_of(compiled_level), name_of(processor), times_slower(compiled_level, processor));

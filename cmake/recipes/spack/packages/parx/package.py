@@ -21,7 +21,6 @@ class Parx(CMakePackage):
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
     depends_on("fmt@9:")
-    depends_on("eigen@3.4:")
     depends_on("zlib-api")
     depends_on("boost@1.81:", when="+tools")
     depends_on("cxxopts@3:", when="+tools", type="build")
