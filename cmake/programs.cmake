@@ -4,16 +4,21 @@ include_guard()
 
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
-add_library(parx_program INTERFACE)
-target_link_libraries(parx_program INTERFACE parx::parx)
-target_compile_options(parx_program INTERFACE
+# parx_portable_program is for those that a user starts first: they run on any processor of this
+# architecture. parx_program is for all others.
+add_library(parx_portable_program INTERFACE)
+target_link_libraries(parx_portable_program INTERFACE parx::parx)
+target_compile_options(parx_portable_program INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wold-style-cast
   -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi -Wcast-align
   $<$<BOOL:${PARX_WERROR}>:-Werror>)
 # g++ 12 takes AVX-512's "undefined" registers for uninitialised variables (GCC bug 105593).
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(parx_program INTERFACE -Wno-maybe-uninitialized -Wno-uninitialized)
+  target_compile_options(parx_portable_program INTERFACE
+                         -Wno-maybe-uninitialized -Wno-uninitialized)
 endif()
+add_library(parx_program INTERFACE)
+target_link_libraries(parx_program INTERFACE parx_portable_program)
 
 # Without the processor's vector instructions a matrix product is about eight times slower.
 if(PARX_NATIVE)
@@ -30,7 +35,7 @@ find_package(Eigen3 3.4 CONFIG QUIET)
 
 # parx_add_program(name source...): an executable in build/<preset>/bin. Where `parx_only_check` is set, its
 # sources are only checked: the compiler reads them and makes no code.
-# Where `parx_compiled_form` is set, it links parx::compiled.
+# Where `parx_compiled_form` is set, it links parx::compiled; where `parx_portable` is, it is portable.
 function(parx_add_program name)
   if(parx_only_check)
     add_library(${name} OBJECT ${ARGN})
@@ -39,7 +44,11 @@ function(parx_add_program name)
   else()
     add_executable(${name} ${ARGN})
   endif()
-  target_link_libraries(${name} PRIVATE parx_program cxxopts::cxxopts)
+  set(kind parx_program)
+  if(parx_portable)
+    set(kind parx_portable_program)
+  endif()
+  target_link_libraries(${name} PRIVATE ${kind} cxxopts::cxxopts)
   if(parx_compiled_form)
     target_link_libraries(${name} PRIVATE parx::compiled)
   endif()

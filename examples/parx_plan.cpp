@@ -2,32 +2,29 @@
 //
 //   parx_plan --model gpt --layers 12 --width 768 --ranks 8 --hosts 2 --link 10gbit
 //   parx_plan --model llama --layers 32 --width 4096 --ranks 64 --hosts 16 --memory 512 --markdown
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <string>
 
+#include "native/measured_flops.hpp"
 #include "options.hpp"
+#include <parx/launch/detail/instructions.hpp>
 #include <parx/models.hpp>
 #include <parx/plan.hpp>
 
 namespace {
 
-/// Operations per second of a product of two matrices on one thread of this machine.
-double measured_flops() {
-  constexpr std::size_t n = 512;
-  const auto a = parx::tensor<float>::full({n, n}, 1), b = parx::tensor<float>::full({n, n}, 2);
-  static_cast<void>(parx::matmul(a, b));
-  const auto begin = std::chrono::steady_clock::now();
-  std::chrono::duration<double> passed{};
-  double operations = 0;
-  while (passed.count() < 0.1) {
-    static_cast<void>(parx::matmul(a, b));
-    operations += 2.0 * n * n * n;
-    passed = std::chrono::steady_clock::now() - begin;
+/// As examples::measured_flops(), where this processor can run that.
+double flops_of_a_thread() {
+  for (const std::string& each :
+       parx::detail::instructions_of(examples::needed_by_measured_flops)) {
+    parx::require(parx::detail::has_instructions(each),
+                  "products of matrices were compiled for {}, which this processor does not have: "
+                  "say by --gflops how fast it is",
+                  each);
   }
-  return operations / passed.count();
+  return examples::measured_flops();
 }
 
 cxxopts::Options flags() {
@@ -73,7 +70,7 @@ parx::training_plan plan_of(Model model, const char* layers, const cxxopts::Pars
        .hosts = static_cast<int>(whole("hosts", 1)),
        .network = parx::parse_link(given["link"].as<std::string>()),
        .memory_link = parx::parse_link(given["memory-link"].as<std::string>()),
-       .flops = gflops > 0 ? gflops * 1e9 : measured_flops(),
+       .flops = gflops > 0 ? gflops * 1e9 : flops_of_a_thread(),
        .memory_of_host = static_cast<std::size_t>(memory * 1e9)},
       parx::work_of(sizes), {.optimizer_bytes = whole("optimizer-bytes", 0)});
 }

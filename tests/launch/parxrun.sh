@@ -217,7 +217,7 @@ no_process_outlives_a_killed_parxrun_whatever_stands_between() {
   # Each writes its program's pid to program.RANK.
   local program='sh -c "echo \$\$ >program.\$RANK; exec sleep 60"'
   local wrappers=("env A=1 $program; true" "sh -c '$program; true'" "taskset -c 0 $program; true"
-                  "trap '' TERM HUP; $program; $program" "$program & wait" "$program & exec sleep 60" "setsid -w $program; true"
+                  "trap '' TERM HUP; $program; $program" "env -i RANK=\$RANK $program; true" "$program & wait" "$program & exec sleep 60" "setsid -w $program; true"
                   "(setsid $program >/dev/null 2>&1 </dev/null &) ; exec sleep 60" "$parxrun -n 1 --env RANK=\$RANK setsid -w $program")
   for wrapper in "${wrappers[@]}"; do
     rm -f program.*; setsid "$parxrun" -n 2 sh -c "$wrapper" >out 2>err & job=$!
