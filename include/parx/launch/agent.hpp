@@ -119,10 +119,9 @@ class agent {
   static constexpr std::chrono::milliseconds report_grace{250};
   static constexpr std::chrono::milliseconds failure_grace{500};
   static constexpr std::chrono::milliseconds same_request{100};
+  static constexpr std::chrono::milliseconds passed_on_within{1000};
 
-  [[nodiscard]] bool goes_on() const noexcept {
-    return options_.on_loss == on_loss::go_on;
-  }
+  [[nodiscard]] bool goes_on() const noexcept { return options_.on_loss == on_loss::go_on; }
   [[nodiscard]] bool to_files() const noexcept { return !options_.log_dir.empty(); }
   /// A single rank inherits parxrun's output, so that it has the terminal that it expects.
   [[nodiscard]] bool passes_output_on() const noexcept { return !to_files() && options_.ranks > 1; }
@@ -229,15 +228,18 @@ class agent {
   }
 
   /// Ends the job. A second request kills it, unless it follows at once, which is the same request:
-  /// timeout(1) signals its child and then the child's process group.
+  /// timeout(1) signals its child and then the child's process group. Only a person at the terminal
+  /// (SIGINT) is as quick as a busy launcher.
   void stop(int because, int tell) {
     if (all_ended()) {
       gave_up_on_output_ = true;
       return;
     }
     if (stopped_by_ || (failed_ && !goes_on())) {
-      if (because != SIGPIPE && clock::now() - asked_at_ > same_request) signal_ranks(SIGKILL);
-      return;
+      const auto at_once = because == SIGINT ? same_request : passed_on_within;
+      if (because == SIGPIPE || clock::now() - asked_at_ <= at_once) return;
+      asked_again_ = true;
+      return signal_ranks(SIGKILL);
     }
     stopped_by_ = because;
     asked_at_ = clock::now();
@@ -346,16 +348,12 @@ class agent {
                        [](const rank_process& process) { return process.output_closed(); });
   }
 
-  [[nodiscard]] double seconds_until(clock::time_point when) const {
-    return std::chrono::duration<double>(when - start_).count();
-  }
-
   [[nodiscard]] rank_end end_of(const rank_process& process) const {
     return {process.rank,
             process.pid,
             *process.ended,
             process.was_signalled,
-            seconds_until(process.end_time),
+            std::chrono::duration<double>(process.end_time - start_).count(),
             std::any_of(process.last_lines.begin(), process.last_lines.end(), is_echo),
             std::any_of(process.last_lines.begin(), process.last_lines.end(), is_accusation),
             (to_files() || passes_output_on()) && process.last_lines.empty()};
@@ -427,8 +425,7 @@ class agent {
       console_.queue(stream::err)
           .add(failure_report(
               {command, ends[cause], ends, ranks_[cause].error_log, {lines.begin(), lines.end()},
-               has_recorders() ? recorder_.directory : "",
-               divergence_of(ends[cause]),
+               has_recorders() ? recorder_.directory : "", divergence_of(ends[cause]),
                missing_instructions(ends[cause].status, options_.command, process_environment())}));
       return ends[cause].status.shell_code();
     }
@@ -449,8 +446,10 @@ class agent {
         "parxrun: ended by {}: {}", stopped_by_ ? signal_name(*stopped_by_) : "its ranks", command);
     if (all_saved) text += "; the ranks have saved their work (exit code 75)";
     if (!killed.empty()) {
-      text += formatted("; rank {} did not end within {:.1f} s and was killed", rank_list(killed),
-                        std::chrono::duration<double>(options_.grace).count());
+      const double grace = std::chrono::duration<double>(options_.grace).count();
+      text += formatted("; rank {} ", rank_list(killed)) +
+              (asked_again_ ? "was killed on the second signal"
+                            : formatted("did not end within {:.1f} s and was killed", grace));
     }
     console_.queue(stream::err).add(text + "\n");
     return stopped_by_ && !all_saved ? 128 + *stopped_by_ : stopped_exit_code;
@@ -472,6 +471,7 @@ class agent {
   clock::time_point start_{};
   clock::time_point asked_at_{};
   std::optional<int> stopped_by_;
+  bool asked_again_ = false;  ///< told to stop a second time
   std::optional<kept_store> store_;  ///< if the ranks go on after a loss
   bool failed_ = false;  ///< a rank failed by itself
   std::vector<int> stopped_ranks_;  ///< those whose processes were stopped at that time
