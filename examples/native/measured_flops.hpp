@@ -1,5 +1,5 @@
-// The speed of products of matrices, for parx_plan: by code for this machine's vector instructions, in a
-// program that otherwise runs on any processor. So the caller checks first what that code needs.
+// The speed of products of matrices, for parx_plan: by code for this machine's vector instructions,
+// in a program that otherwise runs on any processor. So the caller checks first what it needs.
 #pragma once
 
 namespace examples {
