@@ -1,5 +1,6 @@
 #include <parx/checkpoint/manager.hpp>
 
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -12,12 +13,14 @@
 #include <set>
 #include <thread>
 
+#include <parx/checkpoint/sharded.hpp>
 #include <parx/comm/threads.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <checkpoint/file_events.hpp>
 #include <data/support.hpp>
 #include <messages.hpp>
 
@@ -159,6 +162,184 @@ BOOST_AUTO_TEST_CASE(the_oldest_go_but_never_the_best_and_never_the_newest) {
   BOOST_TEST(checkpoints.latest()->step() == 500U);
   checkpoints.save(200, filled(2).parts(), 4.0);  // the same step once more replaces the folder
   BOOST_TEST(checkpoints.best()->metric().value() == 4.0);
+}
+
+BOOST_AUTO_TEST_CASE(of_equal_metrics_the_oldest_is_the_best_and_stays) {
+  for (const auto goal : {metric_goal::minimize, metric_goal::maximize}) {
+    const scratch_folder folder;
+    checkpoint_manager checkpoints(
+        folder.file("out"), {.save_total_limit = 2, .goal = goal, .mode = save_mode::blocking});
+    checkpoints.probe();
+    for (std::uint64_t step = 1; step <= 5; ++step) {
+      checkpoints.save(step, filled(1).parts(), 0.5);
+      BOOST_TEST(checkpoints.best()->step() == 1U);
+    }
+    BOOST_TEST(
+        names_in(folder.file("out")) == (std::set<std::string>{"checkpoint-1", "checkpoint-5"}),
+        boost::test_tools::per_element());
+  }
+}
+
+namespace {
+
+using event = parx_test::file_events::event;
+
+/// Requires that every file of the checkpoint `folder` was flushed when it was whole, the manifest
+/// last, then the folder, which got its name after that, and then the folder around it.
+void require_lasting(const parx_test::file_events& events, const fs::path& folder) {
+  const std::size_t named =
+      events.find([&](const event& e) { return e.is_rename() && e.to == folder; });
+  BOOST_REQUIRE(named < events.all().size());
+  const fs::path hidden = events.all()[named].from;
+  const auto flush_of = [&](const fs::path& path) {
+    return events.find([&](const event& e) { return !e.is_rename() && e.to == path; });
+  };
+  const std::size_t manifest = flush_of(hidden / "manifest.json");
+  std::size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::size_t at = flush_of(hidden / entry.path().filename());
+    BOOST_TEST_REQUIRE(at <= manifest, entry.path());
+    BOOST_TEST(events.all()[at].bytes == entry.file_size(), entry.path());
+    ++files;
+  }
+  BOOST_TEST(files >= 2U);
+  BOOST_TEST(manifest < flush_of(hidden));
+  BOOST_TEST(flush_of(hidden) < named);
+  const auto around = events.find([&, at = std::size_t{0}](const event& e) mutable {
+    return at++ > named && !e.is_rename() && e.to == folder.parent_path();
+  });
+  BOOST_TEST(around < events.all().size());
+}
+
+}  // namespace
+
+// A name that is on the disk before the bytes behind it is a damaged file after a power failure.
+BOOST_AUTO_TEST_CASE(bytes_are_on_the_disk_before_the_name_and_the_name_before_save_returns) {
+  const scratch_folder folder;
+  const std::string file = folder.file("model.safetensors");
+  const filled values(7);
+  for (int round = 0; round < 2; ++round) {  // a new file, then one in another's place
+    const parx_test::file_events events;
+    write_safetensors(file,
+                      std::vector<tensor_to_store>{
+                          {"w", dtype::uint32, {1000}, std::as_bytes(std::span(values.values))}});
+    const auto& all = events.all();
+    BOOST_TEST_REQUIRE(all.size() == 3U);
+    BOOST_TEST(!all[0].is_rename());
+    BOOST_TEST(all[0].to == all[1].from);
+    BOOST_TEST(all[0].bytes == fs::file_size(file));
+    BOOST_TEST(all[1].to == file);
+    BOOST_TEST(all[1].from != file);
+    BOOST_TEST(fs::path(all[2].to) == fs::path(file).parent_path());
+    BOOST_TEST(!all[2].is_rename());
+  }
+  const std::string out = folder.file("out");
+  for (const auto mode : {save_mode::blocking, save_mode::background}) {
+    checkpoint_manager checkpoints(out, {.mode = mode});
+    checkpoints.probe();
+    const parx_test::file_events events;
+    const std::uint64_t step = mode == save_mode::blocking ? 1 : 2;
+    checkpoints.save(step, values.parts());
+    checkpoints.wait();
+    require_lasting(events, fs::path(out) / fmt::format("checkpoint-{}", step));
+  }
+  // Both ranks write a part.
+  const parx_test::file_events events;
+  run_threads(2, [&](process_group& world) {
+    std::vector<parameter<float>> parts{{"w", parx::shape{64, 8}}};
+    parts[0].keep_part(parts[0].spec().chunk(0, world.rank(), 2));
+    parts[0].allocate().fill(1);
+    checkpoint_manager checkpoints(world, out, {.mode = save_mode::blocking});
+    checkpoint_parts shards;
+    shards.add_shard("model", sharded_over(world), parts);
+    checkpoints.save(3, shards);
+  });
+  BOOST_TEST(fs::exists(out + "/checkpoint-3/model-00002-of-00002.safetensors"));
+  require_lasting(events, fs::path(out) / "checkpoint-3");
+}
+
+BOOST_AUTO_TEST_CASE(a_second_writer_waits_for_the_lock_whose_file_stays) {
+  const scratch_folder folder;
+  const std::string out = folder.file("out"), lock = out + "/.parx-lock";
+  checkpoint_manager checkpoints(out, {.mode = save_mode::blocking});
+  checkpoints.probe();
+  const auto number_of_lock = [&] {
+    struct stat status {};
+    return ::stat(lock.c_str(), &status) == 0 ? status.st_ino : 0;
+  };
+  const auto number = number_of_lock();
+  BOOST_TEST(number != 0U);
+  const int other = ::open(lock.c_str(), O_RDWR | O_CLOEXEC);
+  BOOST_TEST(::flock(other, LOCK_EX) == 0);
+  std::atomic<bool> saved{false};
+  std::thread second([&] {
+    checkpoints.save(1, filled(7).parts());
+    saved = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  BOOST_TEST(!saved);
+  BOOST_TEST(names_in(out).empty());  // not even a hidden folder
+  ::close(other);
+  second.join();
+  BOOST_TEST(checkpoints.latest()->step() == 1U);
+  // A file of another inode would be another lock to who still waits on the old one.
+  BOOST_TEST(number_of_lock() == number);
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_with_the_manifest_of_another_step_is_passed_over) {
+  const scratch_folder folder;
+  const std::string out = folder.file("out");
+  checkpoint_manager checkpoints(out, {.mode = save_mode::blocking});
+  checkpoints.probe();
+  checkpoints.save(3, filled(7).parts(), 1.0);
+  checkpoints.save(5, filled(8).parts(), 2.0);
+  fs::rename(out + "/checkpoint-5", out + "/checkpoint-9");
+  const captured_log log;
+  BOOST_TEST(checkpoints.latest()->step() == 3U);
+  BOOST_TEST(checkpoints.best()->step() == 3U);
+  BOOST_TEST(mentions(log.text(), "checkpoint-9", "its manifest is that of another step"));
+}
+
+// Each rank reads a share of the files; together they are all bytes.
+BOOST_AUTO_TEST_CASE(each_flipped_byte_of_a_checkpoint_that_two_ranks_check_is_noticed_by_both) {
+  const scratch_folder folder;
+  const std::string out = folder.file("out");
+  {
+    checkpoint_manager checkpoints(out, {.mode = save_mode::blocking});
+    checkpoints.probe();
+    auto parts = filled(7, 3).parts();
+    parts.add_tensors("optimizer", {}).add_text("vocab.txt", "[UNK]\nthe\n");
+    parts.add_json("trainer_state", json::object{{"global_step", 4}});
+    checkpoints.save(4, parts);
+  }
+  const fs::path saved = out + "/checkpoint-4";
+  const auto noticed_by = [&](std::size_t rank) {
+    return parx_test::message_of([&] {
+             (void)saved_checkpoint::open(saved, checkpoint_check::contents, {rank, 2});
+           }) != "nothing was thrown";
+  };
+  std::size_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(saved)) {
+    const std::string good = read_file(entry.path().string());
+    for (std::size_t at = 0; at < good.size(); ++at) {
+      std::string bad = good;
+      bad[at] ^= 4;
+      std::ofstream(entry.path(), std::ios::binary) << bad;
+      ++bytes;
+      if (!noticed_by(0) && !noticed_by(1))
+        BOOST_ERROR("byte " << at << " of " << entry.path() << " is not noticed");
+    }
+    // What one of them notices ends the call on both.
+    std::array<std::string, 2> told;
+    run_threads(2, [&](process_group& world) {
+      told[static_cast<std::size_t>(world.rank())] =
+          parx_test::message_of([&] { (void)saved_checkpoint::open_together(&world, saved); });
+    });
+    for (const std::string& each : told) BOOST_TEST(mentions(each, "is damaged"), each);
+    std::ofstream(entry.path(), std::ios::binary) << good;
+  }
+  BOOST_TEST(bytes > 600U);
+  BOOST_TEST((!noticed_by(0) && !noticed_by(1)));
 }
 
 BOOST_AUTO_TEST_CASE(clearing_removes_whole_and_damaged_checkpoints_and_nothing_else) {

@@ -227,6 +227,50 @@ BOOST_AUTO_TEST_CASE(random_damage_is_an_error_or_another_valid_file) {
   BOOST_TEST(valid > 10);  // some only change a name
 }
 
+BOOST_AUTO_TEST_CASE(nothing_is_read_beyond_the_end_of_a_tensor) {
+  const scratch_folder folder;
+  write_safetensors(folder.file("f"),
+                    std::vector<tensor_to_store>{{"a", dtype::uint8, {3}, bytes_of("abc")},
+                                                 {"b", dtype::uint8, {3}, bytes_of("def")}});
+  const safetensors_file file(folder.file("f"));
+  const stored_tensor& a = *file.find("a");
+  std::array<std::byte, 4> memory{};
+  const auto read = [&](std::uint64_t first, std::size_t count) {
+    memory.fill(std::byte{'.'});
+    file.read(a, std::span(memory).first(count), first);
+    return std::string(reinterpret_cast<const char*>(memory.data()), count);
+  };
+  BOOST_TEST(read(0, 3) == "abc");
+  BOOST_TEST(read(2, 1) == "c");
+  BOOST_TEST(read(3, 0) == "");
+  // Every one of these would have ended in the neighbour's bytes.
+  for (const auto& [first, count] :
+       {std::pair<std::uint64_t, std::size_t>{0, 4}, {1, 3}, {3, 1}, {4, 0}, {~0ULL, 2}}) {
+    BOOST_CHECK_THROW((void)read(first, count), usage_error);
+    BOOST_TEST((memory.front() == std::byte{'.'}));
+  }
+  BOOST_CHECK_THROW(file.read(a, std::span(memory).first(2)), usage_error);
+  BOOST_CHECK_THROW(file.read(a, memory), usage_error);
+}
+
+// 100 million bytes, as in the reference implementation; a sparse file takes none of them.
+BOOST_AUTO_TEST_CASE(a_header_is_read_up_to_the_limit_and_no_longer_one) {
+  constexpr std::uint64_t limit = 100'000'000;
+  const scratch_folder folder;
+  const auto sparse = [&](std::uint64_t length) {
+    std::string path = folder.write("sparse.safetensors", "");
+    std::filesystem::resize_file(path, 8 + length + 2);
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.write(reinterpret_cast<const char*>(&length), 8);
+    return path;
+  };
+  const std::string longer = parx_test::message_of([&] { safetensors_file(sparse(limit + 1)); });
+  BOOST_TEST(parx_test::mentions(longer, "its header would take 100000001 bytes"), longer);
+  // It has been read: zeros are no JSON.
+  const std::string zeros = parx_test::message_of([&] { safetensors_file(sparse(limit)); });
+  BOOST_TEST(parx_test::mentions(zeros, "its header is damaged", "line 1, column 1"), zeros);
+}
+
 BOOST_AUTO_TEST_CASE(types_that_parx_has_not_are_readable_as_bytes) {
   const scratch_folder folder;
   const auto path = folder.write(

@@ -18,6 +18,7 @@
 #include <parx/checkpoint/sharded.hpp>
 #include <parx/checkpoint/whole_file.hpp>
 
+#include <checkpoint/file_events.hpp>
 #include <data/support.hpp>
 #include <ddp/ranks.hpp>
 #include <messages.hpp>
@@ -226,6 +227,58 @@ BOOST_AUTO_TEST_CASE(verify_names_what_is_wrong) {
   });
   BOOST_TEST(any_mentions(faults, "\"table\" are not the whole: elements 0-23 are in none"));
   BOOST_TEST(any_mentions(parx::faults_of(scratch.file("nowhere")), "holds no tensors"));
+}
+
+BOOST_AUTO_TEST_CASE(no_index_is_made_of_shards_of_two_steps) {
+  const scratch_folder scratch;
+  const fs::path ten = scratch.file("10"), twenty = scratch.file("20");
+  save(ten.string(), 10);
+  save(twenty.string(), 20);
+  const std::vector<std::string> files{shard(1), shard(2), shard(3)};
+  BOOST_TEST(parx::detail::index_of_files(ten, files).step == 10U);
+  fs::copy_file(twenty / shard(2), ten / shard(2), fs::copy_options::overwrite_existing);
+  const std::string told =
+      parx_test::message_of([&] { (void)parx::detail::index_of_files(ten, files); });
+  BOOST_TEST(mentions(told, shard(2), "it is of step 20, but " + shard(1) + " is of step 10"),
+             told);
+  // A reader of the old index says the same of the file that it opens.
+  fs::remove(ten / "manifest.json");
+  const std::string read = parx_test::message_of([&] {
+    std::vector<parx::parameter<float>> all{{"table", parx::shape{50, 8}},
+                                            {"proj", parx::shape{6, 20}}};
+    parx::load_sharded(ten, all);
+  });
+  BOOST_TEST(mentions(read, shard(2), "is of step 20, but the other shards are of step 10"), read);
+}
+
+// As where a rank writes to a file system of its own, or a quota cuts a file behind its back.
+BOOST_AUTO_TEST_CASE(
+    a_file_that_rank_0_does_not_find_whole_is_an_error_on_all_and_nothing_appears) {
+  const scratch_folder scratch;
+  const std::string folder = scratch.file("out");
+  save(folder, 10);
+  for (const bool is_gone : {true, false}) {
+    const parx_test::file_events events([&](int file, const std::string& path) {
+      if (!path.ends_with(shard(2))) return;
+      struct stat status {};
+      (void)::fstat(file, &status);
+      BOOST_REQUIRE((is_gone ? ::unlink(path.c_str()) : ::ftruncate(file, status.st_size - 1)) ==
+                    0);
+    });
+    const auto told = on_ranks(3, [&](parx::process_group& group) {
+      return parx_test::message_of([&] {
+        auto list = parts_of(group.rank(), 3, 1);
+        parx::save_sharded(group, folder, parx::sharded_over(group), list);
+      });
+    });
+    for (const std::string& each : told)
+      BOOST_TEST(mentions(each, "rank 1 has written " + shard(2), "rank 0 does not find them"),
+                 each);
+    BOOST_TEST(parx::faults_of(folder).empty());
+    BOOST_TEST(safetensors_shards(folder).step().value() == 10U);
+    for (const auto& entry : fs::directory_iterator(fs::path(folder).parent_path()))
+      BOOST_TEST((entry.path() == folder || entry.path().filename() == ".parx-lock"), entry.path());
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_difference_is_named_with_its_size_and_place) {

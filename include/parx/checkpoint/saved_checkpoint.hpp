@@ -52,7 +52,8 @@ namespace detail {
     return formatted("it has {} bytes, expected {}", file.size(), expected.bytes);
   if (check == checkpoint_check::sizes) return std::nullopt;
   xxh64 checksum;
-  std::vector<std::byte> piece(1U << 20U);
+  std::vector<std::byte> piece(
+      static_cast<std::size_t>(std::min<std::uint64_t>(1U << 20U, expected.bytes)));
   for (std::uint64_t at = 0; at < expected.bytes; at += piece.size()) {
     const auto part = std::span(piece).first(
         static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), expected.bytes - at)));
