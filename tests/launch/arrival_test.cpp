@@ -64,6 +64,19 @@ int cut_connections_with(std::uint16_t port) {
   return cut;
 }
 
+/// What torchrun sets where its agent keeps the store.
+parx::environment under_an_agent(int rank, int world, std::uint16_t port) {
+  return {{"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(world)},
+          {"LOCAL_RANK", std::to_string(rank)},
+          {"LOCAL_WORLD_SIZE", std::to_string(world)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(port)},
+          {"TORCHELASTIC_RUN_ID", "none"},
+          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+          {"PARX_RECORDER", "off"}};
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_rank_that_dies_before_all_have_come_is_named_at_once) {
@@ -190,16 +203,8 @@ BOOST_AUTO_TEST_CASE(the_ranks_of_each_start_meet_in_one_store_whatever_their_ag
     for (int i = 0; i < world; ++i) {
       const int rank = (first_to_come + i) % world;
       all.start_program(rank, world, [&, rank](parx::init_options options) {
-        options.env = {{"RANK", std::to_string(rank)},
-                       {"WORLD_SIZE", std::to_string(world)},
-                       {"LOCAL_RANK", std::to_string(rank)},
-                       {"LOCAL_WORLD_SIZE", std::to_string(world)},
-                       {"MASTER_ADDR", "127.0.0.1"},
-                       {"MASTER_PORT", std::to_string(server.port())},
-                       {"TORCHELASTIC_RUN_ID", "none"},
-                       {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                       {"TORCHELASTIC_RESTART_COUNT", rank == 1 ? "1" : "0"},
-                       {"PARX_RECORDER", "off"}};
+        options.env = under_an_agent(rank, world, server.port());
+        options.env["TORCHELASTIC_RESTART_COUNT"] = rank == 1 ? "1" : "0";
         if (fails && rank == 1) return 7;  // before it has joined
         return join(options, fails && rank != 1 ? 500ms : 10s);
       });
@@ -215,4 +220,20 @@ BOOST_AUTO_TEST_CASE(the_ranks_of_each_start_meet_in_one_store_whatever_their_ag
       }
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_asks_which_start_this_is_hears_why_rank_0_cannot_join) {
+  const parx::tcp_store_server server({.address = "127.0.0.1"});
+  processes::job all(server.port());
+  for (const int rank : {1, 0}) {
+    all.start_program(rank, 2, [&, rank](parx::init_options options) {
+      options.env = under_an_agent(rank, 2, server.port());
+      if (rank == 0) options.env["PARX_TRANSPORT"] = "pigeons";
+      return join(options, 20s);
+    });
+    std::this_thread::sleep_for(200ms);  // so that rank 1 has asked
+  }
+  const auto results = all.wait();
+  BOOST_TEST(results[0].seconds < 5);
+  BOOST_TEST(processes::contains(results[0].text, "pigeons"), results[0].text);
 }
