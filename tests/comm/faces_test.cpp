@@ -400,6 +400,42 @@ BOOST_AUTO_TEST_CASE(uneven_counts_that_collide_in_a_hash_would_still_get_their_
   BOOST_TEST(failure == "", failure);
 }
 
+BOOST_AUTO_TEST_CASE(a_variable_that_is_a_number_is_a_vector_of_one_element) {
+  expect_success(3, [](process_group& group) {
+    const int own = group.rank();
+    int k = own + 1;
+    parx::all_reduce(group, k);
+    check(k == 6, "sum");
+    double largest = own == 1 ? 7.5 : -1;
+    parx::all_reduce(group, largest, {.op = parx::reduce_op::max});
+    check(largest == 7.5, "max");
+    std::uint64_t weighed = index_of(group) + 2;
+    parx::all_reduce(group, weighed, parx::user_op([](std::uint64_t a, std::uint64_t b) {
+                       return a * b;
+                     }));
+    check(weighed == 24, "the user's operation");
+    auto work = parx::async_all_reduce(group, k, {.op = parx::reduce_op::min});
+    work.wait();
+    check(k == 6, "async");
+    parx::bfloat16 half{static_cast<float>(own)};
+    parx::broadcast(group, half, {.root = 2});
+    check(static_cast<float>(half) == 2, "broadcast");
+    long total = own;
+    parx::reduce(group, total, {.root = 1});
+    check(total == (own == 1 ? 3 : own), "reduce");
+    parx::scan(group, k);
+    check(k == 6 * (own + 1), "scan");
+    std::vector<std::int64_t> all(3);
+    const std::int64_t mine = 10 * own;
+    parx::all_gather(group, mine, all);
+    check(all == std::vector<std::int64_t>{0, 10, 20}, "all_gather");
+    float token = 0;
+    if (own == 0) parx::send(group, 2.5f, 1);
+    if (own == 1) parx::recv(group, token, 0);
+    check(token == (own == 1 ? 2.5f : 0), "a message");
+  });
+}
+
 BOOST_AUTO_TEST_CASE(counts_are_any_integers_as_mpi_programs_have_them) {
   const auto failure = jobs::run(jobs::kind::inproc, 3, [](process_group& group) {
     const std::vector<int> ints{2, 0, 1};

@@ -582,6 +582,12 @@ BOOST_AUTO_TEST_CASE(
               own == 0 ? "counts[0] is 3" : "counts[1] is 5");
       refused([&] { parx::all_gather_v(group, x, x, long_cut); },
               "counts has 3 entries for 2 ranks");
+      std::vector<int> keys(8), received(8);  // integers, as counts are
+      refused([&] { parx::all_to_all_v(group, keys, received, std::vector<int>{4, 4},
+                                       std::vector<int>{4, 4}); },
+              "send_counts has 8 entries and receive_counts 2, but both have one for each of the 2 "
+              "ranks. As in MPI, the arguments are: group, input, send_counts, output, "
+              "receive_counts");
       refused([&] { parx::all_gather_v(group, x, x, vast); },
               "the sum of counts is more than memory can hold");
       refused([&] { parx::reduce_scatter_v(group, sixteen, x, cut); },

@@ -14,7 +14,9 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <parx/comm/flight/divergence.hpp>
@@ -168,6 +170,33 @@ BOOST_AUTO_TEST_CASE(files_go_once_all_have_left_and_stay_where_one_has_not) {
     BOOST_TEST(std::filesystem::exists(where.path) == fails);
     if (fails) BOOST_TEST(parx::read_flight_logs(where.path).ranks[1].reason == "out of memory");
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_leaves_before_another_has_joined_does_not_take_its_place_away) {
+  const folder where;
+  std::vector<std::string> failures(2);
+  const auto join_and_leave = [&](int rank) {
+    const std::string file = where.path + "/" + parx::detail::flight_file_name(rank);
+    try {
+      for (int i = 0; i < 300; ++i) {
+        parx::flight_recorder recorder({.directory = where.path,
+                                        .rank = rank,
+                                        .world_size = 2,
+                                        .job = 5,
+                                        .files = parx::flight_files::removed_after_success});
+        if (::access(file.c_str(), F_OK) != 0) throw std::runtime_error("its file has gone");
+        recorder.leave();
+      }
+    } catch (const std::exception& thrown) {
+      failures[static_cast<std::size_t>(rank)] = thrown.what();
+    }
+  };
+  std::thread other(join_and_leave, 1);
+  join_and_leave(0);
+  other.join();
+  BOOST_TEST(failures[0] == "");
+  BOOST_TEST(failures[1] == "");
+  BOOST_TEST(!std::filesystem::exists(where.path));
 }
 
 BOOST_AUTO_TEST_CASE(a_job_removes_what_failed_jobs_left_long_ago_or_too_often) {

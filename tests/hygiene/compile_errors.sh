@@ -75,6 +75,7 @@ void calls(parx::process_group& world) {
   std::map<int, float> table;
   std::vector<float> x(4), y(4);
   std::vector<score> scores(4);
+  score lone{};
   const std::vector<float>& fixed = x;
   parx::tensor<float> images;
   parx::tensor<std::int64_t> classes;
@@ -92,8 +93,9 @@ void calls(parx::process_group& world) {
   handles(of_plain);
   (void)unnamed().parameters();
   (void)parx::run([](parx::world) {});
-  parx::all_reduce(world, k);
-  parx::all_reduce(world, k, {.op = parx::reduce_op::max});
+  parx::all_reduce(world, lone);
+  parx::all_reduce(world, 3);
+  parx::all_reduce(world, lone, {.op = parx::reduce_op::max});
   parx::all_reduce(world, x, [](float a, float b) { return a < b ? a : b; });
   parx::all_reduce(world, scores);
   parx::all_reduce(world, scores, parx::user_op([](int a, int b) { return a + b; }));
@@ -103,15 +105,15 @@ void calls(parx::process_group& world) {
   parx::all_reduce(world, x, parx::reduce_op::max);
   parx::reduce(world, x, 0);
   parx::reduce_scatter(world, x, fixed);
-  parx::all_gather(world, k, x);
-  parx::broadcast(world, k);
+  parx::all_gather(world, lone, x);
+  parx::broadcast(world, lone);
   parx::broadcast(world, x, 1);
   parx::gather(world, x, images, 0);
   parx::async_scatter(world, images, x, 1).wait();
   std::vector<bool> bits(4);
   parx::broadcast(world, bits);
   parx::async_all_reduce(world, fixed).wait();
-  parx::async_reduce(world, k).wait();
+  parx::async_reduce(world, lone).wait();
   parx::async_scan(world, x, lesser).wait();
   parx::async_reduce_scatter(world, scores, scores).wait();
   parx::async_all_gather(world, x, fixed).wait();
@@ -129,8 +131,8 @@ void calls(parx::process_group& world) {
   parx::all_reduce(world, x, true);
   parx::gather(world, x, 0);
   parx::scatter(world, x, k);
-  parx::send(world, 3, 1);
-  parx::recv(world, k, 1);
+  parx::send(world, lone, 1);
+  parx::recv(world, lone, 1);
   parx::batch(world).send(table, 1).recv(fixed, 1).run();
   parx::batch(world).send(std::vector<unsigned short>(5), 0).run();
   parx::batch(world).recv(std::array<int, 5>{}, 0).run();
@@ -149,7 +151,7 @@ void calls(parx::process_group& world) {
   parx::async_all_reduce(world, std::array<double, 4>{}, x).wait();
   parx::async_send(world, Eigen::VectorXf(x.size()), 1).wait();
   parx::async_recv(world, std::vector<unsigned char>(4), 1).wait();
-  parx::gather_v(world, k, x, std::vector<int>(4));
+  parx::gather_v(world, lone, x, std::vector<int>(4));
   parx::all_gather_v(world, x, y, 4);
   parx::optim::sgd by_model{model, {.lr = 0.1}};
   parx::optim::adamw by_wrapper{ddp};
@@ -211,6 +213,15 @@ void calls(parx::process_group& world) {
   parx::scan(world, Eigen::Map<Eigen::VectorXf>(&y[0], 4));
   parx::all_gather(world, std::span(&k, 1), std::span(&k, 1));
   parx::broadcast(world, scores, {.root = 1});
+  double mean = 0;
+  parx::all_reduce(world, k, {.op = parx::reduce_op::max});
+  parx::all_reduce(world, mean, parx::user_op([](double a, double b) { return a < b ? a : b; }));
+  parx::broadcast(world, mean, {.root = 1});
+  parx::async_reduce(world, k).wait();
+  parx::all_gather(world, mean, images);
+  parx::exscan(world, k);
+  parx::send(world, 3, 1);
+  parx::recv(world, k, 1);
   parx::async_all_reduce(world, std::span(&k, 1)).wait();
   Eigen::MatrixXf matrix(4, 4);
   parx::async_all_reduce(world, matrix.col(1)).wait();
@@ -248,11 +259,11 @@ told() {  # told TIMES WORDS
   [ "$(errors | grep -c -e "$2")" = "$1" ] || { echo "not said $1 times: $2"; echo "$said"; exit 1; }
 }
 # Of calls that are wrong in the same way with the same types, compilers tell the first.
-told 11 'a single value k goes as std::span'
+told 11 'a single struct k goes as std::span'
 told 4 'options go in braces, by their names: {.root = 1}'
 told 5 'options go in braces, by their names: .*your own goes as parx::user_op(function)'
 told 2 'how two structs combine'
-told 24 'this buffer is a temporary'
+told 25 'this buffer is a temporary'
 told 1 'does not take two elements'
 told 4 'written to const elements'
 told 1 'counts are a range of integers'

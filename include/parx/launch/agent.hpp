@@ -363,15 +363,22 @@ class agent {
   /// Empty where `cause` failed by itself or that is not known.
   [[nodiscard]] std::string divergence_of(const rank_end& cause) const {
     if (!cause.accuses && !cause.echoes) return {};
+    const std::vector<flight_log> logs = flight_logs();
+    // A rank may leave early because its last call was another one, which needed nobody.
+    if (std::string text = differing_calls_text(logs); !text.empty()) return text;
     if (const rank_process* const lost = early_leaver(cause)) {
       return formatted("rank {} ended with exit code 0 while others still waited for it",
                        lost->rank);
     }
+    return divergence_text(logs, stopped_ranks_);
+  }
+  /// None if there is no recorder, or a damaged one.
+  [[nodiscard]] std::vector<flight_log> flight_logs() const {
     try {
       const descriptor folder = find_flight_directory(recorder_.directory);
-      return divergence_text(read_flight_logs(folder, recorder_.directory).ranks, stopped_ranks_);
+      return read_flight_logs(folder, recorder_.directory).ranks;
     } catch (const std::exception&) {
-      return {};  // no recorder, or a damaged one
+      return {};
     }
   }
   /// The rank that ended with exit code 0 and that `cause` reports as lost. It may have ended after

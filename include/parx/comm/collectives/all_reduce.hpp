@@ -3,7 +3,8 @@
 // Collective: every rank calls it with the same count, dtype and options. sum, product, min, max
 // work on every dtype, avg and premul_sum on floating types, band, bor and bxor on integers, and
 // user_op on any trivially copyable type. bfloat16 and float16 are computed in float and rounded
-// after each step.
+// after each step. A variable that is a number is a vector of one element, here as in every
+// collective and message: `all_reduce(world, k, {.op = reduce_op::max})`.
 #pragma once
 
 #include <array>

@@ -48,6 +48,13 @@ template <typename In, typename Out>
     call_site site) {
   const call_check check(group, operation::all_to_all, site, "_v");
   collective_arguments given = check.arguments<collective_options>(input, output, options);
+  // Elements that are integers could stand in the counts' place.
+  const auto ranks = static_cast<std::size_t>(group.size());
+  check.require(send_counts.size() == ranks && receive_counts.size() == ranks,
+                "send_counts has {} entries and receive_counts {}, but both have one for each of "
+                "the {} ranks. As in MPI, the arguments are: group, input, send_counts, output, "
+                "receive_counts",
+                send_counts.size(), receive_counts.size(), ranks);
   given.count = check.sum(send_counts, "send_counts", given.input);
   check.require(given.input.count == given.count,
                 "the input must hold the sum of all send_counts, {} elements, not {}", given.count,

@@ -113,9 +113,10 @@ namespace detail {
 /// errno, if it cannot be made.
 [[nodiscard]] inline descriptor make_flight_file(const std::string& directory,
                                                  const std::string& name) {
-  // Meanwhile a job that ends may remove the directory, and another may take the name.
+  // Meanwhile a rank that leaves may remove the directory, and another job may take the name.
   for (int attempt = 0; attempt < 10; ++attempt) {
     const descriptor folder = open_flight_directory(directory);
+    if (!folder.valid() && errno == ENOENT) continue;
     if (!folder.valid()) return {};
     ::unlinkat(folder.get(), name.c_str(), 0);
     descriptor file(::openat(folder.get(), name.c_str(),
@@ -150,10 +151,13 @@ inline void clear_flight_directory(const std::string& directory) {
 inline void remove_flight_files(const std::string& directory, std::uint64_t job) noexcept try {
   const descriptor folder = find_flight_directory(directory);
   if (!folder.valid()) return;
-  for (const std::string& name : flight_file_names(folder)) {
+  const std::vector<std::string> names = flight_file_names(folder);
+  for (const std::string& name : names) {
     if (!has_left(folder, name, job)) return;
   }
-  clear_flight_directory(directory);
+  // No others: a rank that joins late may just have made its file.
+  for (const std::string& name : names) ::unlinkat(folder.get(), name.c_str(), 0);
+  ::rmdir(directory.c_str());
 } catch (const std::exception&) {
   // Out of memory: the files stay.
 }

@@ -16,13 +16,64 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// "rank 3 called ..., where the others called ..."; empty where no rank stands out. `stopped` are
-/// the ranks whose processes were stopped (SIGSTOP) when the job failed.
+/// "broadcast of 8 float32 with root 0 at train.cpp:88 (call #5)".
+[[nodiscard]] inline std::string numbered(const flight_record& record) {
+  return formatted("{} (call #{})", describe(record.call), record.call.number());
+}
+
+/// "rank 3 called ..., where the others called ..."; empty where all ranks called the same.
+[[nodiscard]] inline std::string differing_calls_text(const flight_divergence& found) {
+  struct variant {
+    flight_record call;
+    std::vector<int> ranks;
+  };
+  std::vector<variant> variants;
+  bool differ = false;
+  for (const flight_rank& each : found.ranks) {
+    if (!each.here) continue;
+    differ |= each.part == flight_part::called_other;
+    const auto like_it = std::ranges::find_if(
+        variants, [&](const variant& other) { return other.call.call.matches(each.here->call); });
+    if (like_it != variants.end()) like_it->ranks.push_back(each.rank);
+    else variants.push_back({*each.here, {each.rank}});
+  }
+  if (!differ) return {};
+  std::ranges::stable_sort(
+      variants, [](const variant& a, const variant& b) { return a.ranks.size() > b.ranks.size(); });
+  if (variants.size() == 2 && variants[1].ranks.size() < variants[0].ranks.size()) {
+    return formatted("rank {} called {} where the others called {}, on group \"{}\"",
+                     joined_text(variants[1].ranks), describe(variants[1].call.call),
+                     numbered(variants[0].call), found.name);
+  }
+  static constexpr std::size_t most = 4;
+  std::string text =
+      formatted("the ranks called different operations on group \"{}\": call #{} was", found.name,
+                found.call.call.number());
+  for (std::size_t i = 0; i < std::min(variants.size(), most); ++i) {
+    text += formatted("{} {} on rank {}",
+                      i == 0                 ? ""
+                      : variants.size() == 2 ? ", but"
+                                             : ",",
+                      describe(variants[i].call.call), joined_text(variants[i].ranks));
+  }
+  if (variants.size() > most) text += formatted(", and others on {} more", variants.size() - most);
+  return text;
+}
+
+/// The first operation that ranks called differently, as a sentence; empty where there is none.
+[[nodiscard]] inline std::string differing_calls_text(const std::vector<flight_log>& logs) {
+  const std::vector<flight_divergence> all = find_divergences(logs);
+  return all.empty() ? std::string() : differing_calls_text(all.front());
+}
+
+/// The same, or else which rank did not enter or finish an operation; empty where no rank stands
+/// out. `stopped` are the ranks whose processes were stopped (SIGSTOP) when the job failed.
 [[nodiscard]] inline std::string divergence_text(const std::vector<flight_log>& logs,
                                                  const std::vector<int>& stopped) {
   const std::vector<flight_divergence> all = find_divergences(logs);
   if (all.empty()) return {};
   const flight_divergence& first = all.front();
+  if (std::string text = differing_calls_text(first); !text.empty()) return text;
   const auto who = [&](flight_part part) {
     std::vector<const flight_rank*> found;
     for (const flight_rank& each : first.ranks) {
@@ -39,26 +90,8 @@ namespace parx::inline PARX_ABI::detail {
     return std::find(stopped.begin(), stopped.end(), rank) != stopped.end();
   };
   static constexpr const char* stopped_text = "its process was stopped (SIGSTOP, a debugger)";
-  const auto calls = [](const flight_record& record) {
-    return formatted("{} (call #{})", describe(record.call), record.call.number());
-  };
   const std::string there = formatted("on group \"{}\"", first.name);
 
-  if (const auto others = who(flight_part::called_other); !others.empty()) {
-    const std::string other_call = describe(others.front()->here->call);
-    std::vector<int> alike;
-    for (const flight_rank& each : first.ranks) {
-      if (each.here && each.part != flight_part::called_other) alike.push_back(each.rank);
-    }
-    if (others.size() < alike.size()) {
-      return formatted("rank {} called {} where the others called {}, {}", names(others),
-                       other_call, calls(first.call), there);
-    }
-    return formatted("the ranks called different operations {}: call #{} was {} on rank {}, "
-                     "but {} on rank {}",
-                     there, first.call.call.number(), describe(first.call.call),
-                     joined_text(alike), other_call, names(others));
-  }
   const auto absent = who(flight_part::never_entered);
   if (2 * absent.size() > first.ranks.size()) {  // then those that entered are the exception
     std::vector<int> present;
@@ -66,20 +99,20 @@ namespace parx::inline PARX_ABI::detail {
       if (each.part != flight_part::never_entered) present.push_back(each.rank);
     }
     return formatted("rank {} called {}, {}, which the others did not", joined_text(present),
-                     calls(first.call), there);
+                     numbered(first.call), there);
   }
   if (!absent.empty()) {
     const flight_rank& one = *absent.front();
     std::string text =
-        formatted("rank {} did not enter {}, {}", names(absent), calls(first.call), there);
+        formatted("rank {} did not enter {}, {}", names(absent), numbered(first.call), there);
     if (is_stopped(one.rank)) text += formatted("; {}", stopped_text);
     else if (one.elsewhere) text += formatted("; it was in {}", to_text(*one.elsewhere));
-    else if (one.last) text += formatted("; its last call there was {}", calls(*one.last));
+    else if (one.last) text += formatted("; its last call there was {}", numbered(*one.last));
     return text;
   }
   for (const flight_rank& each : first.ranks) {
     if (!is_stopped(each.rank) || each.part == flight_part::finished) continue;
-    return formatted("rank {} did not finish {}, {}; {}", each.rank, calls(first.call), there,
+    return formatted("rank {} did not finish {}, {}; {}", each.rank, numbered(first.call), there,
                      stopped_text);
   }
   return {};

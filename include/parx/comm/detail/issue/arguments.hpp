@@ -122,9 +122,15 @@ class call_check {
 
   /// Fills `found` in place. Copying a struct right after writing its members stalls: the wide load
   /// cannot be forwarded from the narrower stores (store forwarding).
-  template <movable_buffer B>
+  template <readable_operand B>
   void view(B&& data, elements& found) const {
-    if constexpr (buffer<B>) {
+    if constexpr (one_number<B>) {
+      using number = std::remove_cvref_t<B>;
+      found.data = const_cast<number*>(&data);
+      found.count = 1;
+      found.size = sizeof(number);
+      found.type = static_cast<std::uint8_t>(dtype_of<number>);
+    } else if constexpr (buffer<B>) {
       const const_buffer_view seen = guard([&] { return const_view_of(data); });
       require(size_of(seen.type) != 0, "{} is not the number of a dtype",
               static_cast<int>(seen.type));

@@ -17,8 +17,25 @@
 
 namespace parx::inline PARX_ABI::detail {
 
+/// A single number, which is a buffer of one element: all_reduce(world, k).
 template <typename B>
-using element_of = std::remove_cv_t<pointed_at<std::remove_reference_t<B>>>;
+concept one_number = element<std::remove_cvref_t<B>>;
+template <typename B>
+concept readable_operand = movable_buffer<B> || one_number<B>;
+template <typename B>
+concept writable_operand = mutable_movable_buffer<B> ||
+    (one_number<B> && !std::is_const_v<std::remove_reference_t<B>>);
+
+template <typename B>
+struct operand_element {
+  using type = std::remove_cv_t<pointed_at<std::remove_reference_t<B>>>;
+};
+template <one_number B>
+struct operand_element<B> {
+  using type = std::remove_cvref_t<B>;
+};
+template <typename B>
+using element_of = typename operand_element<B>::type;
 
 template <typename Options>
 concept names_operation = requires(Options options) { options.op; };
@@ -39,7 +56,7 @@ using nothing_written = std::span<std::byte>;
 
 /// The options of a reduction of B's elements: `Plain`, or a user_op on such elements.
 template <typename Options, typename Plain, typename B>
-concept reduction_options_for = (std::same_as<Options, Plain> && buffer<B>) ||
+concept reduction_options_for = (std::same_as<Options, Plain> && (buffer<B> || one_number<B>)) ||
                                 (!type_erased<std::remove_cvref_t<B>> &&
                                  combines<Options, element_of<B>>);
 
@@ -47,16 +64,16 @@ concept reduction_options_for = (std::same_as<Options, Plain> && buffer<B>) ||
 template <typename Plain, typename In, typename Out, typename Options>
 constexpr void explain_misuse() {
   // Evaluated to bools first: where a static_assert names a concept, compilers list its parts too.
-  constexpr bool readable = movable_buffer<In> && movable_buffer<Out>;
-  constexpr bool writable = readable && mutable_movable_buffer<Out>;
+  constexpr bool readable = readable_operand<In> && readable_operand<Out>;
+  constexpr bool writable = readable && writable_operand<Out>;
   constexpr bool user = is_user_operation<Options>;
   constexpr bool plain = std::is_same_v<Options, Plain>;
   constexpr bool as_number =
       names_root<Plain> && (std::is_integral_v<Options> || !names_operation<Plain>);
   static_assert(readable,
                 "this is no buffer of plain values: pass a vector (not of bool, which has "
-                "bits), an array, a span or a tensor; a single value k goes as "
-                "std::span(&k, 1), a pointer as std::span(pointer, count)");
+                "bits), an array, a span, a tensor or a variable that is a number; a single "
+                "struct k goes as std::span(&k, 1), a pointer as std::span(pointer, count)");
   static_assert(!readable || writable,
                 "the result would be written to const elements: pass a buffer for it as well");
   static_assert(!writable || plain || !as_number,
@@ -76,7 +93,7 @@ constexpr void explain_misuse() {
 /// says what to do.
 template <typename Plain, typename In, typename Out, typename Options>
 [[nodiscard]] constexpr bool takes() {
-  constexpr bool right = movable_buffer<In> && mutable_movable_buffer<Out> &&
+  constexpr bool right = readable_operand<In> && writable_operand<Out> &&
                          (names_operation<Plain> ? reduction_options_for<Options, Plain, In>
                                                  : std::same_as<Options, Plain>);
   if constexpr (!right) explain_misuse<Plain, In, Out, Options>();
@@ -90,11 +107,12 @@ concept owns_elements =
     requires { std::tuple_size<std::remove_cvref_t<Data>>::value; } ||
     std::same_as<std::remove_cvref_t<Data>, typename std::remove_cvref_t<Data>::PlainObject>;
 
-/// Does not compile for a temporary container: its elements, and the result in them, would be gone
+/// Does not compile for a temporary container or number: its elements, and the result in them, would be gone
 /// before they can be used. `Data` is a forwarding reference's parameter; views may be temporary.
 template <typename... Data>
 constexpr void explain_temporary() {
-  static_assert((... && (std::is_lvalue_reference_v<Data> || !owns_elements<Data>)),
+  static_assert((... && (std::is_lvalue_reference_v<Data> ||
+                         !(owns_elements<Data> || one_number<Data>))),
                 "this buffer is a temporary, gone before the operation is over or its result can "
                 "be read: give it a name, and keep an async_ one until wait() has returned");
 }
