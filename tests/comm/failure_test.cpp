@@ -618,7 +618,7 @@ BOOST_AUTO_TEST_CASE(
           },
           "sends itself 4 elements, but expects 5");
       refused([&] { parx::all_to_all_v(group, x, cut, x, counts{8}); },
-              "receive_counts has 1 entries");
+              "send_counts has 2 entries and receive_counts 1");
       // Sizes beyond memory.
       const parx::const_buffer_view huge{x.data(), std::numeric_limits<std::size_t>::max() / 4,
                                          parx::dtype::float64};

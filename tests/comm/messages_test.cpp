@@ -135,6 +135,59 @@ BOOST_AUTO_TEST_CASE(a_receive_with_another_tag_than_the_message_that_is_there_i
   BOOST_TEST(failures[0].find("no receive") == std::string::npos, failures[0]);
 }
 
+BOOST_AUTO_TEST_CASE(any_amount_of_unexpected_messages_passes_where_each_is_taken) {
+  constexpr std::size_t count = 5u << 20;  // 20 MiB; more than three are not buffered at a time
+  for (const auto kind : {jobs::kind::shm, jobs::kind::inproc}) {
+    const auto failure = jobs::run(kind, 2, [](process_group& group) {
+      std::vector<float> x(count);
+      for (int i = 0; i < 5; ++i) {
+        if (group.rank() == 0) {
+          x.front() = x.back() = static_cast<float>(i);
+          parx::send(group, x, 1);  // ends once rank 1, in its barrier, has buffered it
+          parx::barrier(group);
+        } else {
+          parx::barrier(group);
+          parx::recv(group, x, 0);
+          check(x.front() == static_cast<float>(i) && x.back() == x.front(), "a message");
+        }
+      }
+    }, {.timeout = 20s});
+    BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(unexpected_messages_that_nobody_takes_are_buffered_up_to_64_MiB) {
+  static constexpr int messages = 9;
+  const auto failure = jobs::run(jobs::kind::shm, 2, [](process_group& group) {
+    const std::vector<float> x(5u << 19, 2.5f);  // 10 MiB
+    std::vector<float> got(x.size());
+    if (group.rank() == 1) {
+      parx::barrier(group);
+      for (int i = 0; i < messages; ++i) {
+        got.assign(got.size(), 0);
+        parx::recv(group, got, 0);
+        check(got == x, "a message that had to wait");
+      }
+      return;
+    }
+    std::vector<parx::work> sends;
+    for (int i = 0; i < messages; ++i) sends.push_back(parx::async_send(group, x, 1));
+    const auto left = [&] {
+      int done = 0;
+      for (auto& each : sends) done += each.test() ? 1 : 0;
+      return done;
+    };
+    const auto until = std::chrono::steady_clock::now() + 10s;
+    while (left() < 6 && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(200ms);
+    const int buffered = left();
+    parx::barrier(group);
+    for (auto& each : sends) each.wait();
+    check(buffered == 6, std::to_string(buffered) + " of 10 MiB each were buffered");
+  });
+  BOOST_TEST(failure == "");
+}
+
 BOOST_AUTO_TEST_CASE(a_batch_of_messages_may_stand_in_any_order) {
   for (const auto mode : {parx::progress_mode::thread, parx::progress_mode::inline_poll}) {
     expect_success(3, [](process_group& group) {

@@ -130,7 +130,7 @@ void calls(parx::process_group& world) {
   parx::scan(world, x, &y[0]);
   parx::all_reduce(world, x, true);
   parx::gather(world, x, 0);
-  parx::scatter(world, x, k);
+  parx::scatter(world, x, lone);
   parx::send(world, lone, 1);
   parx::recv(world, lone, 1);
   parx::batch(world).send(table, 1).recv(fixed, 1).run();

@@ -210,6 +210,13 @@ BOOST_AUTO_TEST_CASE(a_rank_with_words_of_its_own_is_to_blame_before_those_that_
   BOOST_TEST(find_cause({aborted_echo, own}) == 1U);
   BOOST_TEST(find_cause({well, told, echo}) == 2U);
   BOOST_TEST(find_cause({aborted_echo, echo, told}) == 0U);
+  // One that timed out waiting for others has words of its own, but accuses them.
+  const parx::detail::rank_end accuser{7, 8, {1, 0}, false, 0.2, false, true};
+  const parx::detail::rank_end killed_accuser{8, 9, {0, 6}, false, 0.3, false, true};
+  BOOST_TEST(find_cause({accuser, own_later}) == 1U);
+  BOOST_TEST(find_cause({own, accuser, killed_accuser}) == 0U);
+  BOOST_TEST(find_cause({echo, accuser}) == 1U);
+  BOOST_TEST(find_cause({accuser, killed_accuser}) == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(a_line_names_the_rank_whose_loss_it_tells) {

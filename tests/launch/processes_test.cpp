@@ -167,6 +167,18 @@ BOOST_AUTO_TEST_CASE(ranks_that_never_come_are_named) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(of_many_ranks_that_never_come_sixteen_are_named_and_the_others_counted) {
+  job all;
+  all.start(3, 22, [](parx::world&) {}, {{"PARX_RENDEZVOUS_TIMEOUT", "1.5"}});
+  all.start(0, 22, [](parx::world&) {}, {{"PARX_RENDEZVOUS_TIMEOUT", "1.5"}});
+  for (const auto& each : all.wait()) {
+    BOOST_TEST(each.exit_code == 1);
+    BOOST_TEST(contains(each.text, "ranks 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17 "
+                                   "and 4 more did not come"),
+               each.text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_unreachable_master_is_named_with_its_address) {
   job all;
   all.start(1, 2, [](parx::world&) {}, {{"PARX_RENDEZVOUS_TIMEOUT", "0.5"}});
@@ -183,9 +195,12 @@ BOOST_AUTO_TEST_CASE(ranks_that_disagree_about_the_world_size_are_refused) {
   std::this_thread::sleep_for(300ms);
   all.start(1, 3, [](parx::world&) {}, hurry);
   const auto results = all.wait();
+  BOOST_TEST(contains(results[0].text, "rank 1"), results[0].text);  // which one it is
   for (const auto& each : results) {
     BOOST_TEST(each.exit_code == 1);
-    BOOST_TEST(contains(each.text, "a world size of"), each.text);
+    BOOST_TEST(contains(each.text, "it has a world size of 3, but rank 0 has 2. All ranks of a job "
+                                   "must be started alike"),
+               each.text);
     BOOST_TEST(each.seconds < 4.0);
   }
 }

@@ -158,6 +158,33 @@ BOOST_FIXTURE_TEST_CASE(a_store_takes_so_many_keys_and_no_more, fixture) {
   BOOST_TEST(core.passed_limit().starts_with("a store holds at most"));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_list_is_answered_up_to_its_limit_and_again_once_a_key_is_deleted, fixture) {
+  const request list{.op = operation::list};
+  const auto key = [](std::size_t i) {
+    std::string name = std::to_string(i);
+    return name + std::string(max_key_bytes - name.size(), 'k');
+  };
+  const std::size_t most = (max_answer_bytes - 8) / (8 + max_key_bytes);
+  const auto fill = [&](std::size_t first, std::size_t end) {
+    for (std::size_t i = first; i < end; ++i) {
+      run(1, {.op = operation::set, .keys = {key(i)}, .values = {"v"}});
+    }
+  };
+  fill(0, most);
+  sent.clear();
+  BOOST_TEST((run(1, list) == verdict::keep));
+  BOOST_TEST(sent[1].size() == 8 + most * (8 + max_key_bytes));
+  fill(most, most + 1);
+  BOOST_TEST((run(1, list) == verdict::hang_up));
+  BOOST_TEST(core.passed_limit() == "an answer has at most 10 MiB");
+  for (std::size_t round = 0; round < 3; ++round) {  // each gives back what it took
+    run(1, {.op = operation::delete_key, .keys = {key(round)}});
+    BOOST_TEST((run(1, list) == verdict::keep));
+    run(1, {.op = operation::set, .keys = {key(round)}, .values = {"v"}});
+    BOOST_TEST((run(1, list) == verdict::hang_up));
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(waits_take_so_much_and_no_more_and_give_it_back, fixture) {
   for (int round = 0; round < 3; ++round) {
     std::uint64_t client = 100;

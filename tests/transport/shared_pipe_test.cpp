@@ -161,6 +161,22 @@ BOOST_AUTO_TEST_CASE(a_receiver_that_comes_late_finds_every_message_in_the_ring)
   }
 }
 
+BOOST_AUTO_TEST_CASE(small_messages_pass_the_rings_end_however_far_the_receiver_is_behind) {
+  // Of 65 to 124 bytes, so that they reach the end of the ring at every distance from it.
+  for (const std::uint64_t behind : {1u, 2u, 3u, 7u, 25u}) {
+    test_pipe between;
+    const auto body = [](std::uint64_t number) { return 1 + number * number % 60; };
+    std::uint64_t wrong = 0;
+    for (std::uint64_t number = 1; number < 1500; ++number) {
+      between.send(like(number, body(number)));
+      if (number <= behind) continue;
+      const std::uint64_t first = number - behind;
+      if (!same(between.receive(body(first)), like(first, body(first)))) ++wrong;
+    }
+    BOOST_TEST(wrong == 0u, behind);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(another_prefix_or_a_larger_body_is_taken_from_the_ring) {
   test_pipe between;
   const auto passes = [&](const message& what) {
@@ -231,6 +247,19 @@ BOOST_AUTO_TEST_CASE(
                between.state.request);
   }
   BOOST_TEST(helped);
+}
+
+BOOST_AUTO_TEST_CASE(an_offer_that_its_sender_withdraws_is_a_lost_link_and_not_what_lies_there_now) {
+  for (const bool has_begun : {false, true}) {
+    offering_pipe between(std::size_t{6} << 20);
+    between.send_some();
+    if (has_begun) BOOST_TEST(between.receive_some() > 0u);
+    const std::size_t before = between.received;
+    BOOST_TEST(before < between.source.size());
+    between.sender.withdraw();
+    BOOST_CHECK_THROW(between.receive_some(), parx::link_lost);
+    BOOST_TEST(between.received == before);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_half_that_the_sender_cannot_write_is_read_by_the_receiver) {
