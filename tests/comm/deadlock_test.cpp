@@ -259,6 +259,11 @@ BOOST_AUTO_TEST_CASE(a_deadlock_ends_all_its_ranks_whatever_they_wait_in) {
                        if (group.rank() == 1) return parx::barrier(group);
                        for (;;) parx::send(part, std::vector<float>(1 << 20), 1);
                      }},
+                    {"a first message that its receiver does not look for", inproc, 2,
+                     [](auto& group) {
+                       if (group.rank() == 0) parx::send(group, std::vector<float>(1 << 22), 1);
+                       parx::barrier(group);
+                     }},
                     {"a group that its other rank has left", tcp, 2,
                      [](auto& group) {
                        auto part = std::optional(pair(group, 0, 1));

@@ -140,6 +140,9 @@ BOOST_AUTO_TEST_CASE(any_amount_of_unexpected_messages_passes_where_each_is_take
   for (const auto kind : {jobs::kind::shm, jobs::kind::inproc}) {
     const auto failure = jobs::run(kind, 2, [](process_group& group) {
       std::vector<float> x(count);
+      int open = 0;  // rank 1 looks for messages from here on
+      if (group.rank() == 0) parx::send(group, open, 1);
+      else parx::recv(group, open, 0);
       for (int i = 0; i < 5; ++i) {
         if (group.rank() == 0) {
           x.front() = x.back() = static_cast<float>(i);
@@ -161,6 +164,9 @@ BOOST_AUTO_TEST_CASE(unexpected_messages_that_nobody_takes_are_buffered_up_to_64
   const auto failure = jobs::run(jobs::kind::shm, 2, [](process_group& group) {
     const std::vector<float> x(5u << 19, 2.5f);  // 10 MiB
     std::vector<float> got(x.size());
+    int open = 0;  // rank 1 looks for messages from here on
+    if (group.rank() == 0) parx::send(group, open, 1);
+    else parx::recv(group, open, 0);
     if (group.rank() == 1) {
       parx::barrier(group);
       for (int i = 0; i < messages; ++i) {

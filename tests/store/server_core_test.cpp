@@ -158,7 +158,8 @@ BOOST_FIXTURE_TEST_CASE(a_store_takes_so_many_keys_and_no_more, fixture) {
   BOOST_TEST(core.passed_limit().starts_with("a store holds at most"));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_list_is_answered_up_to_its_limit_and_again_once_a_key_is_deleted, fixture) {
+BOOST_FIXTURE_TEST_CASE(a_list_is_answered_up_to_its_limit_and_again_once_a_key_is_deleted,
+                        fixture) {
   const request list{.op = operation::list};
   const auto key = [](std::size_t i) {
     std::string name = std::to_string(i);

@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(
   BOOST_TEST(helped);
 }
 
-BOOST_AUTO_TEST_CASE(an_offer_that_its_sender_withdraws_is_a_lost_link_and_not_what_lies_there_now) {
+BOOST_AUTO_TEST_CASE(an_offer_that_its_sender_withdraws_is_a_lost_link_and_not_other_bytes) {
   for (const bool has_begun : {false, true}) {
     offering_pipe between(std::size_t{6} << 20);
     between.send_some();

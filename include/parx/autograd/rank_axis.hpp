@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <parx/autograd/no_grad.hpp>
@@ -30,6 +31,8 @@ class rank_axis {
   virtual ~rank_axis() = default;
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
+  /// " at train.cpp:88", a call of parallelize, for errors; empty if that is not known.
+  [[nodiscard]] virtual std::string cut_at() const { return {}; }
 
   /// Whether layers may cut activations along the sequence: not within a whole_positions scope.
   [[nodiscard]] bool cuts_positions() const noexcept { return cuts_positions_; }

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -95,6 +96,7 @@ class matrix_cut {
     used_ = here.used;
     outputs_ = weight.global_shape()[layout == weight_layout::out_in ? 0 : 1];
     axis_ = axis;
+    layer_ = path;
     how_ = how.how;
     between_ = how.between;
   }
@@ -104,7 +106,7 @@ class matrix_cut {
   template <typename T>
   [[nodiscard]] variable<T> enter(const variable<T>& x) const {
     if (!axis_) return x;
-    if (!by_positions()) require_same_input(*axis_, x.value());
+    if (!by_positions()) require_same_input(*axis_, x.value(), layer_);
     return by_positions() ? across::gather(*axis_, x, 1, across::whole_gradient::partial)
                           : across::copy(*axis_, x);
   }
@@ -126,7 +128,7 @@ class matrix_cut {
     }
     if (from == input::of_this_layer && by_positions())
       return apply(enter(x), weight, bias, f, layout, input::entered);
-    if (from == input::of_this_layer) require_same_input(*axis_, x.value());
+    if (from == input::of_this_layer) require_same_input(*axis_, x.value(), layer_);
     std::shared_ptr<input_gradient_reduction<T>> reduction;
     if (from == input::of_this_layer)
       reduction = std::make_shared<across::sum_behind_weight<T>>(*axis_);
@@ -162,6 +164,7 @@ class matrix_cut {
   }
 
   std::shared_ptr<rank_axis> axis_;
+  std::string layer_;  ///< its name, where it is cut
   std::size_t outputs_ = 0;  // of the whole matrix
   nn::cut how_ = cut::columns;
   between_cuts between_ = between_cuts::whole;

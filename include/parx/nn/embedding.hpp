@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include <parx/autograd/ops/cast.hpp>
@@ -44,7 +45,7 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
   [[nodiscard]] variable<arithmetic_type<T>> forward(const tensor<Index>& indices) const {
     using A = arithmetic_type<T>;
     if (!axis_) return cast<A>(parx::embedding<T>(weight_, indices));
-    require_same_input(*axis_, indices);
+    require_same_input(*axis_, indices, layer_);
     const variable<A> here = cast<A>(embedding_of_chunk<T>(
         *axis_, weight_, weight_.global_shape()[0], indices));
     if (between_ == between_cuts::whole || !axis_->cuts_positions())
@@ -88,6 +89,7 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
     require(!axis_, "\"{}\" is cut already", path);
     weight_.keep_part(part_on(place_on(*axis), how, path).cut[0].part);
     axis_ = axis;
+    layer_ = path;
     between_ = how.between;
     output_ = how.output;
   }
@@ -102,6 +104,7 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
  private:
   initializer start_;
   std::shared_ptr<rank_axis> axis_;
+  std::string layer_;  ///< its name, where it is cut
   between_cuts between_ = between_cuts::whole, output_ = between_cuts::whole;
   parameter<T> weight_;
 };

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include <parx/autograd/rank_axis.hpp>
@@ -18,9 +19,10 @@ namespace parx::inline PARX_ABI::nn {
 
 /// Collective at the first call for an axis in training, and at the first in evaluation; other
 /// calls do nothing. Throws parx::error (errc::mismatch), on all ranks, where their inputs differ
-/// by more than rounding: activations may differ in their last bits between hosts.
+/// by more than rounding: activations may differ in their last bits between hosts. `layer` is the
+/// name of the cut layer.
 template <typename T>
-void require_same_input(rank_axis& axis, const tensor<T>& input) {
+void require_same_input(rank_axis& axis, const tensor<T>& input, std::string_view layer) {
   if (!axis.is_first_input()) return;
   // Sums in which each element has a pseudo-random sign: inputs that differ hardly agree in all.
   constexpr std::size_t sums = 4;
@@ -46,11 +48,11 @@ void require_same_input(rank_axis& axis, const tensor<T>& input) {
   if (differ) {
     throw_error(
         errc::mismatch,
-        "the ranks over which layers are cut got different inputs of a cut layer (rank {} of "
-        "{}): other samples, whose sampler then has the group of all ranks instead of the "
+        "the ranks over which layers are cut{} got different inputs of a cut layer, \"{}\" (rank "
+        "{} of {}): other samples, whose sampler then has the group of all ranks instead of the "
         "data-parallel one, mesh[\"dp\"]; or other values of the layers before it, which "
         "initialize() makes from one seed on all ranks",
-        axis.rank(), axis.size());
+        axis.cut_at(), layer, axis.rank(), axis.size());
   }
 }
 

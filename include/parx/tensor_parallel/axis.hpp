@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <parx/autograd/rank_axis.hpp>
@@ -17,6 +18,7 @@
 #include <parx/comm/collectives/all_to_all.hpp>
 #include <parx/comm/collectives/reduce_scatter.hpp>
 #include <parx/comm/process_group.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::tp {
 
@@ -31,6 +33,7 @@ class axis final : public rank_axis {
   [[nodiscard]] process_group& group() const noexcept { return group_; }
   [[nodiscard]] int rank() const noexcept override { return group_.rank(); }
   [[nodiscard]] int size() const noexcept override { return group_.size(); }
+  [[nodiscard]] std::string cut_at() const override { return formatted(" at {}", site_); }
 
   void all_reduce(const_buffer_view from, buffer_view to, reduction how) override {
     const reduce_op op = how == reduction::sum ? reduce_op::sum : reduce_op::max;

@@ -1,7 +1,7 @@
 // broadcast: every rank receives the root's vector.
 //
-// Collective. Any trivially copyable element type; every rank passes a buffer of the same size, or a
-// variable that is a number.
+// Collective. Any trivially copyable element type; every rank passes a buffer of the same size, or
+// a variable that is a number.
 #pragma once
 
 #include <parx/comm/detail/issue/issue.hpp>

@@ -107,12 +107,15 @@ concept owns_elements =
     requires { std::tuple_size<std::remove_cvref_t<Data>>::value; } ||
     std::same_as<std::remove_cvref_t<Data>, typename std::remove_cvref_t<Data>::PlainObject>;
 
-/// Does not compile for a temporary container or number: its elements, and the result in them, would be gone
-/// before they can be used. `Data` is a forwarding reference's parameter; views may be temporary.
+template <typename Data>
+concept holds_elements = owns_elements<Data> || one_number<Data>;
+
+/// Does not compile for a temporary container or number: its elements, and the result in them,
+/// would be gone before they can be used. `Data` is a forwarding reference's parameter; views may
+/// be temporary.
 template <typename... Data>
 constexpr void explain_temporary() {
-  static_assert((... && (std::is_lvalue_reference_v<Data> ||
-                         !(owns_elements<Data> || one_number<Data>))),
+  static_assert((... && (std::is_lvalue_reference_v<Data> || !holds_elements<Data>)),
                 "this buffer is a temporary, gone before the operation is over or its result can "
                 "be read: give it a name, and keep an async_ one until wait() has returned");
 }

@@ -29,6 +29,7 @@ namespace parx::inline PARX_ABI::detail {
 class diagnosis {
  public:
   static constexpr int most_named = 8;
+  static constexpr int most_asked = 64;  ///< ranks of a group
 
   diagnosis(transport& network, const std::string& group_name, std::uint64_t group_id,
             const flight_notes& notes)
@@ -125,7 +126,6 @@ class diagnosis {
   /// for them. If all of `peers` have entered it, looks for such ranks in the whole group, unless
   /// it is too large.
   void put_absent_first(std::vector<int>& peers, std::uint64_t sequence) const {
-    static constexpr int most_asked = 64;
     std::vector<int> late;
     std::vector<int> entered;
     for (const int peer : peers) {

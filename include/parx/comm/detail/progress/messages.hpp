@@ -61,6 +61,8 @@ class messages {
     const auto found = lanes_.find(peer);
     return found != lanes_.end() && found->second.lost;
   }
+  /// Whether messages of that rank are looked for: from the first operation with it on.
+  [[nodiscard]] bool knows(int peer) const noexcept { return lanes_.contains(peer); }
   /// Whether no message was ever sent or received.
   [[nodiscard]] bool unused() const noexcept { return lanes_.empty(); }
   [[nodiscard]] bool idle() const noexcept {

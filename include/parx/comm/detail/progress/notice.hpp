@@ -54,7 +54,7 @@ struct notice {
   std::uint64_t look = 0;    ///< how many notices of the group the rank has posted
   std::uint64_t moves = 0;   ///< how often the group went on after it was stuck
   std::vector<message_wait> messages{};
-  std::vector<int> refused{};  ///< ranks whose message is neither received nor buffered
+  std::vector<int> refused{};  ///< ranks whose messages are neither received nor buffered
   bool has_all_groups = false;  ///< the rank has, and had, no groups beside those in `calls`
   std::vector<calls_issued> calls{};  ///< of all groups of the rank
   std::vector<messages_sent> sent{};  ///< of those whose calls are known

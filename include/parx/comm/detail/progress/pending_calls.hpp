@@ -5,6 +5,7 @@
 // group's lock; retire() and end() mark calls as done for the threads that wait, under the lock.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -177,6 +178,9 @@ class pending_calls {
           mine.messages.push_back({network_.job_rank(peer), kind, received});
         },
         [&](int peer) { mine.refused.push_back(network_.job_rank(peer)); });
+    for (int peer = 0; peer < std::min(network_.size(), diagnosis::most_asked); ++peer) {
+      if (!messages_.knows(peer)) mine.refused.push_back(network_.job_rank(peer));
+    }
   }
 
   // From any thread.
