@@ -96,6 +96,7 @@ BOOST_AUTO_TEST_CASE(issuing_a_call_allocates_nothing_once_its_plan_is_kept) {
   const auto network = std::make_shared<parx::inproc_network>(3);
   const parx::process_group group(network->attach(1));
   const counts cut{100, 7, 23}, pairs{4, 5, 6};  // rank 1 has 7, sends and receives 15
+  const parx::block_counts sizes{cut};
   std::vector<float> x(7), all(130), from(15), to(15);
   const auto site = parx::call_site::current();
   const parx::user_operation then = parx::user_op([](float a, float b) { return a + b; });
@@ -107,10 +108,10 @@ BOOST_AUTO_TEST_CASE(issuing_a_call_allocates_nothing_once_its_plan_is_kept) {
     };
     fill(all_reduce_arguments(group, all, all, parx::reduce_options{}, site));
     fill(all_reduce_arguments(group, all, all, then, site));
-    fill(all_gather_v_arguments(group, x, all, cut, parx::collective_options{}, site));
-    fill(reduce_scatter_v_arguments(group, all, x, cut, parx::reduce_options{}, site));
-    fill(gather_v_arguments(group, x, all, cut, parx::rooted_options{}, site));
-    fill(scatter_v_arguments(group, all, x, cut, parx::rooted_options{.root = 2}, site));
+    fill(all_gather_arguments(group, x, all, parx::collective_options{}, site, &sizes));
+    fill(reduce_scatter_arguments(group, all, x, parx::reduce_options{}, site, &sizes));
+    fill(gather_arguments(group, x, all, parx::rooted_options{}, site, &sizes));
+    fill(scatter_arguments(group, all, x, parx::rooted_options{.root = 2}, site, &sizes));
     fill(
         all_to_all_v_arguments(group, from, pairs, to, pairs, parx::collective_options{}, site));
     fill(scan_arguments(group, parx::operation::exscan, all, all, parx::scan_options{}, site));
