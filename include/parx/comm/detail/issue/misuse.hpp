@@ -27,7 +27,10 @@ concept writable_operand = mutable_movable_buffer<B> ||
     (one_number<B> && !std::is_const_v<std::remove_reference_t<B>>);
 
 template <typename B>
-struct operand_element {
+struct operand_element {};  // no buffer: takes() says so
+template <typename B>
+  requires has_pointer_and_size<std::remove_reference_t<B>>
+struct operand_element<B> {
   using type = std::remove_cv_t<pointed_at<std::remove_reference_t<B>>>;
 };
 template <one_number B>
