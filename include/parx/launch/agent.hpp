@@ -363,7 +363,7 @@ class agent {
   /// Empty where `cause` failed by itself or that is not known.
   [[nodiscard]] std::string divergence_of(const rank_end& cause) const {
     if (!cause.accuses && !cause.echoes) return {};
-    const std::vector<flight_log> logs = flight_logs();
+    const std::vector<flight_log> logs = readable_logs(recorder_.directory);
     // A rank may leave early because its last call was another one, which needed nobody.
     if (std::string text = differing_calls_text(logs); !text.empty()) return text;
     if (const rank_process* const lost = early_leaver(cause)) {
@@ -371,15 +371,6 @@ class agent {
                        lost->rank);
     }
     return divergence_text(logs, stopped_ranks_);
-  }
-  /// None if there is no recorder, or a damaged one.
-  [[nodiscard]] std::vector<flight_log> flight_logs() const {
-    try {
-      const descriptor folder = find_flight_directory(recorder_.directory);
-      return read_flight_logs(folder, recorder_.directory).ranks;
-    } catch (const std::exception&) {
-      return {};
-    }
   }
   /// The rank that ended with exit code 0 and that `cause` reports as lost. It may have ended after
   /// `cause`, because a rank that leaves closes its connections before it ends.

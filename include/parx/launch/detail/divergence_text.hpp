@@ -3,10 +3,11 @@
 //
 // Where ranks call different operations, or one does not enter a call, the first process to fail is
 // usually not the one to blame: its message names the ranks that it waited for. The records show
-// which rank diverged. Pure.
+// which rank diverged. Pure but for readable_logs().
 #pragma once
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,15 @@
 #include <parx/core/joined_text.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+/// The recorders in a directory; none if there is none, or it cannot be read.
+[[nodiscard]] inline std::vector<flight_log> readable_logs(const std::string& directory) {
+  try {
+    return read_flight_logs(find_flight_directory(directory), directory).ranks;
+  } catch (const std::exception&) {
+    return {};
+  }
+}
 
 /// "broadcast of 8 float32 with root 0 at train.cpp:88 (call #5)".
 [[nodiscard]] inline std::string numbered(const flight_record& record) {
