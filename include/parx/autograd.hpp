@@ -14,6 +14,7 @@
 #include <parx/autograd/gradcheck.hpp>
 #include <parx/autograd/halves.hpp>
 #include <parx/autograd/instances.hpp>  // IWYU pragma: export
+#include <parx/autograd/lendable.hpp>
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/model_buffer.hpp>
 #include <parx/autograd/no_grad.hpp>
@@ -21,5 +22,6 @@
 #include <parx/autograd/ops.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/autograd/parameter_handle.hpp>
+#include <parx/autograd/parameter_list.hpp>
 #include <parx/autograd/print.hpp>
 #include <parx/autograd/variable.hpp>

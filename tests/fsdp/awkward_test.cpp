@@ -3,8 +3,11 @@
 #include <boost/test/unit_test.hpp>
 
 #include <array>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -455,4 +458,78 @@ BOOST_AUTO_TEST_CASE(a_backward_that_fails_on_one_rank_ends_all_with_its_reason)
         parx::nn::mse_loss(z, x.slice(1, 0, 3)).backward();
       });
   expect_failures(failures, "the disk is full");
+}
+
+BOOST_AUTO_TEST_CASE(a_gradient_that_some_ranks_have_is_a_mean_and_one_that_none_has_is_absent) {
+  // Before which block each rank's loss of a step stops: what comes before it gets no gradient.
+  constexpr std::size_t stops[][2] = {{0, 0}, {2, 0}, {1, 2}, {2, 2}, {0, 1}, {0, 0}};
+  const parx::optim::sgd_options with_memory{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1};
+  const auto encode = [](model& m, variable y, std::size_t stop) {
+    for (std::size_t i = 0; i < m.blocks.size(); ++i) {
+      y = m.blocks[i](i == stop && i > 0 ? y.detach() : y);
+    }
+    return y;  // spare and head: no rank uses them
+  };
+  const auto result_of = [&](const variable& y) {
+    return std::vector<float>(y.value().begin(), y.value().end());
+  };
+  model alone;
+  alone.initialize(3);
+  parx::optim::sgd opt{alone.parameters(), with_memory};
+  for (std::size_t step = 0; step < std::size(stops); ++step) {
+    double count = 0;
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto x = samples(rank, static_cast<int>(step));
+      const auto loss = parx::nn::mse_loss(
+          encode(alone, x, stops[step][static_cast<std::size_t>(rank)]), x);
+      loss.backward({.of = parx::gradient_of::sum});
+      count += loss.count;
+    }
+    for (const auto& each : alone.parameters()) {
+      if (!each.has_grad()) continue;
+      for (float& value : each.grad().span()) value *= static_cast<float>(1 / count);
+    }
+    opt.step();
+  }
+  const std::vector<float> expected = result_of(encode(alone, samples(0, 9), 0));
+  const auto train = [&](auto& wrapper, model& m, parx::process_group& group, auto call) {
+    parx::optim::sgd own{wrapper.parameters(), with_memory};
+    for (std::size_t step = 0; step < std::size(stops); ++step) {
+      const auto x = samples(group.rank(), static_cast<int>(step));
+      const std::size_t stop = stops[step][static_cast<std::size_t>(group.rank())];
+      parx::nn::mse_loss(call([&] { return encode(m, x, stop); }), x).backward();
+      own.step();
+    }
+    const parx::no_grad guard;
+    const auto found = result_of(call([&] { return encode(m, samples(0, 9), 0); }));
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const float off = std::abs(found[i] - expected[i]);
+      parx::require(off <= 1e-5F * (1 + std::abs(expected[i])), "{} is not {}", found[i],
+                    expected[i]);
+    }
+  };
+  expect_failures(jobs::run_collecting(jobs::kind::inproc, 2, [&](parx::process_group& group) {
+                    model m;
+                    m.initialize(3);
+                    parx::ddp ddp{m, group};
+                    train(ddp, m, group, [](auto f) { return f(); });
+                  }),
+                  "");
+  // Of stage 3 in shared memory: what a rank gathers in backward, all must gather.
+  for (const int stage : {1, 2, 3}) {
+    const auto values = stage == 3 ? parx::value_storage::shared : gathered;
+    BOOST_TEST_CONTEXT("stage " << stage) {
+      expect_failures(
+          jobs::run_collecting(stage == 3 ? jobs::kind::shm : jobs::kind::inproc, 2,
+                               [&](parx::process_group& group) {
+                                 model m;
+                                 m.initialize(3);
+                                 parx::fsdp fsdp{m, group,
+                                                 {.stage = stage, .units = parx::by_type<block>,
+                                                  .values = values}};
+                                 train(fsdp, m, group, [&](auto f) { return fsdp.call(f); });
+                               }),
+          "");
+    }
+  }
 }

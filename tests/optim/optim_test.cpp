@@ -319,6 +319,17 @@ BOOST_AUTO_TEST_CASE(wrong_options_and_empty_lists_are_refused) {
   BOOST_CHECK_THROW(optim::sgd(some, {.lr = -1}), usage_error);
   BOOST_CHECK_THROW(optim::sgd(some, {.form = optim::momentum_form::nesterov}), usage_error);
   BOOST_CHECK_THROW(optim::adamw(some, {.beta2 = 1}), usage_error);
+  // Where the optimizer is made inside of the standard library, the list still has the user's line.
+  std::optional<optim::adamw<float>> made;
+  const int asked = __LINE__ + 1;
+  const parameter_list<float> of_model(call_site::current());
+  const std::string told = parx_test::message_of([&] { made.emplace(of_model); });
+  BOOST_TEST(parx_test::mentions(told, "needs at least one parameter", "members()",
+                                 "parameters() at optim_test.cpp:" + std::to_string(asked)),
+             told);
+  BOOST_CHECK_THROW(optim::sgd{optim::decay_groups(of_model, optim::sgd_options{})}, usage_error);
+  made.emplace(parameter_list<float>(call_site::current(), parameter_scope::share));
+  BOOST_TEST(made->targets().empty());
   const int line = __LINE__ + 2;
   try {
     const optim::sgd opt{some, {.lr = -1}};

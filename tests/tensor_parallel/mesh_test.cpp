@@ -3,9 +3,11 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/test/unit_test.hpp>
@@ -192,4 +194,22 @@ BOOST_AUTO_TEST_CASE(ranks_of_one_model_that_get_different_samples_are_told_at_t
                                    "mesh[\"dp\"]"),
                each);
   for (const std::string& each : told(1e-3F)) BOOST_TEST(each == "nothing");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_one_model_with_different_seeds_are_told_at_the_first_forward) {
+  const auto told = on_ranks(2, [](parx::process_group& world) -> std::string {
+    auto model = small();
+    const auto cut =
+        parx::parallelize(model, world, parx::tp::ready_plan(model));
+    auto moved = std::move(model);  // the seed goes along
+    moved.initialize(world.rank() == 1 ? std::uint64_t{7} << 40 : 7);
+    try {
+      (void)moved(tokens(words, 12, 7));
+      return "nothing";
+    } catch (const parx::error& wrong) {
+      return wrong.what();
+    }
+  });
+  for (const std::string& each : told)
+    BOOST_TEST(parx_test::mentions(each, "from different seeds", "initialize(seed)"), each);
 }

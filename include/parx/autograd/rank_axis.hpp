@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,6 +44,10 @@ class rank_axis {
     return std::exchange(detail::recording() ? is_first_recorded_ : is_first_unrecorded_, false);
   }
 
+  /// The seed from which the values of the layers come. 0 if that is not known.
+  [[nodiscard]] std::uint64_t seed() const noexcept { return seed_ ? *seed_ : 0; }
+  void watch_seed(std::shared_ptr<const std::uint64_t> seed) noexcept { seed_ = std::move(seed); }
+
   // Blocking, on the calling thread. They throw parx::error where communication fails.
 
   /// `to` is the reduction of all ranks' `from`, which may be the same memory.
@@ -64,6 +69,7 @@ class rank_axis {
   friend class whole_positions;
   bool cuts_positions_ = true;
   bool is_first_recorded_ = true, is_first_unrecorded_ = true;
+  std::shared_ptr<const std::uint64_t> seed_;
 };
 
 /// A scope in which no activations are cut along the sequence: token-by-token generation has one

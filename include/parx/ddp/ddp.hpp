@@ -25,11 +25,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <parx/autograd/distributed_module.hpp>
+#include <parx/autograd/lendable.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/ddp/hook.hpp>
@@ -100,7 +102,8 @@ class ddp {
   /// usage_error while another wrapper of the model exists.
   explicit ddp(Module& model, process_group& group = detail::missing_group<Module>(),
                ddp_options options = {}, call_site site = call_site::current())
-      : model_(model), group_(group), options_(std::move(options)), site_(site) {
+      : model_(model), group_(group), options_(std::move(options)), site_(site),
+        loan_(lend(model, formatted("ddp at {}", site))) {
     if constexpr (requires { model.materialize(); }) model.materialize();
     join();
   }
@@ -131,7 +134,12 @@ class ddp {
   no_sync_scope no_sync() noexcept { return no_sync_scope(reducer_->synchronising()); }
 
   /// Collective. Starts summing the gradients accumulated under no_sync(), without another pass.
-  void reduce() { reducer_->reduce(); }
+  void reduce() { reducer_->add_pass(0); }
+  /// For a wrapper that cuts a graph: the same as a pass of so many samples that reached none of
+  /// the parameters. Collective unless under no_sync().
+  void add_pass(double count) { reducer_->add_pass(count); }
+  /// The passes so far: those that reached a parameter, and those of reduce() and add_pass().
+  [[nodiscard]] std::uint64_t passes() const noexcept { return reducer_->passes(); }
   /// Collective. With options.finish == when_asked: blocks until the sums of the last backward are
   /// complete and the gradients are means. Does nothing if no sums are under way.
   void finish() { reducer_->finish(); }
@@ -228,6 +236,7 @@ class ddp {
   process_group& group_;
   const ddp_options options_;
   const call_site site_;
+  const std::shared_ptr<const std::string> loan_;
   std::unique_ptr<reducer> reducer_;
 };
 

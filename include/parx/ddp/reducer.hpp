@@ -133,11 +133,13 @@ class reducer final : public backward_observer {
     if (!under_way_) end(next);
   }
 
-  /// A pass that reaches no parameter: it only sums what earlier passes have accumulated.
-  void reduce() {
-    begin_backward({.count = 0});
+  /// A pass of `count` samples that reaches no parameter: it only sums what earlier passes have
+  /// accumulated.
+  void add_pass(double count) {
+    begin_backward({.count = count});
     end_backward();
   }
+  [[nodiscard]] std::uint64_t passes() const noexcept { return state_.passes(); }
   void finish() {
     if (std::exchange(under_way_, false)) end(state_.end());
   }

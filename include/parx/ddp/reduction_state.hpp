@@ -9,7 +9,9 @@
 // memory.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,6 +66,8 @@ class reduction_state {
         awaited_(parameters_.size()), pending_(buckets) {}
 
   [[nodiscard]] reduction_phase phase() const noexcept { return phase_; }
+  /// The passes that have begun, in all steps.
+  [[nodiscard]] std::uint64_t passes() const noexcept { return passes_; }
   /// Samples of the passes of this step so far.
   [[nodiscard]] double count() const noexcept { return count_; }
   /// Whether a pass of this step has reached the parameter.
@@ -74,7 +78,7 @@ class reduction_state {
   }
   /// Whether a pass that begins now would be the only one of its step. `held` as for begin().
   [[nodiscard]] bool is_whole(std::size_t held) const noexcept {
-    return phase_ != reduction_phase::added || held == nothing;
+    return phase_ != reduction_phase::added || is_discarded(held);
   }
 
   /// Between passes: the same parameters are in other buckets from now on.
@@ -84,7 +88,7 @@ class reduction_state {
   }
 
   /// `reached`: the parameters that the pass reaches. `held`: one that already has a gradient, or
-  /// nothing.
+  /// nothing. A pass may reach none: its samples count.
   reduction_actions begin(pass_kind kind, double count, std::span<const std::size_t> reached,
                           std::size_t held);
 
@@ -108,6 +112,13 @@ class reduction_state {
   [[nodiscard]] std::string_view name(std::size_t parameter) const noexcept {
     return parameter < parameters_.size() ? parameters_[parameter].name : std::string_view();
   }
+  /// Whether zero_grad() has discarded the gradients of the passes so far. Those that reached no
+  /// parameter had none to discard.
+  [[nodiscard]] bool is_discarded(std::size_t held) const noexcept {
+    return held == nothing &&
+           (phase_ != reduction_phase::added ||
+            std::find(used_.begin(), used_.end(), static_cast<unsigned char>(1)) != used_.end());
+  }
   [[nodiscard]] reduction_actions launch() noexcept;
   void start_over() noexcept;
 
@@ -118,6 +129,7 @@ class reduction_state {
   std::vector<std::size_t> pending_;    ///< gradients that are not ready, by bucket
   std::size_t next_ = 0;                ///< the bucket to launch next
   double count_ = 0;
+  std::uint64_t passes_ = 0;
   bool ends_step_ = true;  ///< whether the running pass is the last of its step
   reduction_phase phase_ = reduction_phase::empty;
 };

@@ -34,6 +34,7 @@
 
 #include <fmt/format.h>
 
+#include <parx/autograd/lendable.hpp>
 #include <parx/autograd/region.hpp>
 #include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
@@ -96,7 +97,8 @@ class fsdp : public distributed_wrapper {
   /// values. Throws usage_error for invalid options, or if the model is in another wrapper.
   fsdp(Module& model, process_group& group, fsdp_options options = {},
        call_site site = call_site::current())
-      : model_(model), group_(group), who_(formatted("fsdp at {}", site)) {
+      : model_(model), group_(group), who_(formatted("fsdp at {}", site)),
+        loan_(lend(model, who_)) {
     detail::require_possible(options, who_);
     std::vector<std::unique_ptr<detail::sharded_parameter>> all;
     detail::shard_groups groups = detail::make_shard_groups(group, options.shard_within, site);
@@ -166,7 +168,9 @@ class fsdp : public distributed_wrapper {
   /// micro-batches but the last. fsdp_options::accumulate chooses where the gradients are added up.
   no_sync_scope no_sync() noexcept { return no_sync_scope(units_->synchronising()); }
   // As in ddp.
-  void reduce() { units_->reduce(); }
+  void reduce() { units_->add_pass(0); }
+  void add_pass(double count) { units_->add_pass(count); }
+  [[nodiscard]] std::uint64_t passes() const noexcept { return units_->passes(); }
   void finish() { units_->finish(); }
   void raise_flag() noexcept { units_->raise_flag(); }
   [[nodiscard]] bool flag_raised() const noexcept { return units_->flag_raised(); }
@@ -357,6 +361,7 @@ class fsdp : public distributed_wrapper {
   Module& model_;
   process_group& group_;
   const std::string who_;
+  const std::shared_ptr<const std::string> loan_;
   std::vector<bool> had_values_;  ///< by parameter: the model came with values
   std::map<std::string, nn::detail::module_state*> hooked_;  ///< all modules, by path
   std::unique_ptr<detail::sharded_units> units_;

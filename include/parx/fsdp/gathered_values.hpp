@@ -49,7 +49,7 @@ class gathered_values final : public unit_values {
     const held& here = units_[unit];
     return !here.memory || here.memory->attached() || here.pool->free_blocks() > 0;
   }
-  void start(std::size_t unit) override;
+  bool start(std::size_t unit) override;
   void wait(std::size_t unit) override;
   void release(std::size_t unit) noexcept override;
   void written() override;
@@ -126,9 +126,9 @@ inline gathered_values::gathered_values(const unit_plan& plan, process_group& gr
   }
 }
 
-inline void gathered_values::start(std::size_t unit) {
+inline bool gathered_values::start(std::size_t unit) {
   held& here = units_[unit];
-  if (here.is_started) return;
+  if (here.is_started) return false;
   if (here.memory && !here.memory->attached()) attach(here);
   here.is_started = true;
   for (const std::size_t flat : plan_.units()[unit].flats) {
@@ -147,6 +147,7 @@ inline void gathered_values::start(std::size_t unit) {
     const buffer_view all{flats_[flat].whole, each.whole(), type};
     here.gathers.push_back(async_all_gather(group_, own, all, {}, site_));
   }
+  return !here.gathers.empty();
 }
 
 inline void gathered_values::wait(std::size_t unit) {

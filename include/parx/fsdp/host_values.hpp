@@ -37,10 +37,10 @@ class host_values final : public unit_values {
   }
 
   [[nodiscard]] bool has_room(std::size_t /*unit*/) const override { return true; }
-  void start(std::size_t /*unit*/) override {
-    if (is_started_) return;
+  bool start(std::size_t /*unit*/) override {
+    if (is_started_) return false;
     all_have_written_ = async_barrier(group_, {}, site_);
-    is_started_ = true;
+    return is_started_ = true;
   }
   void wait(std::size_t unit) override {
     start(unit);

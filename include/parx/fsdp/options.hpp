@@ -22,7 +22,9 @@ enum class after_forward {
 /// Where stage 3 keeps the values of units.
 enum class value_storage {
   by_hosts,  ///< `shared` if the ranks share memory, else `gathered`
-  gathered,  ///< gathered from all ranks when they are used
+  /// Gathered from all ranks when they are used. Backward gathers, too: if the loss of one rank
+  /// does not depend on a unit, then no rank's may.
+  gathered,
   shared     ///< one copy for all ranks, which must share memory; nothing is gathered
 };
 

@@ -67,12 +67,13 @@ class sharded_units final : private backward_observer, private closed_reads {
   [[nodiscard]] const unit_gradients& gradients() const noexcept { return *gradients_; }
   [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
   [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
-  /// Collective. Runs the reductions of a backward pass that reaches no parameter here: this rank
-  /// contributes the gradients it has accumulated.
-  void reduce() {
-    begin_backward({.count = 0});
+  /// Collective. Runs the reductions of a backward pass of `count` samples that reaches no
+  /// parameter here: this rank contributes the gradients it has accumulated.
+  void add_pass(double count) {
+    begin_backward({.count = count});
     end_backward();
   }
+  [[nodiscard]] std::uint64_t passes() const noexcept { return state_->passes(); }
   /// Collective. Blocks until the gradients are ready for the optimizer.
   void finish();
   /// The hook to set on the unit's module, and that to set on modules that are no units.

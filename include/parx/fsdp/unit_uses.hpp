@@ -55,8 +55,9 @@ class unit_uses {
   unit_uses(const unit_plan& plan, unit_values& values, std::size_t prefetch)
       : plan_(plan), values_(values), prefetch_(prefetch), active_(plan.units().size()) {}
 
-  /// A hash of the uses since the last call. If it differs between ranks, they have used units in
-  /// different orders.
+  /// A hash of the gathers since the last call. If it differs between ranks, they have gathered
+  /// units in different orders. Uses of what is readable already may differ: a rank whose loss does
+  /// not depend on a unit does not run its backward.
   [[nodiscard]] std::uint32_t take_order_hash() noexcept { return std::exchange(order_hash_, 0); }
   /// Blocks until the unit is readable.
   void enter_forward(std::size_t unit) {
@@ -103,14 +104,13 @@ class unit_uses {
   }
   void use(std::span<const std::size_t> units, use_order& order) {
     for (const std::size_t unit : units) {
-      order_hash_ = (order_hash_ ^ static_cast<std::uint32_t>(unit + 1)) * 0x01000193U + 1;
       start(unit, units);
       order.note(unit);
     }
     for (std::size_t ahead = 0; ahead < prefetch_; ++ahead) {
       const std::size_t next = order.expected(ahead);
       if (next == use_order::none || !values_.has_room(next)) break;
-      values_.start(next);
+      start_values(next);
     }
     for (std::size_t unit : units) {
       for (; unit != 0; unit = plan_.units()[unit].parent) values_.wait(unit);
@@ -124,7 +124,11 @@ class unit_uses {
     for (std::size_t other = active_.size(); other-- > 1 && !values_.has_room(unit);) {
       if (!uses(used, other)) release_unused(other);
     }
-    values_.start(unit);
+    start_values(unit);
+  }
+  void start_values(std::size_t unit) {
+    if (!values_.start(unit)) return;
+    order_hash_ = (order_hash_ ^ static_cast<std::uint32_t>(unit + 1)) * 0x01000193U + 1;
   }
 
   const unit_plan& plan_;

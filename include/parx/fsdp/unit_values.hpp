@@ -36,7 +36,8 @@ class unit_values {
   /// started, and in a storage that has memory for everything.
   [[nodiscard]] virtual bool has_room(std::size_t unit) const = 0;
   /// Collective, asynchronous: begins to make a unit readable. Does nothing if that has begun.
-  virtual void start(std::size_t unit) = 0;
+  /// Returns whether it began something in which all ranks must take part.
+  virtual bool start(std::size_t unit) = 0;
   /// Blocks until the unit is readable; starts it if necessary.
   virtual void wait(std::size_t unit) = 0;
   /// Local. The unit is not read until it is started again.

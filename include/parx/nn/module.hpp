@@ -36,6 +36,7 @@
 
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/parameter.hpp>
+#include <parx/autograd/parameter_list.hpp>
 #include <parx/nn/detail/module_state.hpp>
 #include <parx/nn/detail/parts.hpp>
 #include <parx/nn/detail/walk.hpp>
@@ -115,6 +116,7 @@ class module : public detail::module_state {
   /// it has not used before.
   void reseed(std::uint64_t seed) {
     materialize();
+    this->note_seed(seed);
     walk_parts(detail::noise_seeding(seed));
   }
 
@@ -184,11 +186,11 @@ class module : public detail::module_state {
   /// Handles of all parameters, for an optimizer. Creates missing values. T defaults to the
   /// module's element type; a model with several element types needs for_each_parameter.
   template <typename T = void>
-  [[nodiscard]] auto parameters() {
+  [[nodiscard]] auto parameters(call_site site = call_site::current()) {
     using value = std::conditional_t<std::is_void_v<T>,
                                      typename detail::value_type_or_float<Derived>::type, T>;
     materialize();
-    std::vector<parameter<value>> all;
+    parameter_list<value> all(site);
     for_each_parameter([&](const std::string&, auto& p) { all.push_back(p); });
     return all;
   }
@@ -270,6 +272,7 @@ class module : public detail::module_state {
   /// Names all parameters by their path relative to this module, and creates initial values.
   void prepare(std::uint64_t seed, detail::fill which,
                const detail::initial_values::filter& wanted = {}) {
+    this->note_seed(seed);
     walk_parts(detail::initial_values(seed, which, wanted));
     walk_parts(detail::readiness(seed, which));
   }

@@ -1,6 +1,6 @@
 // same_input: ranks over which layers are cut need the same samples. A sampler over the wrong group
 // gives them different ones, and training goes on with gradients of no batch at all; so the first
-// input of a cut layer is compared.
+// input of a cut layer is compared, and the seed of its values with it.
 #pragma once
 
 #include <array>
@@ -36,15 +36,29 @@ void require_same_input(rank_axis& axis, const tensor<T>& input, std::string_vie
     squares += value * value;
   }
   // The largest of a value and of its negative show whether it is the same on all ranks.
-  std::array<double, 2 * sums + 3> most{};
+  std::array<double, 2 * sums + 7> most{};
   for (std::size_t s = 0; s < sums; ++s) most[2 * s] = sum[s], most[2 * s + 1] = -sum[s];
   most[2 * sums] = static_cast<double>(values.size());
   most[2 * sums + 1] = -most[2 * sums];
   most[2 * sums + 2] = std::sqrt(squares);
+  // So do the halves of the seed, each of which a double holds exactly.
+  const std::uint64_t halves[] = {axis.seed() >> 32, axis.seed() & 0xffffffffU};
+  for (std::size_t half = 0; half < 2; ++half) {
+    most[2 * sums + 3 + 2 * half] = static_cast<double>(halves[half]);
+    most[2 * sums + 4 + 2 * half] = -static_cast<double>(halves[half]);
+  }
   axis.all_reduce(const_view_of(most), view_of(most), rank_axis::reduction::max);
   const double tolerance = std::is_integral_v<T> ? 0 : 1e-3 * most[2 * sums + 2];
   bool differ = most[2 * sums] + most[2 * sums + 1] > 0;
   for (std::size_t s = 0; s < sums; ++s) differ |= most[2 * s] + most[2 * s + 1] > tolerance;
+  for (std::size_t half = 0; half < 2; ++half) {
+    if (most[2 * sums + 3 + 2 * half] + most[2 * sums + 4 + 2 * half] == 0) continue;
+    throw_error(errc::mismatch,
+                "the ranks over which layers are cut have initialized them from different seeds "
+                "(rank {} of {} from {}), so their parts are of different matrices: call "
+                "initialize(seed) with the same seed on all of them",
+                axis.rank(), axis.size(), axis.seed());
+  }
   if (differ) {
     throw_error(
         errc::mismatch,

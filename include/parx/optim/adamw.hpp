@@ -121,8 +121,11 @@ class adamw : public optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<ar
  public:
   static constexpr std::array<std::string_view, 2> state_names{"exp_avg", "exp_avg_sq"};
 
-  /// For `model.parameters()`. Throws usage_error when there are none, or for options outside their
-  /// range.
+  /// For `model.parameters()`. Throws usage_error when there are none, unless they are a rank's
+  /// share of a model, or for options outside their range.
+  explicit adamw(const parameter_list<T>& parameters, adamw_options options = {},
+                 call_site site = call_site::current())
+      : base(std::vector{parameter_group<T, adamw_options>(parameters, options)}, site) {}
   explicit adamw(const std::vector<parameter<T>>& parameters, adamw_options options = {},
                  call_site site = call_site::current())
       : adamw(targets_of(parameters), options, site) {}

@@ -5,6 +5,8 @@
 //
 // decay_groups does what Hugging Face's Trainer does: weight decay for matrices, none for biases
 // and the scales of norms. A parameter that is in no group is not updated.
+// A group of a rank's share of a model (a pipeline's stage) may be empty, so that a group has the
+// same number on all ranks.
 // set_lr gives all groups one rate; for different rates set each: opt.options(1).lr =
 // schedule.at(step).
 #pragma once
@@ -16,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/parameter_list.hpp>
+#include <parx/core/source.hpp>
 #include <parx/optim/target.hpp>
 
 namespace parx::inline PARX_ABI::optim {
@@ -28,9 +32,17 @@ struct parameter_group {
   parameter_group(const std::vector<parameter<T>>& all,  // NOLINT(google-explicit-constructor)
                   Options its_options = {})
       : parameter_group(targets_of(all), its_options) {}
+  parameter_group(const parameter_list<T>& all,  // NOLINT(google-explicit-constructor)
+                  Options its_options = {})
+      : parameter_group(targets_of(all), its_options) {
+    site = all.site;
+    scope = all.scope;
+  }
 
   std::vector<target<T>> targets;
   Options options;
+  call_site site{};  ///< where the parameters were asked for, if that is known
+  parameter_scope scope = parameter_scope::model;
 };
 
 /// Whether a parameter of this name gets no weight decay: a "bias", or anything of a layer whose
@@ -43,7 +55,7 @@ struct parameter_group {
 }
 
 /// Two groups with the same options, except no weight decay for parameters whose name
-/// `without_decay(name)` accepts. An empty group is left out.
+/// `without_decay(name)` accepts. An empty group is left out, unless it is of a share of a model.
 template <typename T, typename Options, typename Predicate>
 [[nodiscard]] std::vector<parameter_group<T, Options>> decay_groups(
     const std::vector<parameter<T>>& parameters, Options options, Predicate without_decay) {
@@ -57,9 +69,22 @@ template <typename T, typename Options, typename Predicate>
   if (!others.empty()) groups.emplace_back(std::move(others), options);
   return groups;
 }
-template <typename T, typename Options>
+template <typename T, typename Options, typename Predicate>
 [[nodiscard]] std::vector<parameter_group<T, Options>> decay_groups(
-    const std::vector<parameter<T>>& parameters, Options options) {
+    const parameter_list<T>& parameters, Options options, Predicate without_decay) {
+  parameter_list<T> decayed(parameters.site, parameters.scope), others = decayed;
+  for (const parameter<T>& each : parameters) {
+    (without_decay(each.name()) ? others : decayed).push_back(each);
+  }
+  const bool keeps_empty = parameters.scope == parameter_scope::share || parameters.empty();
+  std::vector<parameter_group<T, Options>> groups;
+  if (keeps_empty || !decayed.empty()) groups.emplace_back(decayed, options);
+  options.weight_decay = 0;
+  if (keeps_empty || !others.empty()) groups.emplace_back(others, options);
+  return groups;
+}
+template <typename List, typename Options>
+[[nodiscard]] auto decay_groups(const List& parameters, Options options) {
   return decay_groups(parameters, options, is_bias_or_norm);
 }
 

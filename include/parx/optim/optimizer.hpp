@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 #include <parx/optim/detail/master_copy.hpp>
 #include <parx/optim/detail/row_ledger.hpp>
@@ -125,11 +126,17 @@ class optimizer : public placed_state {
       : optimizer(std::vector<parameter_group<T, Options>>{{std::move(targets), options}}, site) {}
   optimizer(std::vector<parameter_group<T, Options>> groups, call_site site) {
     std::size_t count = 0;
-    for (const auto& group : groups) count += group.targets.size();
-    require(
-        count > 0,
-        "optimizer at {}: it needs at least one parameter; does the model's members() visit them?",
-        site);
+    bool is_share = false;
+    std::string asked;
+    for (const auto& group : groups) {
+      count += group.targets.size();
+      is_share = is_share || group.scope == parameter_scope::share;
+      if (group.site.line > 0) asked = formatted(", and parameters() at {} gave none", group.site);
+    }
+    require(count > 0 || is_share,
+            "optimizer at {}: it needs at least one parameter{}; does the model's members() visit "
+            "them?",
+            site, asked);
     slots_.reserve(count);
     for (auto& group : groups) {
       Derived::check(group.options, site);

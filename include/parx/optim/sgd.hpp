@@ -103,8 +103,11 @@ class sgd : public optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<arithmetic
  public:
   static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
 
-  /// For `model.parameters()`. Throws usage_error when there are none, or for options outside their
-  /// range.
+  /// For `model.parameters()`. Throws usage_error when there are none, unless they are a rank's
+  /// share of a model, or for options outside their range.
+  explicit sgd(const parameter_list<T>& parameters, sgd_options options = {},
+               call_site site = call_site::current())
+      : base(std::vector{parameter_group<T, sgd_options>(parameters, options)}, site) {}
   explicit sgd(const std::vector<parameter<T>>& parameters, sgd_options options = {},
                call_site site = call_site::current())
       : sgd(targets_of(parameters), options, site) {}

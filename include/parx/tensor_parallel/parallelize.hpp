@@ -165,6 +165,7 @@ template <typename Model>
   tp::explanation explained = tp::detail::explained(
       model, layers, lines, {.ranks = group.size(), .rank = group.rank()});
   const auto axis = std::make_shared<tp::axis>(group, site);
+  if constexpr (nn::module_type<Model>) axis->watch_seed(model.watch_seed());
   for (const tp::detail::planned_layer& each : layers) {
     if (!each.lines.empty()) each.layer->lie_on(axis, lines[each.lines[0]].rule, each.path);
   }

@@ -17,8 +17,9 @@ PARX_INLINE reduction_actions reduction_state::begin(pass_kind kind, double coun
           "is still there, and adding to it would count it twice. Call optimizer.step() or "
           "zero_grad() between two backward passes, or add up micro-batches under no_sync()",
           who_, name(held));
-  // zero_grad() has discarded the earlier micro-batches, so their samples no longer count.
-  if (held == nothing) start_over();
+  // The samples of micro-batches that were discarded no longer count.
+  if (is_discarded(held)) start_over();
+  ++passes_;
   count_ += count;
   for (const std::size_t each : reached) used_[each] = 1;
   if (kind == pass_kind::local || kind == pass_kind::mean) {

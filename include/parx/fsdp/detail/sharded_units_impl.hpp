@@ -342,9 +342,12 @@ PARX_INLINE void sharded_units::unobserved(std::string_view name,
 }
 
 PARX_INLINE void sharded_units::end_backward() {
-  under_way_ = state_->end().finish_sums;
+  const reduction_actions next = state_->end();
+  under_way_ = next.finish_sums;
+  // The next micro-batch adds to the sums of this one.
+  const bool is_waited_for = finish_ == reduction_finish::with_backward || !next.end_step;
   if (!under_way_) state_->reduced();
-  else if (finish_ == reduction_finish::with_backward) finish();
+  else if (is_waited_for) finish();
 }
 
 PARX_INLINE void sharded_units::finish() {

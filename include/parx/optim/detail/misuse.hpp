@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <parx/autograd/parameter_list.hpp>
 #include <parx/optim/group.hpp>
 #include <parx/optim/target.hpp>
 
@@ -17,6 +18,8 @@ template <typename List, typename Options>
 inline constexpr bool is_update_list = false;
 template <typename T, typename Options>
 inline constexpr bool is_update_list<std::vector<parameter<T>>, Options> = true;
+template <typename T, typename Options>
+inline constexpr bool is_update_list<parameter_list<T>, Options> = true;
 template <typename T, typename Options>
 inline constexpr bool is_update_list<std::vector<target<T>>, Options> = true;
 template <typename T, typename Options>

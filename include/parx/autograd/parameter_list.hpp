@@ -1,0 +1,29 @@
+// parameter_list: the parameters of a model as a vector, for an optimizer.
+//
+// It also says where the program asked for them, and whether they are a rank's share of a model:
+// the stage of a pipeline may have no parameters (pooling, an activation), a whole model without
+// any has usually left out its layers.
+#pragma once
+
+#include <vector>
+
+#include <parx/autograd/parameter.hpp>
+#include <parx/core/source.hpp>
+
+namespace parx::inline PARX_ABI {
+
+enum class parameter_scope {
+  model,  ///< all of a model
+  share,  ///< those of one rank: maybe none
+};
+
+template <typename T>
+struct parameter_list : std::vector<parameter<T>> {
+  explicit parameter_list(call_site asked_at, parameter_scope of = parameter_scope::model)
+      : site(asked_at), scope(of) {}
+
+  call_site site;
+  parameter_scope scope;
+};
+
+}  // namespace parx
