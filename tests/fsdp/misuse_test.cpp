@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_has_lost_its_wrapper_has_no_values_and_can_get
 BOOST_AUTO_TEST_CASE(a_model_that_moves_away_from_its_wrapper_is_refused) {
   expect_failures(failures_of(gathered_blocks(),
                               [](auto&, model& m, auto&) { model moved = std::move(m); }),
-                  "the model of fsdp at misuse_test.cpp");
+                  "the model of fsdp at blocks.hpp");
   expect_failures(failures_of(gathered_blocks(),
                               [](auto&, model& m, auto&) { auto moved = std::move(m.first); }),
                   "a layer is moved whose model an fsdp wraps");

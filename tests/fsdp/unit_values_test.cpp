@@ -104,9 +104,10 @@ class recorded_values final : public unit_values {
   [[nodiscard]] bool has_room(std::size_t unit) const override {
     return unit == 0 || started_.count(unit) > 0 || started_.size() < room_;
   }
-  void start(std::size_t unit) override {
-    if (unit == 0 || !started_.insert(unit).second) return;
+  bool start(std::size_t unit) override {
+    if (unit == 0 || !started_.insert(unit).second) return false;
     calls_ += " start " + std::to_string(unit);
+    return true;
   }
   void wait(std::size_t unit) override {
     if (unit != 0) calls_ += " wait " + std::to_string(unit);

@@ -3,6 +3,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <array>
+#include <cmath>
+#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,6 +15,7 @@
 
 #include <parx/data/dataset.hpp>
 #include <parx/data/loader.hpp>
+#include <parx/mesh.hpp>
 #include <parx/models/bert.hpp>
 #include <parx/models/llama.hpp>
 #include <parx/optim/sgd.hpp>
@@ -58,7 +62,169 @@ std::vector<outcome> step(auto gives) {
   });
 }
 
+/// Six layers of scale, trained on batches of some rows: losses and, in the end, all values.
+struct training {
+  std::vector<double> losses = {};
+  std::map<std::string, std::vector<float>> values = {};
+};
+
+/// Rows of `numbers`, from one on.
+samples rows_from(std::size_t begin, std::size_t rows) {
+  const samples all = numbers(begin + rows);
+  return {all.x.slice(0, begin, begin + rows), all.y.slice(0, begin, begin + rows)};
+}
+
+/// One process on whole batches, without a wrapper.
+training alone(const std::vector<std::size_t>& batches) {
+  auto model = three();
+  model.materialize();
+  optim::sgd opt{model.parameters(), {.lr = 1e-4, .momentum = 0.5}};
+  training found;
+  for (const std::size_t rows : batches) {
+    for (const bool trains : {true, false}) {
+      const samples all = rows_from(0, rows);
+      const auto loss = squares(model(all.x), all);
+      found.losses.push_back(static_cast<double>(loss.sum.item()) / loss.count);
+      if (trains) loss.backward();
+      if (trains) opt.step();
+    }
+  }
+  model.for_each_parameter([&](const std::string& path, auto& each) {
+    found.values[path] = {each.value().begin(), each.value().end()};
+  });
+  return found;
+}
+
+/// Replica i of the stages has so many rows of each batch; ranks that read none get none. Of each
+/// rank, with the losses of all replicas.
+std::vector<training> piped(int stages, const std::vector<std::vector<std::size_t>>& batches,
+                       const pipeline_options& options) {
+  const int replicas = static_cast<int>(batches[0].size());
+  return on_ranks(stages * replicas, [&](process_group& world) {
+    mesh<"pp", "dp"> grid{world, {stages, replicas}};
+    const auto mine = static_cast<std::size_t>(grid.rank("dp"));
+    auto model = three();
+    pipeline_options own = options;
+    own.data_parallel = &grid["dp"];
+    own.job = &grid.all();
+    pipeline pipe{model, grid["pp"], own};
+    optim::sgd opt{pipe.parameters(), {.lr = 1e-4, .momentum = 0.5}};
+    training found;
+    for (const auto& rows : batches) {
+      std::size_t begin = 0;
+      for (std::size_t i = 0; i < mine; ++i) begin += rows[i];
+      const samples batch = pipe.reads_batches() ? rows_from(begin, rows[mine]) : samples{};
+      for (const bool trains : {true, false}) {
+        const nn::tally got = trains ? pipe.step(batch, squares) : pipe.evaluate(batch, squares);
+        std::array<double, 2> total{got.sum, got.count};
+        all_reduce(grid["dp"], total);
+        found.losses.push_back(total[0] / total[1]);
+        if (trains) opt.step();
+      }
+    }
+    pipe.module().for_each_parameter([&](const std::string& path, auto& each) {
+      if (!each.spec().is_whole()) return;
+      found.values[path] = {each.value().begin(), each.value().end()};
+    });
+    return found;
+  });
+}
+
+void expect_run(const std::vector<training>& ranks, const training& expected) {
+  const auto close = [](double a, double b) { return std::abs(a - b) <= 1e-5 * (1 + std::abs(b)); };
+  for (const training& each : ranks) {
+    BOOST_TEST_REQUIRE(each.losses.size() == expected.losses.size());
+    for (std::size_t i = 0; i < each.losses.size(); ++i) {
+      BOOST_TEST(close(each.losses[i], expected.losses[i]),
+                 "loss " << i << ": " << each.losses[i] << ", not " << expected.losses[i]);
+    }
+    for (const auto& [path, values] : each.values) {
+      const std::vector<float>& wanted = expected.values.at(path);
+      BOOST_TEST_REQUIRE(values.size() == wanted.size());
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        BOOST_TEST(close(static_cast<double>(values[i]), static_cast<double>(wanted[i])), path);
+      }
+    }
+  }
+}
+
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(a_last_batch_that_is_smaller_trains_in_as_many_parts_as_it_has_rows) {
+  const std::vector<std::size_t> rows{6, 2, 1, 6, 5, 3, 7, 1};
+  const training expected = alone(rows);
+  std::vector<std::vector<std::size_t>> batches;
+  for (const std::size_t each : rows) batches.push_back({each});
+  for (const named_schedule& each : pipeline_schedules) {
+    const std::string name(each.name);
+    const bool has_chunks = name == "interleaved" || name == "looped_bfs" || name == "zbv";
+    BOOST_TEST_CONTEXT(name) {
+      expect_run(piped(3, batches, {.schedule = each.make, .microbatches = 6,
+                                    .chunks = has_chunks ? 2 : 1}),
+                 expected);
+    }
+  }
+  // A table of one's own, too.
+  expect_run(piped(2, {{2}, {1}}, {.microbatches = 2,
+                                   .table = from_csv("0F0,0F1,0B1,0B0,0REDUCE_GRAD\n"
+                                                     "1F1,1I1,1F0,1B0,1W1\n")}),
+             alone({2, 1}));
+}
+
+BOOST_AUTO_TEST_CASE(data_parallel_replicas_may_have_different_numbers_of_rows) {
+  const training expected = alone({8, 5, 4, 2, 3});
+  const std::vector<std::vector<std::size_t>> batches{{4, 4}, {4, 1}, {1, 3}, {2, 0}, {0, 3}};
+  for (const auto schedule : {schedules::one_f_one_b, schedules::zb1p}) {
+    expect_run(piped(2, batches, {.schedule = schedule, .microbatches = 4}), expected);
+    expect_run(piped(3, batches, {.schedule = schedule, .microbatches = 4, .sharding = zero(1)}),
+               expected);
+  }
+  // Each micro-batch gathers values and sums gradients: all replicas then have as many.
+  expect_run(piped(2, batches, {.microbatches = 4,
+                                .sharding = fsdp_options{
+                                    .stage = 3, .units = by_type<scale>,
+                                    .values = value_storage::gathered,
+                                    .accumulate = accumulated_gradients::sharded}}),
+             expected);
+  for (const int stage : {2, 3}) {
+    BOOST_TEST_CONTEXT("zero " << stage) {
+      expect_run(piped(2, batches, {.microbatches = 4, .sharding = zero(stage)}), expected);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_one_model_with_other_numbers_of_rows_are_told_both) {
+  const auto said = on_ranks(3, [&](process_group& group) -> std::string {
+    auto model = three();
+    pipeline pipe{model, group, {.microbatches = 4}};
+    try {
+      const std::size_t rows = group.rank() == 2 ? 3 : 2;
+      (void)pipe.evaluate(pipe.reads_batches() ? numbers(rows) : samples{}, squares);
+    } catch (const error& failed) {
+      return failed.what();
+    }
+    return "nothing";
+  });
+  for (const std::string& each : said) {
+    BOOST_TEST(each.find("rank 2 of group \"world\" got a batch of 3 rows, and rank 0") !=
+                   std::string::npos, each);
+  }
+  const auto split = on_ranks(2, [&](process_group& group) -> std::string {
+    auto model = three();
+    pipeline pipe{model, group, {.microbatches = 4}};
+    try {
+      const auto parts = split_batch(numbers(4), 2 + 2 * group.rank());
+      (void)pipe.step(std::span<const samples>(parts), squares);
+    } catch (const error& failed) {
+      return failed.what();
+    }
+    return "nothing";
+  });
+  for (const std::string& each : split) {
+    BOOST_TEST(each.find("rank 1 of group \"world\" got 4 micro-batches, and others 2") !=
+                   std::string::npos, each);
+  }
+}
 
 BOOST_AUTO_TEST_CASE(the_first_and_the_last_stage_need_samples) {
   const std::vector<bool> ends{true, false, false, true};
@@ -113,7 +279,7 @@ BOOST_AUTO_TEST_CASE(a_trainers_loader_fetches_nothing_in_the_middle) {
   };
   const auto fetched = on_ranks(3, [&](process_group& group) {
     auto model = three();
-    pipeline pipe{model, group, {.microbatches = 2}};
+    pipeline pipe{model, group, {.microbatches = 4}};  // the last batch has two rows
     optim::sgd opt{pipe.parameters(), {.lr = 0.01}};
     const counting source;
     const data::loader loader{source, {.batch_size = 4,

@@ -232,22 +232,22 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_meant_is_told_before_the_first_action) {
   };
   expect(said_by(4, llama, {{"pp", 2}, {"dp", 2}}, schedules_of),
          "rank 3 of group \"pp=2 x dp=2\" has another schedule");
-  const auto few = on_ranks(2, [](parx::process_group& world) -> std::string {
-    parx::mesh<"pp"> mesh{world, {2}};
-    auto model = llama();
-    auto parallel = parx::parallelize(model, mesh, {.pp = {.microbatches = 16}});
-    try {
-      parallel.step(sample(0), [&](const auto& logits, const batch& b) {
-        return parallel.cross_entropy(logits, b.labels);
-      });
-      return "nothing";
-    } catch (const parx::usage_error& wrong) {
-      return wrong.what();
-    }
-  });
-  for (const std::string& each : few) {
-    expect(each, "a batch of 8 rows cannot be split into 16 micro-batches");
+  const auto cuts_of = [](auto&, int rank) {
+    return parx::parallel_options{.pp = {.cut = {0, rank == 1 ? 2U : 3U}}};
+  };
+  expect(said_by(2, llama, {{"pp", 2}}, cuts_of), "micro-batches or cut than rank 0");
+  const auto seeds_of = [](auto& model, int rank) {
+    return parx::parallel_options{.tp = parx::tp::ready_plan(model),
+                                  .pp = {.seed = rank == 1 ? 7U : 3U}};
+  };
+  for (const char* const axis : {"pp", "dp", "tp"}) {
+    expect(said_by(2, llama, {{axis, 2}}, seeds_of), "has the seed 7 in its pipeline_options");
   }
+  const auto initialized = [](auto& model, int rank) {
+    model.initialize(rank == 1 ? 7 : 3);
+    return parx::parallel_options{};
+  };
+  expect(said_by(2, llama, {{"pp", 2}}, initialized), "has the seed 7 of its model.initialize()");
 }
 
 BOOST_AUTO_TEST_CASE(ranks_of_one_model_that_get_different_samples_are_told) {

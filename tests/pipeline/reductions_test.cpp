@@ -4,6 +4,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,11 +13,13 @@
 #include <messages.hpp>
 #include <pipeline/scale.hpp>
 
+#include <parx/amp/grad_scaler.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/comm/threads.hpp>
 #include <parx/mesh.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
+#include <parx/tensor_parallel.hpp>
 
 using namespace parx;
 
@@ -150,4 +154,110 @@ BOOST_AUTO_TEST_CASE(what_a_ddp_refuses_is_refused_in_a_stage) {
     BOOST_TEST(parx_test::mentions(told[rank][1], "\"3.weight\" is frozen on rank 1 of 2"),
                told[rank][1]);
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_wrapped_model_that_is_moved_is_refused_with_the_line_of_its_wrapper) {
+  using mlp = nn::sequential<nn::linear<float>, nn::linear<float>>;
+  // wrap(model, group) returns the wrapper, or what holds it.
+  const auto moved = [](auto wrap) {
+    return on_ranks(2, [&](process_group& group) -> std::string {
+      std::vector<mlp> models;
+      models.push_back(mlp{nn::linear{4, 4}, nn::linear{4, 4}});
+      models.reserve(1);
+      std::string said = "nothing";
+      {
+        const auto wrapper = wrap(models[0], group);
+        try {
+          models.push_back(mlp{nn::linear{4, 4}, nn::linear{4, 4}});
+          models.push_back(mlp{nn::linear{4, 4}, nn::linear{4, 4}});
+          models.push_back(mlp{nn::linear{4, 4}, nn::linear{4, 4}});
+        } catch (const usage_error& refused) {
+          said = refused.what();
+        }
+      }
+      models.push_back(mlp{nn::linear{4, 4}, nn::linear{4, 4}});  // free to move again
+      return said;
+    });
+  };
+  const auto expect = [](const std::vector<std::string>& all, const std::string& wrapper) {
+    for (const std::string& each : all) {
+      BOOST_TEST(each.find("the model of " + wrapper + " at reductions_test.cpp:") !=
+                     std::string::npos, each);
+    }
+  };
+  expect(moved([](mlp& model, process_group& group) {
+           return std::make_unique<ddp<mlp>>(model, group, ddp_options{}, call_site::current());
+         }),
+         "ddp");
+  expect(moved([](mlp& model, process_group& group) {
+           return std::make_unique<fsdp<mlp>>(model, group, fsdp_options{}, call_site::current());
+         }),
+         "fsdp");
+  expect(moved([](mlp& model, process_group& group) {
+           using piped = pipeline<mlp, tensor<float>, float>;
+           return std::make_unique<piped>(model, group, pipeline_options{}, call_site::current());
+         }),
+         "pipeline");
+  struct both {
+    parallelized cut;
+    process_group alone;
+    ddp<mlp> inner;
+    tensor_parallel<ddp<mlp>> outer;
+    both(mlp& model, process_group& group)
+        : cut(parallelize(model, group, {{"0", tp::column}, {"1", tp::row}})),
+          alone(group.subgroup(std::vector{group.rank()}, {.name = "alone"})),
+          inner(model, alone), outer(cut, inner, group) {}
+  };
+  expect(moved([](mlp& model, process_group& group) {
+           return std::make_unique<both>(model, group);
+         }),
+         "ddp");
+}
+
+BOOST_AUTO_TEST_CASE(a_gradient_that_overflows_on_one_stage_skips_the_step_on_all) {
+  // y = x * w0 * w1: of a scaled loss the gradient of w1 overflows, that of w0 does not.
+  const auto found = on_ranks(2, [](process_group& group) {
+    nn::sequential model{scale{}, scale{}};
+    model.get<0>().weight().allocate().fill(1e6F);
+    model.get<1>().weight().allocate().fill(1e-6F);
+    pipeline pipe{model, group, {.microbatches = 1}};
+    optim::sgd opt{pipe.parameters(), {.lr = 0.1}};
+    amp::grad_scaler scaler{*pipe.gradient_group(), {.init_scale = std::ldexp(1.0, 120)}};
+    const samples one{tensor<float>::ones({1, 2}), tensor<float>::zeros({1, 2})};
+    std::vector<bool> is_taken;
+    while (is_taken.empty() || (!is_taken.back() && is_taken.size() < 40)) {
+      pipe.step(one, [&](const variable<float>& y, const samples& b) {
+        return scaler.scale(squares(y, b));
+      });
+      is_taken.push_back(scaler.step(opt));
+      scaler.update();
+    }
+    return is_taken;
+  });
+  BOOST_TEST(found[0].size() > 2U);
+  BOOST_TEST(found[0].back());
+  BOOST_TEST((found[0] == found[1]));
+}
+
+BOOST_AUTO_TEST_CASE(the_buffers_of_a_stage_become_those_of_its_first_replica) {
+  const auto found = on_ranks(4, [](process_group& world) {
+    mesh<"pp", "dp"> grid{world, {2, 2}};
+    nn::sequential model{scale{}, nn::batch_norm{2}};
+    pipeline pipe{model, grid["pp"], {.microbatches = 2, .data_parallel = &grid["dp"]}};
+    pipe.step(split_batch(numbers(8), 2)[static_cast<std::size_t>(grid.rank("dp"))], squares);
+    std::vector<std::vector<double>> seen(2);
+    for (auto& values : seen) {
+      pipe.module().for_each_buffer([&](const std::string&, auto& buffer) {
+        for (const auto value : buffer.value().span()) {
+          values.push_back(static_cast<double>(value));
+        }
+      });
+      pipe.broadcast_buffers();
+    }
+    return seen;
+  });
+  BOOST_TEST(found[2][0].size() == 5U);  // means, variances and batches
+  BOOST_TEST((found[2][0] != found[3][0]));
+  BOOST_TEST((found[2][1] == found[2][0]));
+  BOOST_TEST((found[3][1] == found[2][0]));
 }

@@ -34,6 +34,7 @@ class scale : public parx::nn::module<scale> {
   [[nodiscard]] parx::variable<float> forward(const parx::variable<float>& x) {
     return x * weight_;
   }
+  [[nodiscard]] const parx::parameter<float>& weight() const { return weight_; }
   template <typename Visit>
   void members(Visit& visit) {
     visit("weight", weight_, parx::nn::init::constant(2));

@@ -116,6 +116,30 @@ BOOST_AUTO_TEST_CASE(every_table_of_1_to_8_ranks_32_micro_batches_and_4_chunks_i
   BOOST_TEST(for_all(schedules::zbv, 1, fits) == 256);
 }
 
+BOOST_AUTO_TEST_CASE(the_first_micro_batches_of_every_table_are_a_table) {
+  for (const named_schedule& each : pipeline_schedules) {
+    const bool has_chunks = each.make == schedules::interleaved ||
+                            each.make == schedules::looped_bfs || each.make == schedules::zb1p;
+    for (const int p : {1, 2, 3, 5}) {
+      const pipeline_table whole = each.make(
+          {.ranks = p, .microbatches = 2 * p, .chunks = has_chunks ? 2 : 1, .hop = 0.25});
+      for (int count = 1; count <= 2 * p; ++count) {
+        const pipeline_table part = first_microbatches(whole, count);
+        BOOST_TEST_CONTEXT(each.name << ", " << p << " ranks, " << count) {
+          (void)validate(part);  // proves that each stage runs each micro-batch once
+          BOOST_TEST(part.microbatches == count);
+          // Schedules that fit any number make the same by themselves.
+          const bool is_plain =
+              each.make == schedules::gpipe || each.make == schedules::one_f_one_b;
+          if (is_plain) {
+            BOOST_TEST((part.ranks == each.make({.ranks = p, .microbatches = count}).ranks));
+          }
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(one_message_on_a_link_suffices_for_gpipe_1f1b_and_zbv) {
   for (const auto make : {schedules::gpipe, schedules::one_f_one_b, schedules::zbv}) {
     for_all(make, 1, [](const pipeline_table& table, int p, int m, int) {

@@ -4,16 +4,20 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <ddp/ranks.hpp>
 
+#include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/threads.hpp>
+#include <parx/mesh.hpp>
 #include <parx/models/encoder_decoder.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim/sgd.hpp>
@@ -255,6 +259,142 @@ BOOST_AUTO_TEST_CASE(an_encoder_and_its_decoder_train_as_on_one_rank_wherever_th
                        expected);
         }
       }
+    }
+  }
+}
+
+namespace {
+
+// What blocks of a step do not use, by replica and micro-batch: 0 nothing; 1 all that comes from
+// the layers 0 to 2; 2 what comes right before layer 4; 3 the skip connections into layer 5.
+constexpr int absences[][2][3] = {
+    {{0, 0, 0}, {0, 0, 0}}, {{1, 0, 0}, {0, 0, 0}}, {{0, 0, 1}, {1, 1, 1}}, {{1, 1, 1}, {1, 1, 1}},
+    {{2, 2, 2}, {1, 0, 2}}, {{0, 3, 0}, {0, 1, 0}}, {{0, 0, 0}, {0, 0, 0}}};
+constexpr std::size_t absence_steps = std::size(absences);
+
+/// Six rows of each replica; the first number of a micro-batch says what is absent.
+samples with_absences(std::size_t step, std::size_t replica) {
+  samples made = points(12);
+  made = {made.x.slice(0, 6 * replica, 6 * replica + 6).clone(),
+          made.y.slice(0, 6 * replica, 6 * replica + 6)};
+  for (std::size_t part = 0; part < 3; ++part) {
+    made.x.data()[6 * part] = static_cast<float>(absences[step][replica][part]);
+  }
+  return made;
+}
+
+/// The U, whose layers detach what their micro-batch says.
+nn::model_blocks<tensor<float>> forgetful(six_layers& model) {
+  auto blocks = model.blocks();
+  const std::vector<std::vector<std::string>> takes{{}, {}, {}, {"2"}, {"1"}, {"0", "1"}};
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    blocks[b].takes = takes[b];
+    blocks[b].reads_input = true;
+    blocks[b].forward = [b, inner = blocks[b].forward, count = takes[b].size()](
+                            const auto& x, const tensor<float>& in) {
+      const int absent = static_cast<int>(in.data()[0]);
+      variable<float> y = x;
+      if ((absent == 1 && b == 3) || (absent == 2 && b == 4)) y = y.detach();
+      for (std::size_t i = 0; i < count; ++i) {
+        const bool uses = absent != 1 && (absent != 3 || b != 5);
+        y = y + (uses ? x.taken(i) : x.taken(i).detach());
+      }
+      return inner(y, in);
+    };
+  }
+  return blocks;
+}
+
+const optim::sgd_options with_memory{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.05};
+
+/// One process on the micro-batches of all replicas: the graph is one.
+result one_process(std::size_t replicas) {
+  six_layers model = six();
+  model.materialize();
+  const auto blocks = forgetful(model);
+  optim::sgd optimizer{model.parameters(), with_memory};
+  result found;
+  for (std::size_t step = 0; step < absence_steps; ++step) {
+    nn::tally total;
+    for (std::size_t replica = 0; replica < replicas; ++replica) {
+      for (const samples& part : split_batch(with_absences(step, replica), 3)) {
+        std::map<std::string, variable<float>> results;
+        variable<float> x;
+        for (const auto& block : blocks) {
+          std::vector<variable<float>> taken;
+          for (const std::string& name : block.takes) taken.push_back(results.at(name));
+          x = results[block.name] = block.forward({x, taken}, part.x);
+        }
+        const auto loss = squares(x, part);
+        loss.backward({.of = gradient_of::sum});
+        total += loss;
+      }
+    }
+    found.losses.push_back(total.mean());
+    model.for_each_parameter([&](const std::string&, auto& p) {
+      if (!p.has_grad()) return;
+      for (float& each : p.grad().span()) each *= static_cast<float>(1 / total.count);
+    });
+    optimizer.step();
+  }
+  found.values = values_of(model);
+  return found;
+}
+
+std::vector<result> of_stages(int stages, int replicas, const pipeline_options& options) {
+  return on_ranks(stages * replicas, [&](process_group& world) {
+    mesh<"pp", "dp"> grid{world, {stages, replicas}};
+    six_layers model = six();
+    pipeline_options own = options;
+    own.microbatches = 3;
+    own.data_parallel = &grid["dp"];
+    own.job = &grid.all();
+    pipeline pipe{model, forgetful(model), grid["pp"], own};
+    optim::sgd optimizer{pipe.parameters(), with_memory};
+    result found;
+    for (std::size_t step = 0; step < absence_steps; ++step) {
+      const nn::tally got =
+          pipe.step(with_absences(step, static_cast<std::size_t>(grid.rank("dp"))), squares);
+      std::array<double, 2> total{got.sum, got.count};
+      all_reduce(grid["dp"], total);
+      found.losses.push_back(total[0] / total[1]);
+      optimizer.step();
+    }
+    pipe.module().for_each_parameter([&](const std::string& path, auto& p) {
+      if (p.spec().is_whole()) found.values[path] = {p.value().begin(), p.value().end()};
+    });
+    found.evaluated = 0;
+    return found;
+  });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(an_absent_gradient_stays_absent_over_the_borders_of_stages) {
+  const result expected = one_process(1);
+  for (const named_schedule& each : pipeline_schedules) {
+    const std::string name(each.name);
+    const bool has_chunks = name == "interleaved" || name == "looped_bfs" || name == "zbv";
+    BOOST_TEST_CONTEXT(name) {
+      if (has_chunks) {
+        expect_close(of_stages(3, 1, {.schedule = each.make, .chunks = 2}), expected);
+      } else {
+        expect_close(of_stages(2, 1, {.schedule = each.make}), expected);
+        expect_close(of_stages(4, 1, {.schedule = each.make, .cut = {0, 1, 3, 4}}), expected);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_gradient_that_only_some_replicas_have_is_the_mean_over_all) {
+  const result expected = one_process(2);
+  for (const auto schedule : {schedules::one_f_one_b, schedules::zb1p}) {
+    expect_close(of_stages(2, 2, {.schedule = schedule}), expected);
+  }
+  expect_close(of_stages(3, 2, {.schedule = schedules::zbv, .chunks = 2}), expected);
+  for (const int stage : {1, 2, 3}) {
+    BOOST_TEST_CONTEXT("zero " << stage) {
+      expect_close(of_stages(2, 2, {.sharding = zero(stage)}), expected);
     }
   }
 }

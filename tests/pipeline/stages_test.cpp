@@ -58,8 +58,8 @@ const auto loss_of = [](const parx::variable<float>& logits, const batch& part) 
 };
 
 struct result {
-  std::map<std::string, std::vector<float>> values;
-  std::vector<double> losses, norms;
+  std::map<std::string, std::vector<float>> values = {};
+  std::vector<double> losses = {}, norms = {};
   double evaluated = 0;
 };
 
@@ -192,8 +192,107 @@ BOOST_AUTO_TEST_CASE(stages_times_data_parallel_ranks_train_as_one_rank_on_all_s
   }
 }
 
+BOOST_AUTO_TEST_CASE(after_a_pipeline_its_model_with_tied_tables_is_wrapped_again) {
+  const result expected = alone(1, 0, 2);
+  const auto found = on_ranks(2, [&](parx::process_group& world) {
+    model_type model{config(0)};
+    { const parx::pipeline trial{model, world, {.microbatches = 2}}; }
+    { const parx::pipeline trial{model, world, {.schedule = parx::schedules::zbv}}; }
+    {
+      model.initialize(0);
+      parx::ddp ddp{model, world};
+      const batch mine = parx::split_batch(sample(0, 0, 4), 2)[
+          static_cast<std::size_t>(world.rank())];
+      loss_of(ddp(mine.input_ids), mine).backward();
+      return parx::optim::grad_norm(parx::optim::targets_of(ddp.parameters()));
+    }
+  });
+  for (const double each : found) {
+    BOOST_TEST(each == expected.norms.front(), boost::test_tools::tolerance(1e-6));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(dropout_does_not_depend_on_the_cut) {
   const result expected = alone(1, 0.3, 4);
   expect_close(piped(2, 1, 0.3, {.microbatches = 4}), expected);
   expect_close(piped(3, 1, 0.3, {.schedule = parx::schedules::zb1p, .microbatches = 4}), expected);
+}
+
+BOOST_AUTO_TEST_CASE(data_parallel_replicas_of_stages_draw_different_dropout_masks) {
+  const auto losses = on_ranks(4, [](parx::process_group& world) {
+    parx::mesh<"pp", "dp"> mesh{world, {2, 2}};
+    model_type model{config(0.3)};
+    parx::pipeline pipe{model, mesh["pp"],
+                        {.microbatches = 2, .data_parallel = &mesh["dp"], .job = &mesh.all()}};
+    return pipe.step(sample(0, 0, 4), loss_of).sum;  // the same samples
+  });
+  BOOST_TEST(losses[0] != losses[1]);
+  BOOST_TEST(losses[0] == losses[2]);  // the other stage of the same replica
+}
+
+BOOST_AUTO_TEST_CASE(a_tied_table_that_some_stages_do_not_use_in_a_step_trains_as_on_one_rank) {
+  // In step 1 the second layer of one replica ignores its input, in step 3 of both: then the table
+  // is the last stage's alone, and positions and the first layer have no gradient.
+  const auto stops_in = [](int step, int replica) {
+    return step == 3 || (step == 1 && replica == 1);
+  };
+  const auto blocks_of = [](model_type& model, const bool& stops) {
+    auto blocks = model.blocks();
+    blocks[2].forward = [inner = blocks[2].forward, &stops](const auto& x, const auto& in) {
+      const parx::variable<float> y = x;
+      return inner(stops ? y.detach() : y, in);
+    };
+    return blocks;
+  };
+  const parx::optim::sgd_options settings{.lr = rate, .momentum = 0.9, .weight_decay = 0.1};
+  bool stops = false;
+  model_type whole{config(0)};
+  parx::optim::sgd alone_opt{whole.parameters(), settings};
+  const auto blocks = blocks_of(whole, stops);
+  result expected{.norms = std::vector<double>(steps)};
+  for (int step = 0; step < steps; ++step) {
+    parx::nn::tally total;
+    for (const int replica : {0, 1}) {
+      stops = stops_in(step, replica);
+      const batch part = sample(step, replica, 4);
+      parx::variable<float> x;
+      for (const auto& block : blocks) x = block.forward({x, {}}, part.input_ids);
+      const auto loss = loss_of(x, part);
+      loss.backward({.of = parx::gradient_of::sum});
+      total += loss;
+    }
+    expected.losses.push_back(total.mean());
+    for (const auto& each : whole.parameters()) {
+      if (!each.has_grad()) continue;
+      for (float& value : each.grad().span()) value *= static_cast<float>(1 / total.count);
+    }
+    alone_opt.step();
+  }
+  note_values(whole, expected);
+  for (const bool is_sharded : {false, true}) {
+    const auto found = on_ranks(4, [&](parx::process_group& world) {
+      parx::mesh<"pp", "dp"> mesh{world, {2, 2}};
+      model_type model{config(0)};
+      bool stops_here = false;
+      parx::pipeline_options own{.microbatches = 2, .data_parallel = &mesh["dp"],
+                                 .job = &mesh.all()};
+      if (is_sharded) own.sharding = parx::zero(1);
+      parx::pipeline pipe{model, blocks_of(model, stops_here), mesh["pp"], own};
+      parx::optim::sgd optimizer{pipe.parameters(), settings};
+      result here{.norms = std::vector<double>(steps)};
+      for (int step = 0; step < steps; ++step) {
+        stops_here = stops_in(step, mesh.rank("dp"));
+        const auto loss = pipe.step(sample(step, mesh.rank("dp"), 4), loss_of);
+        std::array<double, 2> total{loss.sum, loss.count};
+        parx::all_reduce(mesh["dp"], total);
+        here.losses.push_back(total[0] / total[1]);
+        optimizer.step();
+      }
+      pipe.module().for_each_parameter([&](const std::string& path, auto& p) {
+        if (p.spec().is_whole()) here.values[path] = {p.value().begin(), p.value().end()};
+      });
+      return here;
+    });
+    BOOST_TEST_CONTEXT(is_sharded) expect_close(found, expected);
+  }
 }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <ddp/ranks.hpp>
 #include <train/runs.hpp>
 
+#include <parx/amp.hpp>
 #include <parx/mesh.hpp>
 #include <parx/nn.hpp>
 #include <parx/pipeline/zb1p.hpp>
@@ -43,7 +45,9 @@ const auto criterion = [](const parx::variable<float>& y, const auto& batch) {
 template <typename Wrapper, typename Step, typename Measure>
 outcome run(Wrapper& wrapper, Step step, Measure measure, train::trainer_options options) {
   const auto source = runs::points(48);
-  parx::optim::adamw optimizer{wrapper.parameters(), {.lr = 0.02}};
+  // The same program on a rank whose stage has no parameters.
+  const parx::optim::adamw_options settings{.lr = 0.02};
+  parx::optim::adamw optimizer{parx::optim::decay_groups(wrapper.parameters(), settings)};
   const auto loader_of = [&](std::size_t rows) {
     return parx::data::loader{
         source,
@@ -76,13 +80,14 @@ outcome by_ddp(const train::trainer_options& options, int world) {
   })[0];
 }
 
-outcome by_pipeline(const train::trainer_options& options, int stages, int replicas) {
+outcome by_pipeline(const train::trainer_options& options, int stages, int replicas,
+                    const std::vector<std::size_t>& cut = {}) {
   const auto ranks = on_ranks(stages * replicas, [&](parx::process_group& world) {
     parx::mesh<"pp", "dp"> mesh{world, {stages, replicas}};
     model_type model = make_model();
     parx::pipeline pipe{model, mesh["pp"],
                         {.schedule = parx::schedules::zb1p, .microbatches = 2,
-                         .data_parallel = &mesh["dp"], .job = &mesh.all()}};
+                         .cut = cut, .data_parallel = &mesh["dp"], .job = &mesh.all()}};
     return run(
         pipe, [](auto& p, auto& batch) { return p.step(batch, criterion); },
         [](auto& p, auto& batch) {
@@ -139,6 +144,110 @@ BOOST_AUTO_TEST_CASE(the_trainer_drives_a_pipeline_as_it_drives_a_ddp) {
   BOOST_TEST(expected.evaluated.size() == 2);
   for (const int stages : {1, 2, 3}) expect_close(by_pipeline(plain(), stages, 1), expected);
   expect_close(by_pipeline(plain(), 2, 2), by_ddp(plain(), 2));
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_without_parameters_trains_and_saves_by_the_same_program) {
+  const std::vector<std::size_t> cut{0, 1, 2};  // the second stage is an activation
+  const outcome expected = by_ddp(plain(), 1);
+  expect_close(by_pipeline(plain(), 3, 1, cut), expected);
+  expect_close(by_pipeline(plain(), 3, 2, cut), by_ddp(plain(), 2));
+  const runs::folder place("pipeline_empty_stage");
+  auto options = plain();
+  options.output_dir = place.path;
+  options.save_strategy = train::strategy::steps;
+  options.save_steps = 4;
+  auto shorter = options;
+  shorter.max_steps = 4;
+  (void)by_pipeline(shorter, 3, 1, cut);
+  options.resume_from_checkpoint = train::resume::latest;
+  expect_close(by_pipeline(options, 3, 1, cut), expected);
+}
+
+BOOST_AUTO_TEST_CASE(an_optimizer_of_a_share_without_parameters_has_its_options_groups_and_state) {
+  const auto found = on_ranks(3, [](parx::process_group& group) -> std::string {
+    model_type model = make_model();
+    parx::pipeline pipe{model, group, {.microbatches = 1, .cut = {0, 1, 2}}};
+    const auto all = pipe.parameters();
+    if (group.rank() != 1) return all.empty() ? "no parameters" : "";
+    parx::optim::sgd opt{all, {.lr = 0.5}};
+    parx::optim::adamw grouped{parx::optim::decay_groups(all, parx::optim::adamw_options{})};
+    opt.set_lr(0.25);
+    grouped.options(1).lr = 0.125;
+    parx::amp::grad_scaler scaler;
+    scaler.unscale_(opt);
+    const bool is_taken = scaler.step(opt) && scaler.step(grouped);
+    scaler.update();
+    opt.zero_grad();
+    std::size_t state = 0;
+    opt.for_each_state([&](const std::string&, auto&) { ++state; });
+    parx::optim::ema<float> average{all};
+    average.update();
+    (void)parx::optim::clip_grad_norm(all, 1.0);
+    const bool is_right = is_taken && all.empty() && state == 0 && opt.targets().empty() &&
+                          opt.options().lr == 0.25 && grouped.group_count() == 2;
+    return is_right ? "" : "wrong";
+  });
+  for (const std::string& each : found) BOOST_TEST(each == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_flag_raised_at_a_stage_that_sums_nothing_reaches_the_whole_job) {
+  // Rank 2 has an activation (or a frozen layer) of the first replica.
+  for (const bool is_frozen : {false, true}) {
+    const auto seen = on_ranks(6, [&](parx::process_group& world) {
+      parx::mesh<"pp", "dp"> mesh{world, {3, 2}};
+      model_type model = make_model();
+      const auto freeze = [](const std::string& path, auto& p) {
+        if (path.starts_with("2.")) p.freeze();
+      };
+      if (is_frozen) model.for_each_parameter(freeze);
+      const std::vector<std::size_t> cut =
+          is_frozen ? std::vector<std::size_t>{0, 1, 4} : std::vector<std::size_t>{0, 1, 2};
+      parx::pipeline pipe{model, mesh["pp"],
+                          {.microbatches = 2, .cut = cut, .data_parallel = &mesh["dp"],
+                           .job = &mesh.all()}};
+      const auto source = runs::points(4);
+      const auto loss = [](const parx::variable<float>& y, const auto& b) {
+        return nn::cross_entropy(y, b.y);
+      };
+      const std::vector<std::size_t> rows{0, 1, 2, 3};
+      std::vector<bool> raised;
+      for (const bool raises : {false, true, false}) {
+        if (raises && world.rank() == 2) pipe.raise_flag();
+        pipe.step(source.fetch(rows), loss);
+        raised.push_back(pipe.flag_raised());
+        pipe.zero_grad();
+      }
+      return raised;
+    });
+    for (const auto& each : seen) BOOST_TEST((each == std::vector{false, true, false}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_file_of_a_deeper_model_is_refused_by_a_pipeline_as_by_the_model_alone) {
+  const runs::folder place("pipeline_deeper");
+  std::filesystem::create_directories(place.path);
+  const std::string deeper = place.path + "/deeper.safetensors", own = place.path + "/own";
+  nn::sequential more{nn::linear{2, 16}, nn::relu{},         nn::linear{16, 16}, nn::relu{},
+                      nn::linear{16, 16}, nn::relu{},        nn::linear{16, 4},  nn::relu{},
+                      nn::linear{4, 4}};
+  parx::save_state(more, deeper);
+  const auto said = on_ranks(2, [&](parx::process_group& group) -> std::string {
+    model_type model = make_model();
+    parx::pipeline pipe{model, group, {.microbatches = 2}};
+    parx::save(pipe, own);
+    parx::load(pipe, own);  // has the parameters of the other stage, too
+    try {
+      parx::load(pipe, deeper);
+    } catch (const parx::error& refused) {
+      return refused.what();
+    }
+    return "nothing";
+  });
+  for (const std::string& each : said) {
+    BOOST_TEST(each.find("unknown to the model: 8.bias, 8.weight") != std::string::npos, each);
+  }
+  model_type alone = make_model();
+  BOOST_CHECK_THROW(parx::load_state(alone, deeper), parx::error);
 }
 
 BOOST_AUTO_TEST_CASE(a_run_is_resumed_with_other_stages_and_by_a_ddp) {

@@ -22,10 +22,28 @@
 
 namespace parx::inline PARX_ABI {
 
-/// How a file must match what a rank has of the model.
-template <distributed Wrapper>
-inline constexpr state_match match_of =
-    std::derived_from<Wrapper, staged_wrapper> ? state_match::part : state_match::strict;
+namespace detail {
+
+/// The optimizer of a stage: a file has the state of other stages' parameters, too.
+template <typename Module, typename Optimizer>
+struct optimizer_of_share : placed_state, shared_state {
+  optimizer_of_share(Module& its_module, Optimizer& its_optimizer)
+      : module(its_module), optimizer(its_optimizer) {}
+
+  /// `name` is a parameter's path with the name of the state behind it, "0.weight.exp_avg".
+  [[nodiscard]] bool is_elsewhere(const std::string& name) const {
+    return module.is_elsewhere(name.substr(0, name.rfind('.')));
+  }
+  template <typename Visitor>
+  void for_each_placed_state(Visitor&& visitor) {
+    optimizer.for_each_placed_state(visitor);
+  }
+
+  Module& module;
+  Optimizer& optimizer;
+};
+
+}  // namespace detail
 
 /// Collective over the job. See save_sharded.
 template <distributed Wrapper>
@@ -36,7 +54,7 @@ void save(Wrapper& wrapper, const std::string& folder, call_site site = call_sit
 /// Collective over the job. See load_sharded.
 template <distributed Wrapper>
 state_report load(Wrapper& wrapper, const std::filesystem::path& path,
-                  state_match match = match_of<Wrapper>, call_site site = call_site::current()) {
+                  state_match match = state_match::strict, call_site site = call_site::current()) {
   wrapper.before_write();
   return load_sharded(wrapper.job_group(), path, wrapper.module(), match, site);
 }
@@ -63,14 +81,19 @@ void add_part(Wrapper& wrapper, const std::string& name, State& state, checkpoin
 template <distributed Wrapper>
 void load_model(Wrapper& wrapper, const saved_checkpoint& saved) {
   wrapper.before_write();
-  saved.load("model", wrapper.module(), match_of<Wrapper>);
+  saved.load("model", wrapper.module());
 }
 
 /// Local; call it on every rank. The inverse of add_training_state.
 template <distributed Wrapper, typename Optimizer>
 void load_training_state(Wrapper& wrapper, Optimizer& optimizer, const saved_checkpoint& saved) {
   load_model(wrapper, saved);
-  saved.load("optimizer", optimizer, match_of<Wrapper>);
+  if constexpr (std::derived_from<Wrapper, staged_wrapper>) {
+    detail::optimizer_of_share share(wrapper.module(), optimizer);
+    saved.load("optimizer", share);
+  } else {
+    saved.load("optimizer", optimizer);
+  }
 }
 
 /// Collective. All ranks write the whole model to `path`, one safetensors file.

@@ -18,7 +18,8 @@ namespace parx::inline PARX_ABI {
 
 /// module() has a part of each parameter.
 struct distributed_wrapper {};
-/// module() has the parameters of some stages; whole_model() has the names and shapes of all.
+/// module() has the parameters of some stages, and is a shared_state (state.hpp) that knows the
+/// names of the others; whole_model() has the names and shapes of all.
 struct staged_wrapper : distributed_wrapper {};
 
 template <typename Wrapper>

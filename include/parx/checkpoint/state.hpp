@@ -25,6 +25,7 @@
 #include <vector>
 
 #include <parx/autograd/parameter.hpp>
+#include <parx/autograd/parameter_list.hpp>
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/check.hpp>
@@ -58,8 +59,12 @@ struct state_report {
 enum class state_match {
   strict,   ///< any difference is an error
   partial,  ///< loads what matches and reports the rest
-  part,     ///< as strict, but the file may have more than the target, which is a pipeline's stage
 };
+
+/// A base of a target that is one rank's share of a model, a pipeline's stage: the file has the
+/// tensors of other ranks, too. It has is_elsewhere(name), which says whether a tensor is one of
+/// theirs; what is nobody's is still unexpected.
+struct shared_state {};
 
 namespace detail {
 
@@ -96,6 +101,8 @@ template <typename Source>
 inline constexpr bool is_parameter_list = false;
 template <typename T>
 inline constexpr bool is_parameter_list<std::vector<parameter<T>>> = true;
+template <typename T>
+inline constexpr bool is_parameter_list<parameter_list<T>> = true;
 
 enum class state_access { read, overwrite };
 
@@ -328,13 +335,21 @@ template <typename File>
   return result;
 }
 
+template <typename Target, typename File>
+[[nodiscard]] state_fit fit_target(Target& target, const File& file) {
+  state_fit fit = fit_state(state_entries<state_access::overwrite>(target), file);
+  if constexpr (std::derived_from<Target, shared_state>) {
+    std::erase_if(fit.report.unexpected,
+                  [&](const std::string& name) { return target.is_elsewhere(name); });
+  }
+  return fit;
+}
+
 /// load_state for the entries of a model of any type.
 template <typename File>
-state_report load_entries(std::vector<state_entry> entries, const File& file, state_match match) {
-  auto [report, fitting] = fit_state(std::move(entries), file);
-  const bool has_all = report.missing.empty() && report.mismatched.empty();
-  const bool fits = match == state_match::part ? has_all : report.empty();
-  if (match != state_match::partial && !fits) {
+state_report load_entries(state_fit fit, const File& file, state_match match) {
+  auto& [report, fitting] = fit;
+  if (match != state_match::partial && !report.empty()) {
     throw_error(errc::bad_data,
                 "{} does not fit this model, so nothing was loaded:{}\nBuild the model as it was "
                 "when the {} was made, or load with state_match::partial.",
@@ -359,8 +374,7 @@ state_report load_entries(std::vector<state_entry> entries, const File& file, st
 /// The differences between `target` and an open file; changes nothing.
 template <typename Target, typename File>
 [[nodiscard]] state_report compare_state(Target& target, const File& file) {
-  constexpr auto access = detail::state_access::overwrite;
-  return detail::fit_state(detail::state_entries<access>(target), file).report;
+  return detail::fit_target(target, file).report;
 }
 
 /// Reads the parameters of `target` from an open file, a safetensors_file or safetensors_shards;
@@ -372,8 +386,7 @@ template <typename Target, typename File>
   requires requires(const File& file) { file.tensors(); }
 state_report load_state(Target& target, const File& file,
                         state_match match = state_match::strict) {
-  constexpr auto access = detail::state_access::overwrite;
-  return detail::load_entries(detail::state_entries<access>(target), file, match);
+  return detail::load_entries(detail::fit_target(target, file), file, match);
 }
 template <typename Target>
 state_report load_state(Target& target, const std::string& path,

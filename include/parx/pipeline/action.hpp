@@ -8,6 +8,7 @@
 // The letters and the text form are those of PyTorch's torch.distributed.pipelining.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
@@ -115,6 +116,16 @@ struct pipeline_table {
     return owner;
   }
 };
+
+/// The table with the actions of the first `count` micro-batches alone. It stays valid: an action
+/// waits for others of its micro-batch only.
+[[nodiscard]] inline pipeline_table first_microbatches(pipeline_table of, int count) {
+  for (auto& actions : of.ranks) {
+    std::erase_if(actions, [&](const stage_action& a) { return a.microbatch >= count; });
+  }
+  of.microbatches = std::min(of.microbatches, count);
+  return of;
+}
 
 /// Any function of this type is a schedule; parx's own are in parx::schedules.
 using pipeline_schedule = pipeline_table (*)(const pipeline_shape&);

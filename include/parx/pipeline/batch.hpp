@@ -2,6 +2,7 @@
 // as those of parx::data or {tensor<float> x; tensor<std::int64_t> y;}.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <optional>
@@ -85,34 +86,53 @@ template <typename Batch>
   }
 }
 
+/// The number of samples: the rows of the first member that is set; nullopt if none is.
+template <typename Batch>
+[[nodiscard]] std::optional<std::size_t> rows_of(const Batch& batch) {
+  std::optional<std::size_t> rows;
+  detail::with_batch_members(batch, [&](const auto&... members) {
+    const auto look = [&](const auto& member) {
+      if (!rows && member.defined() && member.rank() > 0) rows = member.extent(0);
+    };
+    (look(members), ...);
+  });
+  return rows;
+}
+
+namespace detail {
+
+/// As split_batch; of fewer rows than parts the last parts have none.
+template <typename Batch>
+[[nodiscard]] std::vector<Batch> split_rows(const Batch& whole, int count) {
+  const std::optional<std::size_t> known = rows_of(whole);
+  if (!known) return std::vector<Batch>(static_cast<std::size_t>(count), whole);
+  std::vector<Batch> parts;
+  for (int i = 0; i < count; ++i) {
+    const std::size_t begin = chunk_begin(*known, count, i);
+    const std::size_t end = chunk_begin(*known, count, i + 1);
+    const auto part = [&](const auto& member) {
+      // Weights that were never filled stay empty.
+      return member.defined() && member.rank() > 0 ? member.slice(0, begin, end) : member;
+    };
+    parts.push_back(with_batch_members(
+        whole, [&](const auto&... members) { return Batch{part(members)...}; }));
+  }
+  return parts;
+}
+
+}  // namespace detail
+
 /// Splits the batch into `count` parts that differ by at most one row, the longer ones first. Parts
 /// refer to the batch's memory. The parts of an empty batch are empty. Throws usage_error if there
 /// are fewer rows than parts.
 template <typename Batch>
 [[nodiscard]] std::vector<Batch> split_batch(const Batch& whole, int count) {
-  std::optional<std::size_t> first_rows;
-  detail::with_batch_members(whole, [&](const auto&... members) {
-    const auto look = [&](const auto& member) {
-      if (!first_rows && member.defined() && member.rank() > 0) first_rows = member.extent(0);
-    };
-    (look(members), ...);
-  });
-  if (!first_rows && count > 0) return std::vector<Batch>(static_cast<std::size_t>(count), whole);
-  const std::size_t rows = first_rows.value_or(0);
-  require(count > 0 && rows >= static_cast<std::size_t>(count),
+  const std::size_t most = static_cast<std::size_t>(std::max(count, 0));
+  const std::size_t rows = rows_of(whole).value_or(most);
+  require(count > 0 && rows >= most,
           "a batch of {} rows cannot be split into {} micro-batches: each needs at least one row",
           rows, count);
-  std::vector<Batch> parts;
-  for (int i = 0; i < count; ++i) {
-    const std::size_t begin = chunk_begin(rows, count, i), end = chunk_begin(rows, count, i + 1);
-    const auto part = [&](const auto& member) {
-      // Weights that were never filled stay empty.
-      return member.defined() && member.rank() > 0 ? member.slice(0, begin, end) : member;
-    };
-    parts.push_back(detail::with_batch_members(
-        whole, [&](const auto&... members) { return Batch{part(members)...}; }));
-  }
-  return parts;
+  return detail::split_rows(whole, count);
 }
 
 /// The member of a batch that a model's blocks take: all of it, its x, or its input_ids.

@@ -29,7 +29,9 @@ enum class stage_direction : std::uint8_t {
 
 template <typename T>
 struct stage_values {
-  std::vector<tensor<T>> values;  ///< of the last block, then of skip connections
+  /// Of the last block, then of skip connections. A gradient that is not defined is absent: the
+  /// loss does not depend on that result.
+  std::vector<tensor<T>> values;
   double count = 0;               ///< the loss's count, with gradients
 };
 
@@ -50,6 +52,7 @@ class stage_messages {
       to.parts.push_back(async_recv_any_shape(
           *group_, from,
           [&made](dtype, const axis_extents& extents) {
+            if (extents == absent()) return std::span<std::byte>();
             made = tensor<T>::empty(shape(std::span(extents.begin(), extents.end())));
             return std::as_writable_bytes(std::span(made.data(), made.size()));
           },
@@ -80,8 +83,12 @@ class stage_messages {
     int tag = tag_of(way, stage, microbatch);
     batch together(*group_);
     for (tensor<T>& each : next.held.values) {
-      each = std::move(each).contiguous();
-      together.send(each, to, {.tag = tag++, .extents = each.shape()});
+      if (each.defined()) {
+        each = std::move(each).contiguous();
+        together.send(each, to, {.tag = tag++, .extents = each.shape()});
+      } else {
+        together.send(std::span<const T>(), to, {.tag = tag++, .extents = absent()});
+      }
     }
     if (way == stage_direction::backwards) {
       const std::span<const double> count(&next.held.count, 1);
@@ -104,6 +111,11 @@ class stage_messages {
     work sent;
   };
 
+  /// The shape that stands for an absent gradient: no result has so many axes, all empty.
+  [[nodiscard]] static const axis_extents& absent() {
+    static const axis_extents none{0, 0, 0, 0, 0, 0, 0, 0};
+    return none;
+  }
   void leave() {
     leaving_.front().sent.wait();
     leaving_.pop_front();

@@ -31,6 +31,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -39,28 +40,31 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/lendable.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/autograd/parameter.hpp>
+#include <parx/autograd/parameter_list.hpp>
 #include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/warm_up.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/hash.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/nn/blocks.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/pipeline/batch.hpp>
-#include <parx/pipeline/csv.hpp>
+#include <parx/pipeline/batch_parts.hpp>
 #include <parx/pipeline/options.hpp>
 #include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/same_batches.hpp>
+#include <parx/pipeline/same_setup.hpp>
 #include <parx/pipeline/simulate.hpp>
+#include <parx/pipeline/stage_marks.hpp>
 #include <parx/pipeline/stage_module.hpp>
 #include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/stage_reductions.hpp>
-#include <parx/pipeline/validate.hpp>
+#include <parx/pipeline/tables.hpp>
 #include <parx/plan/cut.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -80,7 +84,10 @@ class pipeline : public staged_wrapper {
         group_(group),
         options_(std::move(options)),
         site_(site),
-        alone_(group.subgroup(std::array{group.rank()}, {.name = "one pipeline stage"}, site)) {
+        loan_(lend(model, formatted("pipeline at {}", site))),
+        alone_(group.subgroup(std::array{group.rank()}, {.name = "one pipeline stage"}, site)),
+        tables_(options_, group_) {
+    require_unwrapped(site);
     const pipeline_table& first = table();
     const auto stages = static_cast<std::size_t>(first.stages);
     owner_ = first.owners();
@@ -90,8 +97,9 @@ class pipeline : public staged_wrapper {
     cut_ = options_.cut;
     if (cut_.empty()) cut_ = cut_by_weight(weights(), stages);
     check_cut(cut_, stages, blocks_.size());
-    check_agreement(first, site);
+    require_same_setup(first, cut_, options_.seed, model_.last_seed(), job_group(), site);
     make_stages(site);
+    all_carry_flags_ = !on_any_rank(job_group(), !reductions_->carries_flags(), site);
     open_links();
     runner_.emplace(group_, blocks_, owner_, cut_, *reductions_);
   }
@@ -102,40 +110,34 @@ class pipeline : public staged_wrapper {
   pipeline(const pipeline&) = delete;
   pipeline& operator=(const pipeline&) = delete;
 
-  /// Collective: one batch, forward and backward, in options.microbatches parts. loss_function(
-  /// logits, micro-batch) returns a weighted_loss; it is called on the rank of the last stage.
-  /// Returns the loss of this pipeline's batch, equal on all its ranks. Blocks until the gradients
-  /// are ready for the optimizer.
+  /// Collective: one batch, forward and backward, in options.microbatches parts, or as many as it
+  /// has rows if those are fewer. loss_function(logits, micro-batch) returns a weighted_loss; it is
+  /// called on the rank of the last stage. Returns the loss of this pipeline's batch, equal on all
+  /// its ranks. Blocks until the gradients are ready for the optimizer.
   template <typename Batch, typename Loss>
   nn::tally step(const Batch& batch, Loss&& loss_function) {
-    const std::vector<Batch> parts = split_batch(batch, options_.microbatches);
-    return step(std::span<const Batch>(parts), loss_function);
+    const std::vector<Batch> parts = split(batch);
+    return run_step(std::span<const Batch>(parts), loss_function);
   }
-  /// The same for a batch that is already split, into any number of parts if options.table is
-  /// empty.
+  /// The same for a batch that is already split, into any number of parts, or at most those of
+  /// options.table.
   template <typename Batch, typename Loss>
   nn::tally step(std::span<const Batch> microbatches, Loss&& loss_function) {
-    last_table_ = &tables_for(static_cast<int>(microbatches.size())).table;
-    ++steps_;
-    if (std::has_single_bit(steps_) || steps_ % 128 == 0) {
-      process_group& model = options_.model_parallel ? *options_.model_parallel : group_;
-      require_same_batches(microbatches, model, reads_batches(), site_);
-    }
-    return runner_->run(*last_table_, microbatches, loss_function);
+    require_agreed(microbatches.size());
+    return run_step(microbatches, loss_function);
   }
 
   /// Collective: runs only forwards, and records nothing for backward. `figure`(logits,
   /// micro-batch) returns a weighted_loss or a tally (nn::accuracy).
   template <typename Batch, typename Figure>
   nn::tally evaluate(const Batch& batch, Figure&& figure) {
-    const std::vector<Batch> parts = split_batch(batch, options_.microbatches);
-    return evaluate(std::span<const Batch>(parts), figure);
+    const std::vector<Batch> parts = split(batch);
+    return run_forwards(std::span<const Batch>(parts), figure);
   }
   template <typename Batch, typename Figure>
   nn::tally evaluate(std::span<const Batch> microbatches, Figure&& figure) {
-    const no_grad guard;
-    last_table_ = &tables_for(static_cast<int>(microbatches.size())).forwards;
-    return runner_->run(*last_table_, microbatches, figure);
+    require_agreed(microbatches.size());
+    return run_forwards(microbatches, figure);
   }
 
   /// Whether this rank needs samples: it has the first or the last stage, or one whose blocks read
@@ -151,9 +153,9 @@ class pipeline : public staged_wrapper {
     return false;
   }
 
-  /// The parameters of this rank's stages, for an optimizer.
-  [[nodiscard]] std::vector<parameter<T>> parameters() {
-    std::vector<parameter<T>> all;
+  /// The parameters of this rank's stages, for an optimizer: none if the stages have none.
+  [[nodiscard]] parameter_list<T> parameters(call_site site = call_site::current()) {
+    parameter_list<T> all(site, parameter_scope::share);
     module().for_each_parameter([&](const std::string&, auto& each) { all.push_back(each); });
     return all;
   }
@@ -218,14 +220,14 @@ class pipeline : public staged_wrapper {
   }
   /// A flag raised on any rank of the job reaches all ranks with the gradients of the next step.
   void raise_flag() noexcept {
-    if (!reductions_->empty()) reductions_->raise_flag();
+    if (reductions_->carries_flags()) reductions_->raise_flag();
     own_flag_ = true;
   }
-  /// Collective over the model's ranks.
+  /// Collective over the model's ranks; over the job's if some rank has no gradients to send.
   [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
-    const bool mine = reductions_->empty() ? std::exchange(own_flag_, false)
-                                           : reductions_->flag_raised();
-    return on_any_rank(*gradient_group(), mine, site);
+    const bool own = std::exchange(own_flag_, false);
+    const bool mine = reductions_->carries_flags() ? reductions_->flag_raised() : own;
+    return on_any_rank(all_carry_flags_ ? *gradient_group() : job_group(), mine, site);
   }
   /// Collective over the data-parallel ranks.
   void broadcast_buffers(call_site site = call_site::current()) {
@@ -236,7 +238,7 @@ class pipeline : public staged_wrapper {
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const {
     return reductions_->bucket_bytes().at(index);
   }
-  [[nodiscard]] const pipeline_table& table() { return tables_for(options_.microbatches).table; }
+  [[nodiscard]] const pipeline_table& table() { return tables_.of(options_.microbatches).table; }
   /// The first block of each stage.
   [[nodiscard]] const std::vector<std::size_t>& cut() const noexcept { return cut_; }
   /// The largest number of micro-batches, in the last step of this rank, that had run forward but
@@ -270,39 +272,39 @@ class pipeline : public staged_wrapper {
   }
 
  private:
-  struct tables {
-    pipeline_table table;
-    pipeline_table forwards;  ///< the same without backwards, for evaluate()
-  };
-  const tables& tables_for(int microbatches) {
-    const auto found = tables_.find(microbatches);
-    if (found != tables_.end()) return found->second;
-    require(microbatches > 0, "a step has at least one micro-batch");
-    tables made;
-    if (options_.table) {
-      require(options_.table->microbatches == microbatches,
-              "schedule {} is a table for {} micro-batches, not for {}", options_.table->name,
-              options_.table->microbatches, microbatches);
-      made.table = *options_.table;
-    } else {
-      made.table = options_.schedule({.ranks = group_.size(), .microbatches = microbatches,
-                                      .chunks = options_.chunks, .hop = options_.hop});
+  template <typename Batch>
+  [[nodiscard]] std::vector<Batch> split(const Batch& batch) {
+    const batch_parts mine = parts_of_rows(rows_of(batch), options_.microbatches);
+    return detail::split_rows(batch,
+                              agree_on_parts(mine, group_, owner_.front(), equal_parts(), site_));
+  }
+  void require_agreed(std::size_t parts) {
+    require_same_parts(parts, group_, owner_.front(), equal_parts(), site_);
+  }
+  /// The ranks that need as many micro-batches as this one: each of those gathers values or sums
+  /// gradients of sharded stages, or a user's table has the order of the stages' sums.
+  [[nodiscard]] process_group* equal_parts() noexcept {
+    const auto& cut = options_.sharding;
+    const bool is_needed =
+        options_.table ||
+        (cut && (cut->stage == 3 || cut->accumulate == accumulated_gradients::sharded));
+    return is_needed && data_group().size() > 1 ? &data_group() : nullptr;
+  }
+  template <typename Batch, typename Loss>
+  nn::tally run_step(std::span<const Batch> microbatches, Loss& loss_function) {
+    last_table_ = &tables_.of(static_cast<int>(microbatches.size())).table;
+    ++steps_;
+    if (std::has_single_bit(steps_) || steps_ % 128 == 0) {
+      process_group& model = options_.model_parallel ? *options_.model_parallel : group_;
+      require_same_batches(microbatches, model, reads_batches(), site_);
     }
-    require(static_cast<int>(made.table.ranks.size()) == group_.size(),
-            "schedule {} is for {} ranks, and group \"{}\" has {}", made.table.name,
-            made.table.ranks.size(), group_.name(), group_.size());
-    static_cast<void>(validate(made.table));
-    // Forwards only depend on forwards, so the table stays valid without the other actions.
-    made.forwards = made.table;
-    for (auto& actions : made.forwards.ranks) {
-      std::erase_if(actions, [](const auto& a) { return a.kind != stage_work::forward; });
-    }
-    for (const stage_action& a : made.table.ranks[static_cast<std::size_t>(group_.rank())]) {
-      require(a.kind != stage_work::unshard && a.kind != stage_work::reshard,
-              "schedule {}: remove {}: stages gather their values by themselves when they are used",
-              made.table.name, to_string(a));
-    }
-    return tables_.emplace(microbatches, std::move(made)).first->second;
+    return runner_->run(*last_table_, microbatches, loss_function);
+  }
+  template <typename Batch, typename Figure>
+  nn::tally run_forwards(std::span<const Batch> microbatches, Figure& figure) {
+    const no_grad guard;
+    last_table_ = &tables_.of(static_cast<int>(microbatches.size())).forwards;
+    return runner_->run(*last_table_, microbatches, figure);
   }
 
   [[nodiscard]] std::vector<std::string> parts_of(std::size_t stage) const {
@@ -331,21 +333,13 @@ class pipeline : public staged_wrapper {
     return found;
   }
 
-  void check_agreement(const pipeline_table& table, call_site site) {
-    const std::string text =
-        formatted("{}{}", to_csv(table), joined_text(cut_, ","));
-    const std::uint64_t mine[] = {detail::fnv1a(text)};
-    process_group& job = job_group();
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(job.size()));
-    all_gather(job, mine, all, {}, site);
-    const auto other =
-        std::find_if(all.begin(), all.end(), [&](auto each) { return each != *mine; });
-    if (other == all.end()) return;
-    throw_error(errc::mismatch,
-                "pipeline at {}: rank {} of group \"{}\" has another schedule, number of "
-                "micro-batches or cut than rank {}, which has {} of {} micro-batches, cut at {}",
-                site, other - all.begin(), job.name(), job.rank(), table.name, table.microbatches,
-                joined_text(cut_));
+  void require_unwrapped(call_site site) {
+    model_.for_each_parameter([&](const std::string& path, auto& each) {
+      require(each.observer() == nullptr,
+              "pipeline at {}: parameter \"{}\" belongs to another wrapper that still lives. "
+              "Destroy that one first",
+              site, path);
+    });
   }
 
   void make_stages(call_site site) {
@@ -369,7 +363,7 @@ class pipeline : public staged_wrapper {
     if (is_sharded()) check_sharding(site);
     own_->for_each_parameter([&](const std::string& path, auto& each) {
       if (!each.reduction_group().empty()) kept_whole_.push_back(path);
-      each.place_on_stage_of(group_.size());
+      marks_.place(each, group_.size());
     });
     const auto is_tied = [&](const std::string& path) { return tied_users_.contains(path); };
     reductions_.emplace(model_, stages, data_group(), reductions, options_.sharding, is_tied, site);
@@ -410,7 +404,7 @@ class pipeline : public staged_wrapper {
       if (!each.reduction_group().empty()) return;
       const std::string name = formatted("stages of ranks {}", joined_text(users, "+"));
       users_by_name[name] = users;
-      if (own_->has(path)) each.reduce_over(name);
+      if (own_->has(path)) marks_.tie(each, name);
     });
     if (users_by_name.empty()) return {};
     require(data_group().size() == 1 || options_.job != nullptr,
@@ -456,8 +450,9 @@ class pipeline : public staged_wrapper {
   process_group& group_;
   const pipeline_options options_;
   const call_site site_;
+  const std::shared_ptr<const std::string> loan_;
   process_group alone_;
-  std::map<int, tables> tables_;  // by number of micro-batches
+  pipeline_tables tables_;
   std::vector<int> owner_;
   std::vector<std::size_t> cut_;
   std::optional<stage_part<Model>> own_;
@@ -465,7 +460,9 @@ class pipeline : public staged_wrapper {
   std::vector<std::string> kept_whole_;  // paths of the parameters here that are not sharded
   std::map<std::string, std::vector<int>> tied_users_;  // of group_, ascending, by path
   std::map<std::string, process_group> tied_;
-  bool own_flag_ = false;  // for a rank without parameters
+  bool own_flag_ = false;         // for a rank without gradients
+  bool all_carry_flags_ = true;  // on all ranks of the job
+  stage_marks<T> marks_;
   std::optional<stage_reductions<Model>> reductions_;
   std::optional<stage_module<Model>> module_;
   std::optional<stage_runner<Input, T, stage_reductions<Model>>> runner_;

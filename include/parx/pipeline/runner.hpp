@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -109,8 +108,7 @@ class stage_runner {
   /// A micro-batch in a stage, from its forward to the last part of its backward.
   struct passage {
     std::vector<border<T>> inputs;
-    variable<T> output;  // unless it is the last stage: the graph, without values
-    std::shared_ptr<std::vector<tensor<T>>> skipped;  // gradients of the skip connections it sent
+    std::vector<variable<T>> sent;  // unless it is the last stage: the graph, without values
     std::optional<weighted_loss<T>> loss;
     std::optional<backward_rest> rest;
     double count = 0;  // the loss's count
@@ -170,7 +168,11 @@ class stage_runner {
   void run_backward(stage_messages<T>& messages, const stage_action& a, passage& here,
                     const stage_values<T>& given) {
     if (makes_weight_gradient(a.kind)) {
-      reductions_.around_backward(a.stage, [&] { backward(a, here, given); });
+      // A second half has nothing to take: the count is there since the first.
+      const double count = a.kind == stage_work::backward_weights ? here.count
+                           : here.loss                            ? here.loss->count
+                                                                  : given.count;
+      reductions_.around_backward(a.stage, count, [&] { backward(a, here, given); });
     } else {
       backward(a, here, given);
     }
@@ -178,8 +180,7 @@ class stage_runner {
       stage_values<T> gradients{{}, here.count};
       for (const border<T>& each : here.inputs) {
         // An input without a gradient was not used: for example, the next block ignores it.
-        gradients.values.push_back(each.has_gradient() ? each.gradient().sum
-                                                       : tensor<T>::zeros(each.shape()));
+        gradients.values.push_back(each.has_gradient() ? each.gradient().sum : tensor<T>());
       }
       pass(messages, way::backwards, a.stage - 1, a.microbatch, std::move(gradients));
     }
@@ -258,49 +259,61 @@ class stage_runner {
   }
 
   /// Keeps the graph for backward without the values of the results: the message or an operation
-  /// holds those while it needs them. Several results are joined in one node, which distributes
-  /// their gradients.
+  /// holds those while it needs them. A leaf is the stage's own input, or a parameter.
   void keep_graph(const std::vector<variable<T>>& leaving, passage& here) {
     if (!detail::recording()) return;
-    variable<T> last = leaving.front();
-    if (leaving.size() > 1) {
-      here.skipped = std::make_shared<std::vector<tensor<T>>>();
-      last = differentiable_list(
-          last.value(),
-          [others = here.skipped](const tensor<T>& first, std::size_t i, grad_sink<T> sink) {
-            sink.add(i == 0 ? first : others->at(i - 1));
-          },
-          std::span<const variable<T>>(leaving));
+    for (const variable<T>& each : leaving) {
+      here.sent.push_back(each.is_leaf() ? each
+                                         : variable<T>(tensor<T>::without_memory(each.shape()),
+                                                       each.node()));
     }
-    here.output = variable<T>(tensor<T>::without_memory(last.shape()), last.node());
   }
 
   void backward(const stage_action& a, passage& here, const stage_values<T>& given) {
-    // A first stage whose parameters are all frozen has nothing to do.
-    if (!here.loss && !here.rest && !here.output.requires_grad()) return;
-    if (a.kind != stage_work::backward_weights) {
-      here.count = here.loss ? here.loss->count : given.count;
+    if (a.kind == stage_work::backward_weights) {
+      if (here.rest) here.rest->weights();
+      return;
     }
+    here.count = here.loss ? here.loss->count : given.count;
     const backward_options how{.count = reductions_.counts(a.stage) ? here.count : 0,
                                .of = gradient_of::sum};
     const bool in_halves = a.kind == stage_work::backward_inputs;
-    if (here.skipped && a.kind != stage_work::backward_weights) {
-      here.skipped->assign(given.values.begin() + 1, given.values.end());
-    }
-    if (a.kind == stage_work::backward_weights) {
-      here.rest->weights();
-    } else if (here.loss && in_halves) {
+    if (here.loss && in_halves) {
       here.rest.emplace(here.loss->sum.backward_inputs(how));
     } else if (here.loss) {
       here.loss->sum.backward(how);
-    } else if (in_halves) {
-      here.rest.emplace(here.output.backward_inputs_from(given.values.front(), how));
-    } else {
-      here.output.backward_from(given.values.front(), how);
+    } else if (auto [root, upstream] = root_of(here.sent, given.values); root.defined()) {
+      if (in_halves) here.rest.emplace(root.backward_inputs_from(std::move(upstream), how));
+      else root.backward_from(std::move(upstream), how);
     }
     // Frees the graph and the values that it held.
     here.loss.reset();
-    here.output = {};
+    here.sent.clear();
+  }
+
+  /// Where backward begins in a stage that is not the last, with the gradient there. Several
+  /// results that have a gradient are joined in one node, which distributes the gradients to them;
+  /// those that have none stay out, as if one process had run all stages. Not defined if there is
+  /// nothing to do: no result has a gradient, or wants one (of a frozen stage).
+  [[nodiscard]] static std::pair<variable<T>, tensor<T>> root_of(
+      const std::vector<variable<T>>& sent, const std::vector<tensor<T>>& given) {
+    std::vector<variable<T>> reached;
+    std::vector<tensor<T>> gradients;
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      if (!sent[i].requires_grad() || !given[i].defined()) continue;
+      reached.push_back(sent[i]);
+      gradients.push_back(given[i]);
+    }
+    if (reached.empty()) return {};
+    const tensor<T> first = gradients.front();
+    if (reached.size() == 1) return {reached.front(), first};
+    return {differentiable_list(
+                tensor<T>::without_memory(first.shape()),
+                [all = std::move(gradients)](const tensor<T>&, std::size_t i, grad_sink<T> sink) {
+                  sink.add(all[i]);
+                },
+                std::span<const variable<T>>(reached)),
+            first};
   }
 
   /// Aborts the group on all ranks, and throws an error with the current exception as its cause and

@@ -1,29 +1,36 @@
 // stage_module: a rank's stages as one module: the parameters that its optimizer updates, whole or
-// this rank's parts of them, and the buffers and modes of the model. Two references.
+// this rank's parts of them, and the buffers and modes of the model.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <parx/checkpoint/state.hpp>
 #include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/stage_reductions.hpp>
 
 namespace parx::inline PARX_ABI {
 
 template <typename Model>
-class stage_module {
+class stage_module : public shared_state {
  public:
   using value_type = typename stage_part<Model>::value_type;
 
   /// Stages and reductions are borrowed.
   stage_module(stage_part<Model>& own, stage_reductions<Model>& reductions)
-      : own_(own), reductions_(reductions) {}
+      : own_(own), reductions_(reductions), elsewhere_(own.names_elsewhere()) {}
 
   /// Whether a stage here uses the parameter or module of this path.
   [[nodiscard]] bool has(std::string_view path) const { return own_.has(path); }
+  /// Whether only other stages use the parameter or buffer of this path.
+  [[nodiscard]] bool is_elsewhere(const std::string& path) const {
+    return elsewhere_.contains(path);
+  }
   template <typename Visitor>
   void for_each_parameter(Visitor&& visitor) {
     reductions_.for_each_parameter(visitor);
@@ -47,6 +54,7 @@ class stage_module {
  private:
   stage_part<Model>& own_;
   stage_reductions<Model>& reductions_;
+  std::set<std::string> elsewhere_;
 };
 
 }  // namespace parx

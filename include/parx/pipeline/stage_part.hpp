@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,6 +40,19 @@ class stage_part : public nn::detail::module_state {
     return is_within(path, parts_) && !is_within(path, without_);
   }
 
+  /// The paths of the model's parameters and buffers that are not in this part.
+  [[nodiscard]] std::set<std::string> names_elsewhere() {
+    std::set<std::string> names;
+    const auto note = [&](const std::string& path, auto&) {
+      if (!has(path)) names.insert(path);
+    };
+    whole_->for_each_parameter(note);
+    whole_->for_each_buffer(note);
+    whole_->for_each_other_name([&](const std::string& other, const std::string& path) {
+      if (!has(path)) names.insert(other);
+    });
+    return names;
+  }
   template <typename Visitor>
   void for_each_parameter(Visitor&& visitor) {
     whole_->for_each_parameter([&](const std::string& path, auto& parameter) {

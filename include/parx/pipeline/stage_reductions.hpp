@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/parameter.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/times.hpp>
 #include <parx/fsdp/options.hpp>
@@ -47,10 +47,11 @@ class stage_reductions {
       auto made = std::make_unique<unit>();
       made->stages = {each.number};
       made->parts = each.parts;
+      made->counted = each.number;
       stage_part<Model>(model, each.parts)
           .for_each_parameter([&](const std::string& path, auto& parameter) {
             made->shared.push_back(is_tied(path) ? std::string() : path);
-            made->is_trained.push_back({each.number, [=] { return parameter.requires_grad(); }});
+            made->parameters.push_back(parameter);
           });
       if (made->shared.empty()) continue;
       std::erase_if(units_, [&](const std::unique_ptr<unit>& before) {
@@ -58,6 +59,7 @@ class stage_reductions {
       });
       units_.push_back(std::move(made));
     }
+    for (const auto& each : units_) each->trained_at_first = each->is_trained();
     // By their first stages: an order that is the same on all data-parallel ranks.
     std::sort(units_.begin(), units_.end(),
               [](const auto& a, const auto& b) { return a->stages < b->stages; });
@@ -91,9 +93,6 @@ class stage_reductions {
       each->backwards_left = count(makes_weight_gradient);
       each->reductions_left =
           count([](stage_work kind) { return kind == stage_work::reduce_gradients; });
-      const auto counting = std::find_if(each->is_trained.begin(), each->is_trained.end(),
-                                         [](const auto& one) { return one.second(); });
-      each->counted = counting == each->is_trained.end() ? -1 : counting->first;
     }
   }
   /// Runs `forward` of the stage while the values of its parameters are gathered.
@@ -103,14 +102,19 @@ class stage_reductions {
     if (of == nullptr) return forward();
     of->sums->around_forward(forward);
   }
-  /// Runs `backward`, which computes gradients of the stage's parameters; starts the sums if it is
-  /// the last one.
+  /// Runs `backward`, which computes gradients of the stage's parameters, or none if the loss does
+  /// not depend on them; starts the sums if it is the last one. `count` is the loss's.
   template <typename Backward>
-  void around_backward(int stage, Backward backward) {
+  void around_backward(int stage, double count, Backward backward) {
     unit* const of = find(stage);
     if (of == nullptr) return backward();
-    if (--of->backwards_left == 0 && of->reductions_left == 0 && synchronising_) return backward();
-    of->sums->without_sums(backward);
+    const auto counted = [&] {
+      // A frozen stage has nothing to sum, unless other ranks expect it to take part.
+      if (!of->trained_at_first && !of->is_trained()) return backward();
+      of->sums->count_pass(counts(stage) ? count : 0, backward);
+    };
+    if (--of->backwards_left == 0 && of->reductions_left == 0 && synchronising_) return counted();
+    of->sums->without_sums(counted);
   }
   /// The REDUCE_GRAD of the stage.
   void reduce(int stage) {
@@ -133,9 +137,10 @@ class stage_reductions {
   }
 
   [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
-  [[nodiscard]] bool empty() const noexcept { return units_.empty(); }
-  void raise_flag() noexcept { units_.front()->sums->raise_flag(); }
-  [[nodiscard]] bool flag_raised() const noexcept { return units_.front()->sums->flag_raised(); }
+  /// Whether gradients leave this rank in every step, and a flag with them.
+  [[nodiscard]] bool carries_flags() const noexcept { return carrier() != nullptr; }
+  void raise_flag() noexcept { carrier()->sums->raise_flag(); }
+  [[nodiscard]] bool flag_raised() const noexcept { return carrier()->sums->flag_raised(); }
   void broadcast_buffers(call_site site) {
     for (const auto& each : units_) {
       each->sums->for_each_wrapper([&](auto& wrapper) { wrapper.broadcast_buffers(site); });
@@ -178,14 +183,19 @@ class stage_reductions {
     std::vector<int> stages{};
     std::vector<std::string> parts{};
     std::vector<std::string> shared{};  // parameters that no other unit may have; "" for tied ones
-    // Whether a stage's parameter is trained now: a layer may be unfrozen between steps.
-    std::vector<std::pair<int, std::function<bool()>>> is_trained{};
-    int counted = -1;                   // the stage that passes the loss's count, in this step
+    std::vector<parameter<typename stage_part<Model>::value_type>> parameters{};
+    bool trained_at_first = true;
+    int counted = -1;  // the stage that passes the loss's count
     std::ptrdiff_t backwards_left = 0, reductions_left = 0;
     std::unique_ptr<stage_wrapper<Model>> sums;
 
     [[nodiscard]] bool has(int stage) const {
       return std::find(stages.begin(), stages.end(), stage) != stages.end();
+    }
+    /// Now: a layer may be frozen or unfrozen between steps.
+    [[nodiscard]] bool is_trained() const {
+      return std::any_of(parameters.begin(), parameters.end(),
+                         [](const auto& each) { return each.requires_grad(); });
     }
     /// Merges `other` into this unit if they share a parameter. Returns whether they do.
     bool takes_over(unit& other) {
@@ -196,10 +206,16 @@ class stage_reductions {
       stages.insert(stages.begin(), other.stages.begin(), other.stages.end());
       parts.insert(parts.end(), other.parts.begin(), other.parts.end());
       shared.insert(shared.end(), other.shared.begin(), other.shared.end());
-      is_trained.insert(is_trained.begin(), other.is_trained.begin(), other.is_trained.end());
+      parameters.insert(parameters.end(), other.parameters.begin(), other.parameters.end());
+      counted = other.counted;
       return true;
     }
   };
+  [[nodiscard]] unit* carrier() const noexcept {
+    const auto found = std::find_if(units_.begin(), units_.end(),
+                                    [](const auto& each) { return each->trained_at_first; });
+    return found == units_.end() ? nullptr : found->get();
+  }
   [[nodiscard]] unit* find(int stage) const {
     const auto found = std::find_if(units_.begin(), units_.end(),
                                     [&](const auto& each) { return each->has(stage); });

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -51,7 +52,11 @@ class stage_wrapper {
     if (!whole.empty()) {
       reductions.finish = reduction_finish::when_asked;
       summed_part_.reset(new part_type(model, std::move(whole)));
-      summed_.reset(new ddp<part_type>(*summed_part_, data, std::move(reductions), site));
+      // Beside an fsdp it has a group of its own: which of the two a pass reaches first may differ
+      // between the ranks.
+      if (sharded_) apart_.emplace(data.subgroup(everyone(data), {.name = data.name()}, site));
+      summed_.reset(new ddp<part_type>(*summed_part_, apart_ ? *apart_ : data,
+                                       std::move(reductions), site));
     }
   }
 
@@ -73,6 +78,16 @@ class stage_wrapper {
   void around_forward(Forward forward) {
     if (sharded_) sharded_->call(forward);
     else forward();
+  }
+  /// Runs `backward` of a loss of so many samples. A wrapper none of whose parameters it reaches
+  /// counts them nevertheless: the gradient is the mean over all samples.
+  template <typename Backward>
+  void count_pass(double count, Backward backward) {
+    const auto passes_of = [](auto* wrapper) { return wrapper ? wrapper->passes() : 0; };
+    const auto sharded = passes_of(sharded_.get()), summed = passes_of(summed_.get());
+    backward();
+    if (sharded_ && sharded_->passes() == sharded) sharded_->add_pass(count);
+    if (summed_ && summed_->passes() == summed) summed_->add_pass(count);
   }
   /// Runs `backward` and adds its gradients to the earlier ones, without summing over ranks.
   template <typename Backward>
@@ -112,7 +127,14 @@ class stage_wrapper {
   }
 
  private:
+  [[nodiscard]] static std::vector<int> everyone(const process_group& of) {
+    std::vector<int> ranks(static_cast<std::size_t>(of.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+
   std::unique_ptr<part_type> summed_part_, sharded_part_;
+  std::optional<process_group> apart_;
   std::unique_ptr<ddp<part_type>> summed_;
   std::unique_ptr<fsdp<part_type>> sharded_;
 };

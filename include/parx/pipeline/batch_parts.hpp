@@ -1,0 +1,84 @@
+// agree_on_parts: into how many micro-batches the ranks of a pipeline split this batch.
+//
+// The last batch of an epoch may have fewer rows than a step has micro-batches; it is split into as
+// many as it has rows. A rank in the middle may have no samples, so the first stage counts its rows
+// and tells the others: one small message, which arrives before the first micro-batch does.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/source.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// What a rank knows of a batch before the step.
+struct batch_parts {
+  std::optional<std::size_t> rows{};  ///< nullopt where this rank has no samples
+  int parts = 1;                      ///< wanted
+};
+
+/// As many parts as rows, at least one and at most `most`.
+[[nodiscard]] inline batch_parts parts_of_rows(std::optional<std::size_t> rows, int most) {
+  const std::size_t wanted = std::min(rows.value_or(SIZE_MAX), static_cast<std::size_t>(most));
+  return {rows, static_cast<int>(std::max<std::size_t>(wanted, 1))};
+}
+
+namespace detail {
+
+/// Closes the group on all ranks, and throws.
+[[noreturn]] inline void fail_for_all(process_group& group, const std::string& said) {
+  if (!group.closed()) group.abort(said);
+  throw_error(errc::mismatch, "{}", said);
+}
+
+}  // namespace detail
+
+/// Collective over `group`, in which `first` is the rank of the first stage, and there over `equal`
+/// if that is given: the ranks that need the same number of parts although they have other samples,
+/// because they gather the values of a stage together. Returns the number of parts, the same on all
+/// of them. If this rank has another number of rows than the first stage, closes the group and
+/// throws parx::error (errc::mismatch).
+[[nodiscard]] inline int agree_on_parts(const batch_parts& mine, process_group& group, int first,
+                                        process_group* equal, call_site site) {
+  constexpr std::int64_t unknown = -1;
+  const std::int64_t rows = mine.rows ? static_cast<std::int64_t>(*mine.rows) : unknown;
+  std::array<std::int64_t, 2> told{rows, mine.parts};
+  if (equal != nullptr && group.rank() == first) {
+    all_reduce(*equal, std::span(&told[1], 1), {.op = reduce_op::max}, site);
+  }
+  broadcast(group, told, {.root = first}, site);
+  if (rows != unknown && told[0] != unknown && rows != told[0]) {
+    detail::fail_for_all(
+        group, formatted("pipeline at {}: rank {} of group \"{}\" got a batch of {} rows, and rank "
+                         "{}, which has the first stage, one of {}. The ranks of one model need "
+                         "the same samples: give the sampler the data-parallel group, "
+                         "mesh[\"dp\"], not that of all ranks",
+                         site, group.rank(), group.name(), rows, first, told[0]));
+  }
+  return static_cast<int>(told[1]);
+}
+
+/// The same for a batch that is in `parts` parts already: throws if others have another number.
+inline void require_same_parts(std::size_t parts, process_group& group, int first,
+                               process_group* equal, call_site site) {
+  const int mine = static_cast<int>(parts);
+  const int all = agree_on_parts({.parts = mine}, group, first, equal, site);
+  if (all == mine) return;
+  detail::fail_for_all(group, formatted("pipeline at {}: rank {} of group \"{}\" got {} "
+                                        "micro-batches, and others {}. The ranks of one model, and "
+                                        "those that shard its stages, take equally many",
+                                        site, group.rank(), group.name(), mine, all));
+}
+
+}  // namespace parx

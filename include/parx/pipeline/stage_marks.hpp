@@ -1,0 +1,42 @@
+// stage_marks: what a pipeline notes on a model's parameters while it lives. Afterwards the model
+// can be wrapped again.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/parameter.hpp>
+
+namespace parx::inline PARX_ABI {
+
+template <typename T>
+class stage_marks {
+ public:
+  stage_marks() = default;
+  /// To be destroyed after the wrappers of the stages.
+  ~stage_marks() {
+    for (const parameter<T>& each : placed_) each.place_on_stage_of(1);
+    for (const parameter<T>& each : tied_) {
+      if (each.observer() == nullptr) each.reduce_over({});
+    }
+  }
+  stage_marks(const stage_marks&) = delete;
+  stage_marks& operator=(const stage_marks&) = delete;
+
+  /// The parameter's gradient is summed over the stages that share it.
+  void tie(const parameter<T>& each, std::string group) {
+    each.reduce_over(std::move(group));
+    tied_.push_back(each);
+  }
+  /// The parameter is on one of so many ranks of a pipeline.
+  void place(const parameter<T>& each, int ranks) {
+    each.place_on_stage_of(ranks);
+    placed_.push_back(each);
+  }
+
+ private:
+  std::vector<parameter<T>> tied_, placed_;
+};
+
+}  // namespace parx
