@@ -164,6 +164,21 @@ BOOST_AUTO_TEST_CASE(the_oldest_go_but_never_the_best_and_never_the_newest) {
   BOOST_TEST(checkpoints.best()->metric().value() == 4.0);
 }
 
+// A caller that compares by something else than the metric says which one is the best.
+BOOST_AUTO_TEST_CASE(a_step_that_is_named_the_best_stays_in_the_place_of_the_best_metric) {
+  const scratch_folder folder;
+  checkpoint_manager checkpoints(folder.file("out"),
+                                 {.save_total_limit = 2, .mode = save_mode::blocking});
+  checkpoints.probe();
+  for (std::uint64_t step = 1; step <= 4; ++step) {
+    const auto named = step >= 2 ? std::optional<std::uint64_t>(2) : std::nullopt;
+    checkpoints.save(step, filled(1).parts(), 10.0 / static_cast<double>(step), named);
+  }
+  BOOST_TEST(names_in(folder.file("out")) ==
+                 (std::set<std::string>{"checkpoint-2", "checkpoint-4"}),
+             boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(of_equal_metrics_the_oldest_is_the_best_and_stays) {
   for (const auto goal : {metric_goal::minimize, metric_goal::maximize}) {
     const scratch_folder folder;
