@@ -95,6 +95,7 @@ class fsdp : public distributed_wrapper {
   /// rank 0's, and the model's own memory is released. Model and group are borrowed and must
   /// outlive this object; the model must not move. Once this object is destroyed, the model has no
   /// values. Throws usage_error for invalid options, or if the model is in another wrapper.
+  /// Parameters that are frozen take no memory for gradients until they are unfrozen.
   fsdp(Module& model, process_group& group, fsdp_options options = {},
        call_site site = call_site::current())
       : model_(model), group_(group), who_(formatted("fsdp at {}", site)),

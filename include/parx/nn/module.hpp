@@ -216,7 +216,7 @@ class module : public detail::module_state {
   }
 
   /// From the next forward pass on the parameters are constants, or get gradients again: PyTorch's
-  /// requires_grad_. Freeze before making a ddp, or on all ranks.
+  /// requires_grad_. Under a wrapper, call them on all ranks, before a forward pass.
   void freeze() { for_each(&detail::any_parameter::freeze); }
   void unfreeze() { for_each(&detail::any_parameter::unfreeze); }
 
