@@ -23,16 +23,11 @@
 #include <parx/checkpoint.hpp>
 #include <parx/comm.hpp>
 #include <parx/ddp.hpp>
-#include <parx/ddp/training_state.hpp>
 #include <parx/fsdp.hpp>
-#include <parx/fsdp/training_state.hpp>
 #include <parx/mesh.hpp>
-#include <parx/pipeline/parallelize.hpp>
-#include <parx/pipeline/training_state.hpp>
+#include <parx/pipeline.hpp>
 #include <parx/plan.hpp>
-#include <parx/tensor_parallel/generating.hpp>
-#include <parx/tensor_parallel/plans.hpp>
-#include <parx/tensor_parallel/training_state.hpp>
+#include <parx/tensor_parallel.hpp>
 #include <parx/train.hpp>
 
 namespace examples {

@@ -4,6 +4,7 @@
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
 #include <parx/checkpoint/difference.hpp>        // IWYU pragma: export
+#include <parx/checkpoint/distributed_state.hpp>  // IWYU pragma: export
 #include <parx/checkpoint/manager.hpp>           // IWYU pragma: export
 #include <parx/checkpoint/manifest.hpp>          // IWYU pragma: export
 #include <parx/checkpoint/mapped.hpp>            // IWYU pragma: export

@@ -1,5 +1,6 @@
-// L9: training with parameters, gradients and optimizer state sharded over the ranks. Checkpoints,
-// <parx/fsdp/training_state.hpp>, are included separately, to keep compile times low.
+// L9: training with parameters, gradients and optimizer state sharded over the ranks. Saving it,
+// <parx/checkpoint.hpp>, is included separately, to keep compile times low; <parx/train.hpp> brings
+// it.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
@@ -9,6 +10,7 @@
 #include <parx/fsdp/fsdp.hpp>             // IWYU pragma: export
 #include <parx/fsdp/options.hpp>          // IWYU pragma: export
 #include <parx/fsdp/sharded_module.hpp>   // IWYU pragma: export
+#include <parx/fsdp/sharding.hpp>         // IWYU pragma: export
 #include <parx/fsdp/unit_choice.hpp>      // IWYU pragma: export
 #include <parx/fsdp/unit_plan.hpp>        // IWYU pragma: export
 #include <parx/fsdp/unit_values.hpp>      // IWYU pragma: export

@@ -1,6 +1,6 @@
 // Pipeline parallelism: schedules as tables, proven before they run, and the runner that trains a
-// model by them. Included separately, to keep compile times low:
-// <parx/pipeline/training_state.hpp> (the trainer, checkpoints) and <parx/pipeline/generate.hpp>.
+// model by them. Included separately, to keep compile times low: saving, <parx/checkpoint.hpp>,
+// which <parx/train.hpp> brings, and <parx/pipeline/generate.hpp>.
 #pragma once
 
 #include <parx/launch.hpp>
@@ -24,6 +24,7 @@
 #include <parx/pipeline/pipeline.hpp>
 #include <parx/pipeline/routes.hpp>
 #include <parx/pipeline/runner.hpp>
+#include <parx/pipeline/sharding.hpp>
 #include <parx/pipeline/simulate.hpp>
 #include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/stage_reductions.hpp>

@@ -1,5 +1,6 @@
-// L8: tensor parallelism: matrices of a model cut over the ranks of an axis. Included separately,
-// to keep compile times low: <parx/tensor_parallel/training_state.hpp> (the trainer, checkpoints).
+// L8: tensor parallelism: matrices of a model cut over the ranks of an axis. Saving them,
+// <parx/checkpoint.hpp>, is included separately, to keep compile times low; <parx/train.hpp> brings
+// it.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
@@ -16,6 +17,7 @@
 #include <parx/tensor_parallel/placement.hpp>        // IWYU pragma: export
 #include <parx/tensor_parallel/plan.hpp>             // IWYU pragma: export
 #include <parx/tensor_parallel/plans.hpp>            // IWYU pragma: export
+#include <parx/tensor_parallel/sharding.hpp>         // IWYU pragma: export
 #include <parx/tensor_parallel/tensor_parallel.hpp>  // IWYU pragma: export
 #include <parx/tensor_parallel/transitions.hpp>      // IWYU pragma: export
 #include <parx/tensor_parallel/vocabulary.hpp>       // IWYU pragma: export

@@ -10,7 +10,6 @@
 #include <boost/test/unit_test.hpp>
 
 #include <parx/checkpoint.hpp>
-#include <parx/fsdp/training_state.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 

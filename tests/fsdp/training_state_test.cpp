@@ -1,4 +1,4 @@
-#include <parx/fsdp/training_state.hpp>
+#include <parx/fsdp/sharding.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -9,6 +9,7 @@
 #include <ddp/ranks.hpp>
 #include <train/runs.hpp>
 
+#include <parx/checkpoint/distributed_state.hpp>
 #include <parx/fsdp.hpp>
 #include <parx/train/wrapped_model.hpp>
 

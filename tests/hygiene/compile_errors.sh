@@ -17,6 +17,7 @@ program() {
 #include <parx/ddp/ddp.hpp>
 #include <parx/ddp/raw.hpp>
 #include <parx/ddp/save.hpp>
+#include <parx/fsdp/fsdp.hpp>
 #include <parx/launch/run.hpp>
 #include <parx/nn/linear.hpp>
 #include <parx/nn/activation.hpp>
@@ -24,6 +25,7 @@ program() {
 #include <parx/nn/sequential.hpp>
 #include <parx/optim.hpp>
 #include <parx/train/evaluation.hpp>
+#include <parx/train/trainer.hpp>
 #ifdef WRONG
 #define LAYER visit(layer)
 #define TOUCHED_ROWS touched_row
@@ -188,6 +190,10 @@ void calls(parx::process_group& world) {
   samples one_by_one;
   parx::data::loader loader{one_by_one, {.batch_size = 2}};
   (void)parx::train::samples_in(one_by_one[0]);
+  const auto loss = [](auto& net, auto&) { return net; };
+  parx::train::trainer of_a_model{model, by_model, by_size, loss};
+  parx::fsdp sharded{model, world};  // of fsdp/fsdp.hpp alone
+  parx::train::trainer of_an_fsdp{sharded, by_model, by_size, loss};
   std::vector<int> whole_numbers(4);
   parx::raw_module<float> of_floats;
   of_floats.add("w", whole_numbers);
@@ -269,6 +275,8 @@ told 4 'written to const elements'
 told 1 'counts are a range of integers'
 told 1 'a data set has size() and fetch'
 told 1 'a batch for the trainer has count()'
+told 1 'a trainer takes the model in its wrapper'
+told 1 'a trainer over this wrapper needs its whole chapter: include <parx/fsdp.hpp>'
 told 1 'this raw_module is of RawModuleIsOf'
 grep -q -e 'RawModuleIsOf = float; BufferHolds = int' -e 'explain_other_elements<float, int>' <<<"$said" ||
   { echo "the types of a raw_module and its buffer are not named"; echo "$said"; exit 1; }
@@ -307,4 +315,4 @@ told 1 'a step_aware_parameter has end_step'
 # Beside the sentence, that no loader, no ddp and no sequential can be made.
 others=$(errors | grep -v -e '::\(loader\|ddp\|sequential\)(<brace' \
   -e "arguments of '\(loader\|ddp\|sequential\)'" -e 'implicitly-deleted copy')
-[ "$(grep -c . <<<"$others")" = 93 ] || { echo "$others"; exit 1; }
+[ "$(grep -c . <<<"$others")" = 95 ] || { echo "$others"; exit 1; }

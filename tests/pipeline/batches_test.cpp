@@ -19,7 +19,6 @@
 #include <parx/models/bert.hpp>
 #include <parx/models/llama.hpp>
 #include <parx/optim/sgd.hpp>
-#include <parx/pipeline/training_state.hpp>
 #include <parx/train.hpp>
 
 using namespace parx;

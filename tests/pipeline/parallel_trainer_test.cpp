@@ -1,7 +1,6 @@
 // The trainer drives stages x samples x layers as it drives one process, and what it saves loads at
 // any other layout.
-#include <parx/pipeline/parallelize.hpp>
-#include <parx/pipeline/training_state.hpp>
+#include <parx/pipeline.hpp>
 
 #include <boost/test/unit_test.hpp>
 

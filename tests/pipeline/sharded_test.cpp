@@ -11,6 +11,7 @@
 #include <data/support.hpp>
 #include <ddp/ranks.hpp>
 
+#include <parx/checkpoint.hpp>
 #include <parx/fsdp/unit_choice.hpp>
 #include <parx/mesh.hpp>
 #include <parx/models/gpt.hpp>
@@ -19,7 +20,6 @@
 #include <parx/optim/adamw.hpp>
 #include <parx/optim/clip.hpp>
 #include <parx/pipeline.hpp>
-#include <parx/pipeline/training_state.hpp>
 #include <parx/tensor_parallel/plans.hpp>
 
 using namespace parx;

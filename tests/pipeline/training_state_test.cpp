@@ -1,5 +1,5 @@
 // The trainer drives a pipeline as it drives a ddp, and what it saves loads at any other layout.
-#include <parx/pipeline/training_state.hpp>
+#include <parx/pipeline/sharding.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -14,8 +14,10 @@
 #include <train/runs.hpp>
 
 #include <parx/amp.hpp>
+#include <parx/checkpoint/distributed_state.hpp>
 #include <parx/mesh.hpp>
 #include <parx/nn.hpp>
+#include <parx/pipeline/norm.hpp>
 #include <parx/pipeline/zb1p.hpp>
 #include <parx/train/wrapped_model.hpp>
 

@@ -1,6 +1,6 @@
 // The trainer drives models whose layers are cut, in a ddp or an fsdp of the ranks beside: its
 // figures are those of one process, and its checkpoints load at any layout.
-#include <parx/tensor_parallel/training_state.hpp>
+#include <parx/tensor_parallel.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -19,13 +19,10 @@
 
 #include <parx/data.hpp>
 #include <parx/ddp.hpp>
-#include <parx/ddp/training_state.hpp>
 #include <parx/fsdp.hpp>
-#include <parx/fsdp/training_state.hpp>
 #include <parx/mesh.hpp>
 #include <parx/optim/adamw.hpp>
-#include <parx/tensor_parallel/plans.hpp>
-#include <parx/train/trainer.hpp>
+#include <parx/train.hpp>
 
 namespace {
 

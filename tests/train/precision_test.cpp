@@ -17,13 +17,10 @@
 #include <messages.hpp>
 
 #include <parx/fsdp.hpp>
-#include <parx/fsdp/training_state.hpp>
 #include <parx/mesh.hpp>
 #include <parx/optim/sgd.hpp>
-#include <parx/pipeline/pipeline.hpp>
-#include <parx/pipeline/training_state.hpp>
-#include <parx/tensor_parallel/parallelize.hpp>
-#include <parx/tensor_parallel/training_state.hpp>
+#include <parx/pipeline.hpp>
+#include <parx/tensor_parallel.hpp>
 
 using namespace runs;
 

@@ -24,7 +24,6 @@
 
 #include <parx/ddp/sync_batch_norm.hpp>
 #include <parx/fsdp.hpp>
-#include <parx/fsdp/training_state.hpp>
 #include <parx/launch.hpp>
 #include <parx/store/tcp_server.hpp>
 

@@ -5,7 +5,7 @@
 //   parx::save(fsdp, "out/model");     // a folder, see checkpoint/sharded.hpp
 //   parx::load(fsdp, "out/model");     // or a Hugging Face folder, or a safetensors file
 //
-// Include the wrapper's training_state.hpp, which includes this.
+// Which rank writes what is the wrapper's sharded_over(), of <parx/fsdp.hpp> and the others.
 #pragma once
 
 #include <concepts>

@@ -68,6 +68,23 @@ struct sharding {
   shard_place others = {};
 };
 
+/// Parameters are cut over the ranks of `group`; each element is on one rank.
+[[nodiscard]] inline sharding sharded_over(const process_group& group) {
+  const shard_place place = place_in(group);
+  return {.file = place, .copies = {}, .others = place};
+}
+/// The same where the ranks of `replicas`, a part of `group`, hold the same parts.
+[[nodiscard]] inline sharding sharded_over(const process_group& group,
+                                           const process_group& replicas) {
+  sharding how = sharded_over(group);
+  how.copies = [copy = place_in(replicas)](const auto&, const auto&) { return copy; };
+  return how;
+}
+/// Every rank of `group` has all parameters whole.
+[[nodiscard]] inline sharding replicated_over(const process_group& group) {
+  return sharded_over(group, group);
+}
+
 namespace detail {
 
 struct parsed_shard_name {

@@ -84,23 +84,6 @@ inline void require_replaceable(const std::filesystem::path& target) {
 
 }  // namespace detail
 
-/// Parameters are cut over the ranks of `group`; each element is on one rank.
-[[nodiscard]] inline sharding sharded_over(const process_group& group) {
-  const shard_place place = place_in(group);
-  return {.file = place, .copies = {}, .others = place};
-}
-/// The same where the ranks of `replicas`, a part of `group`, hold the same parts.
-[[nodiscard]] inline sharding sharded_over(const process_group& group,
-                                           const process_group& replicas) {
-  sharding how = sharded_over(group);
-  how.copies = [copy = place_in(replicas)](const auto&, const auto&) { return copy; };
-  return how;
-}
-/// Every rank of `group` has all parameters whole.
-[[nodiscard]] inline sharding replicated_over(const process_group& group) {
-  return sharded_over(group, group);
-}
-
 /// Collective. Writes `parts` as the folder `folder`, with a manifest.json that has checksums. The
 /// folder appears complete or not at all; an earlier one of save_sharded is replaced. Blocks until
 /// it is on the disk. If it fails on one rank (a full disk), every rank throws errc::io, and an

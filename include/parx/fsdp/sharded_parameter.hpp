@@ -186,7 +186,7 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
     throw_usage(
         "parameter \"{}\" {} is sharded by fsdp: its values are here while {} computes, and this "
         "read is outside of that. Call the module itself, module(x), not its forward(x); save with "
-        "parx::save(fsdp, folder) of <parx/fsdp/training_state.hpp>; read values under `auto whole "
+        "parx::save(fsdp, folder) of <parx/checkpoint.hpp>; read values under `auto whole "
         "= fsdp.gathered(parameter);` on all ranks; and call methods of the model other than "
         "forward in fsdp.call([&] {{ ... }})",
         this->name(), to_string(whole_.shape()), unit_);

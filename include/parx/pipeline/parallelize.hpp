@@ -29,6 +29,7 @@
 #include <parx/mesh/mesh.hpp>
 #include <parx/pipeline/norm.hpp>
 #include <parx/pipeline/pipeline.hpp>
+#include <parx/pipeline/sharding.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>
 
 namespace parx::inline PARX_ABI {

@@ -12,8 +12,8 @@
 //   }};
 //
 // Samples are distributed over mesh["dp"]; ranks that differ only in "tp" get the same. Losses,
-// norms and steps are those of one process, except for the order of sums. For checkpoints and the
-// trainer include <parx/tensor_parallel/training_state.hpp>.
+// norms and steps are those of one process, except for the order of sums. For a trainer include
+// <parx/tensor_parallel.hpp> and <parx/train.hpp>, in any order.
 #pragma once
 
 #include <algorithm>

@@ -17,9 +17,7 @@
 // with the gradients. Only rank 0 writes logs. A resumed run ends with the same bits as one that
 // never stopped, because everything that a step depends on (order of the data, rate, dropout) is a
 // function of its number and the seeds. With another number of ranks but the same global batch it
-// differs by rounding and dropout masks. With another global batch it still ends after
-// num_train_epochs.
-//
+// differs by rounding and dropout masks; with another global batch it ends at num_train_epochs.
 // All members are called on every rank, from one thread, unless they say otherwise.
 #pragma once
 
@@ -66,8 +64,12 @@ namespace parx::inline PARX_ABI::train {
 /// itself, as with a raw_module.
 template <typename Wrapper, typename Optimizer, typename Loader, typename Loss>
 class trainer : public detail::trainer_base {
-  static_assert(wrapped_model<Wrapper, Optimizer>,
+  static_assert(detail::is_in_a_wrapper<Wrapper>,
                 "a trainer takes the model in its wrapper: parx::ddp ddp{model, world}");
+  static_assert(detail::has_its_whole_chapter<Wrapper, Optimizer>,
+                "a trainer over this wrapper needs its whole chapter: include <parx/fsdp.hpp>, "
+                "<parx/tensor_parallel.hpp> or <parx/pipeline.hpp>");
+  static_assert(detail::is_complete<Wrapper, Optimizer>());
 
  public:
   /// Local. Model, optimizer and loader are borrowed. Throws usage_error for invalid options, and

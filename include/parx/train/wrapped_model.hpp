@@ -8,8 +8,9 @@
 // same samples, each on its part of the computation. A ddp has one group for both.
 //
 // Everything is called on all ranks of the job, from one thread and in the same order, so each
-// function may communicate. The free functions are found by argument-dependent lookup; those of
-// ddp are in ddp/training_state.hpp.
+// function may communicate. The free functions are found by argument-dependent lookup. Those of a
+// ddp are in ddp/training_state.hpp; those of the wrappers of which each rank keeps a part are in
+// checkpoint/distributed_state.hpp, but for grad_norm and sharded_over, which their chapters have.
 #pragma once
 
 #include <concepts>
@@ -17,6 +18,7 @@
 #include <string>
 #include <utility>
 
+#include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/comm/process_group.hpp>
@@ -67,6 +69,26 @@ concept wrapped_model = requires(Wrapper& wrapper, Optimizer& optimizer, checkpo
   // Writes the whole model as one file.
   save_gathered(wrapper, path, site);
 };
+
+namespace detail {
+
+// Values, not concepts: where one is false the compiler says the sentence beside it and no more.
+template <typename Model>
+inline constexpr bool is_in_a_wrapper = requires(Model& model) { model.data_group(); };
+template <typename Wrapper, typename Optimizer>
+inline constexpr bool has_its_whole_chapter =
+    !distributed<Wrapper> || wrapped_model<Wrapper, Optimizer>;
+
+/// Names what a wrapper that is none of parx's lacks.
+template <typename Wrapper, typename Optimizer>
+[[nodiscard]] consteval bool is_complete() {
+  static_assert(!is_in_a_wrapper<Wrapper> || distributed<Wrapper> ||
+                    wrapped_model<Wrapper, Optimizer>,
+                "this wrapper lacks what a trainer asks of it: train/wrapped_model.hpp lists that");
+  return true;
+}
+
+}  // namespace detail
 
 /// A wrapper that can continue with the ranks of another group, each of which has the whole model.
 template <typename Wrapper>

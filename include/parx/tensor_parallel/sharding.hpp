@@ -1,9 +1,9 @@
-// What a trainer needs from a tensor_parallel besides forward and backward
-// (train/wrapped_model.hpp), and saving and loading: see checkpoint/distributed_state.hpp.
+// sharded_over(tensor_parallel): how parx::save, parx::load and a trainer distribute its checkpoint
+// over the ranks. They are in <parx/checkpoint.hpp> and <parx/train.hpp>, see
+// checkpoint/distributed_state.hpp.
 #pragma once
 
-#include <parx/checkpoint/distributed_state.hpp>
-#include <parx/tensor_parallel/clip.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/tensor_parallel/tensor_parallel.hpp>
 
 namespace parx::inline PARX_ABI {

@@ -1,10 +1,9 @@
-// What a trainer needs from an fsdp besides forward and backward (train/wrapped_model.hpp), and
-// saving and loading: see checkpoint/distributed_state.hpp.
+// sharded_over(fsdp): how parx::save, parx::load and a trainer distribute an fsdp's checkpoint over
+// the ranks. They are in <parx/checkpoint.hpp> and <parx/train.hpp>, see
+// checkpoint/distributed_state.hpp.
 #pragma once
 
-#include <parx/checkpoint/distributed_state.hpp>
-#include <parx/checkpoint/sharded.hpp>
-#include <parx/fsdp/clip.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/fsdp/fsdp.hpp>
 
 namespace parx::inline PARX_ABI {

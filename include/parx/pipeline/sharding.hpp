@@ -1,16 +1,11 @@
-// What a trainer needs from a pipeline besides step() (train/wrapped_model.hpp), and saving and
-// loading: see checkpoint/distributed_state.hpp.
-//
-//   train::trainer trainer{pipe, optimizer, loader, [](auto& p, auto& batch) {
-//     return p.step(batch, criterion);
-//   }, options};
+// sharded_over(pipeline): how parx::save, parx::load and a trainer distribute a pipeline's
+// checkpoint over the ranks. They are in <parx/checkpoint.hpp> and <parx/train.hpp>, see
+// checkpoint/distributed_state.hpp.
 #pragma once
 
 #include <string>
 
-#include <parx/checkpoint/distributed_state.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
-#include <parx/pipeline/norm.hpp>
 #include <parx/pipeline/pipeline.hpp>
 
 namespace parx::inline PARX_ABI {
