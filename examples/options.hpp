@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "did_you_mean.hpp"
 #include <parx/core/check.hpp>
 
 namespace examples {
@@ -55,6 +56,52 @@ inline std::string choice(const cxxopts::ParseResult& given, const std::string& 
   parx::throw_usage("{} \"{}\": give {}", spelled(flag), text, fmt::join(words, " or "));
 }
 
+namespace detail {
+
+// The names of a flag: cxxopts 3.0 has one, 3.1 a list.
+inline void add_names(std::vector<std::string>& known, const std::string& name) {
+  if (!name.empty()) known.push_back(name);
+}
+inline void add_names(std::vector<std::string>& known, const std::vector<std::string>& names) {
+  for (const std::string& name : names) add_names(known, name);
+}
+
+/// All flags, without their dashes.
+inline std::vector<std::string> known_flags(const cxxopts::Options& options) {
+  std::vector<std::string> known;
+  for (const std::string& group : options.groups()) {
+    for (const auto& flag : options.group_help(group).options) {
+      add_names(known, flag.l);
+      add_names(known, flag.s);
+    }
+  }
+  return known;
+}
+
+/// Names the first word that is none of the `known` flags, and the flag that it may have been
+/// meant to be. -epochs is taken for --epochs with a dash too few.
+[[noreturn]] inline void throw_unknown_flag(const std::vector<std::string>& words,
+                                            const std::vector<std::string>& known) {
+  for (const std::string& word : words) {
+    if (word.size() < 2 || word[0] != '-' || word == "--") continue;
+    const bool is_long = word[1] == '-';
+    const std::string flag = word.substr(0, word.find('='));
+    const std::string name = flag.substr(is_long ? 2 : 1);
+    const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
+    if (is_known && is_long == (name.size() > 1)) continue;
+    if (!is_long && std::find(known.begin(), known.end(), name.substr(0, 1)) != known.end() &&
+        !is_known) {
+      continue;  // -n4
+    }
+    const std::string meant = is_known ? name : did_you_mean(name, known);
+    parx::throw_usage("there is no flag {}{} --help lists the flags", flag,
+                      question(meant.empty() ? meant : spelled(meant)));
+  }
+  parx::throw_usage("a flag is none of this program's. --help lists the flags");
+}
+
+}  // namespace detail
+
 /// Parses a command line that only has flags. --batch_size, as in Hugging Face's scripts, is the
 /// same as --batch-size. Throws parx::usage_error for anything else.
 inline cxxopts::ParseResult parse(cxxopts::Options& options, int argc, const char* const* argv) {
@@ -71,6 +118,8 @@ inline cxxopts::ParseResult parse(cxxopts::Options& options, int argc, const cha
     parx::require(given.unmatched().empty(), "\"{}\" belongs to no flag. --help lists the flags",
                   fmt::join(given.unmatched(), " "));
     return given;
+  } catch (const cxxopts::exceptions::no_such_option&) {
+    detail::throw_unknown_flag(words, detail::known_flags(options));
   } catch (const cxxopts::exceptions::exception& wrong) {
     parx::throw_usage("{}. --help lists the flags", wrong.what());
   }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "banner.hpp"
 #include "options.hpp"
 #include <parx/data.hpp>
 #include <parx/ddp.hpp>
@@ -97,7 +98,7 @@ int main(int argc, char** argv) {
                      examples::number(given, "lr", 0.0, 100.0), given["save"].as<std::string>()};
     const std::string model = examples::choice(given, "model", {"mlp", "cnn"});
     const std::string folder = given["data"].as<std::string>();
-    fmt::print("[RANK {}] WORLD_SIZE={}\n", world.rank(), world.size());
+    examples::print_ranks(world);
     if (!s.save.empty()) parx::check_writable0(world, s.save);
 
     data::any_dataset images = data::generated_digits{20'000};

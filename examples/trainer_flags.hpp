@@ -17,10 +17,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <vector>
 
+#include "banner.hpp"
 #include "options.hpp"
 #include <fmt/ranges.h>
 
@@ -174,6 +174,9 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
   if (choice(given, "on-loss", {"end", "shrink"}) == "shrink") {
     o.on_loss = [&world] { return world.shrink(); };
   }
+  o.words = {.resume = "--resume",
+             .overwrite = "--overwrite-output-dir",
+             .length = "--max-steps or --epochs"};
   if (is_set("resume")) o.resume_from_checkpoint = parx::train::resume::latest;
   if (is_set("overwrite-output-dir")) o.resume_from_checkpoint = parx::train::resume::overwrite;
   parx::require(o.max_steps > 0 || o.num_train_epochs > 0,
@@ -182,11 +185,10 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
   return s;
 }
 
-/// Collective. Prints a line for each rank. Throws on every rank unless rank 0 can write to the
-/// places that it will write to at the end of training.
+/// Collective. Rank 0 prints how many ranks there are. Throws on every rank unless rank 0 can write
+/// to the places that it will write to at the end of training.
 inline void start_run(parx::world& world, const trainer_settings& s) {
-  fmt::print("[RANK {}] WORLD_SIZE={}\n", world.rank(), world.size());
-  std::fflush(stdout);
+  print_ranks(world);
   if (!s.trainer.output_dir.empty()) {
     parx::checkpoint_manager(world, s.trainer.output_dir).probe();
   }

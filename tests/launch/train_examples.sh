@@ -32,8 +32,7 @@ trains() {
   local common=(--logging-steps 4 --save-strategy steps --save-steps 4 --output-dir "$out"
                 --eval-strategy no --save-total-limit 2 --disable-progress "$@")
   ends 0 2 --max-steps 8 "${common[@]}" --explain --report "$out.html"
-  says '\[RANK 0\] WORLD_SIZE=2'
-  says '\[RANK 1\] WORLD_SIZE=2'
+  says '2 ranks on 1 host$'
   says 'Total optimization steps = 8'
   says "'loss': [0-9.]+.*'learning_rate': "
   says "$words"
@@ -43,17 +42,19 @@ trains() {
   grep -q '</svg>' "$out.html" || failed "$name: the report has no drawings"
 
   ends 2 2 --max-steps 12 "${common[@]}"
-  says 'holds the checkpoint of step 8'
+  says 'holds the checkpoint of step 8 of an earlier run: --resume goes on from it, --overwrite-output-dir deletes it'
   ends 0 1 --max-steps 12 "${common[@]}" --resume
   says 'Continuing training from global step = 8'
   says 'Total optimization steps = 12'
   [ -e "$out/checkpoint-12" ] && [ ! -e "$out/checkpoint-4" ] || failed "$name: not the last two checkpoints"
 
   ends 0 1 --max-steps 12 "${common[@]}" --resume
-  says 'Nothing is left to train: the run is at step 12 of 12'
+  says 'Nothing is left to train: the run is at step 12 of 12; more --max-steps or --epochs would go on'
 
   ends 2 1 --metric-for-best-model bleu
   says '--metric-for-best-model "bleu": give loss'
+  ends 2 1 --num_train_epochs 2
+  says 'there is no flag --num-train-epochs: did you mean --epochs\?'
   ends 2 1 --learning_rate fast
   says '--learning-rate "fast": give a number'
   ends 2 1 --resume
@@ -74,7 +75,7 @@ stops_and_goes_on() {
   for _ in $(seq 300); do [ "$(cat "$out-stopped/train.jsonl" 2>/dev/null | wc -l)" -lt 3 ] || break; sleep 0.05; done
   kill -TERM $!; wait $! || code=$?
   [ $code = 75 ] || failed "$name: exit code $code after SIGTERM, not 75"
-  says 'stopped by SIGTERM at step [0-9]+; checkpoint in .*; resume with the trainer'
+  says 'stopped by SIGTERM at step [0-9]+; checkpoint in .*; resume with --resume'
   ends 0 2 "${common[@]}" --output-dir "$out-stopped" --resume
   says 'Continuing training from global step'
   cmp "$out-whole/$model" "$out-stopped/$model" >>"$work/said" 2>&1 || failed "$name: it ends in other bits"

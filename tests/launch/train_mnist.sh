@@ -21,5 +21,8 @@ refuses '--seed "1.5": give a whole number from 0' --seed 1.5
 refuses '--lr "fast": give a number from 0' --lr fast
 refuses '--model "rnn": give mlp or cnn' --model rnn
 refuses '"mnist more" belongs to no flag' mnist more
-refuses 'bogus' --bogus
+refuses 'there is no flag --bogus. --help lists the flags' --bogus
+refuses 'there is no flag --epoch: did you mean --epochs?' --epoch 3
+refuses 'there is no flag -epochs: did you mean --epochs?' -epochs=3
+refuses 'there is no flag --batchsize: did you mean --batch-size?' --batchsize 32
 [ "$failures" = 0 ] && echo "all wrong command lines are explained"

@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(steps_and_epochs_are_counted_as_hugging_faces_trainer_count
   BOOST_TEST(part.steps == 5u);
   const auto counted = train::make_plan({.num_train_epochs = 3, .max_steps = 25}, 100, 10, 1, 10);
   BOOST_TEST(counted.steps == 25u);
-  BOOST_TEST(counted.epochs == 3u);
+  BOOST_TEST(counted.epochs == 2.5);  // not the 3 that it begins
   BOOST_CHECK_THROW((void)train::make_plan({}, 3, 10, 4, 0), parx::usage_error);
 }
 

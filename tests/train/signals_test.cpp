@@ -91,10 +91,10 @@ BOOST_AUTO_TEST_CASE(a_signal_to_any_rank_ends_all_and_who_resumes_ends_in_the_s
       if (group.rank() == 1 && step == 7) ::raise(SIGTERM);
     });
     for (const auto& each : ends) BOOST_TEST(each.exit_code == parx::stopped_exit_code, each.text);
-    const std::string said =
-        fmt::format("stopped by SIGTERM at step 8; checkpoint in {}/checkpoint-8; resume with "
-                    "the trainer's .resume_from_checkpoint = resume::latest",
-                    place.path);
+    const std::string said = fmt::format(
+        "stopped by SIGTERM at step 8; checkpoint in {}/checkpoint-8; resume with "
+        ".resume_from_checkpoint = resume::latest",
+        place.path);
     BOOST_TEST(contains(ends[0].text, said), ends[0].text);
     BOOST_TEST(ends[1].text == "");
     BOOST_TEST(last_checkpoint(place.path) == place.path + "/checkpoint-8");

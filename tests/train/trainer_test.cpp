@@ -381,8 +381,8 @@ BOOST_AUTO_TEST_CASE(explain_does_the_arithmetic_before_the_run) {
   // 2 x 16 + 16 + 16 x 4 + 4 = 116 values; AdamW keeps two more of each.
   for (const char* expected :
        {"4 on one host", "8 samples a rank x 2 accumulated x 4 ranks = 64 samples a step",
-        "16 an epoch of 1,000 samples, 48 in all", "116 in 4 tensors", "0.9 KiB optimizer",
-        "all_reduce of", "predicted", "every 10 steps", "no output_dir"}) {
+        "16 an epoch of 1,000 samples, 48 in all, 3 epochs", "116 in 4 tensors",
+        "0.9 KiB optimizer", "all_reduce of", "predicted", "every 10 steps", "no output_dir"}) {
     BOOST_TEST(text.find(expected) != std::string::npos, expected << " is not in\n" << text);
   }
 }

@@ -105,9 +105,9 @@ template <typename Wrapper, typename Optimizer>
   line("ranks", detail::ranks_text(model.job_group().hosts()));
   line("batch", formatted("{} samples a rank x {} accumulated x {} ranks = {} samples a step",
                           plan.batch_size, plan.accumulation, plan.world, plan.global_batch()));
-  line("steps", formatted("{} an epoch of {} samples, {} in all, about {} epochs",
+  line("steps", formatted("{} an epoch of {} samples, {} in all, {} epochs",
                           with_commas(plan.steps_per_epoch), with_commas(plan.samples),
-                          with_commas(plan.steps), plan.epochs));
+                          with_commas(plan.steps), rounded(plan.epochs, 5)));
   line("learning rate",
        options.lr_schedule
            ? std::string("by lr_schedule")

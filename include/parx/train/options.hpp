@@ -29,6 +29,13 @@ enum class resume {
   overwrite,  ///< at step 0; checkpoints and logs in output_dir are deleted
 };
 
+/// What messages call the options that they advise: a program with flags gives those.
+struct option_words {
+  std::string resume = ".resume_from_checkpoint = resume::latest";
+  std::string overwrite = ".resume_from_checkpoint = resume::overwrite";
+  std::string length = "max_steps or num_train_epochs";
+};
+
 struct trainer_options {
   /// Checkpoints, trainer_state.json, logs and metrics. Empty: nothing is written.
   std::string output_dir = {};
@@ -96,6 +103,7 @@ struct trainer_options {
   bool detect_anomaly = false;
   bool tensorboard = true;      ///< event files in output_dir/runs
   bool log_to_console = true;   ///< the lines that Hugging Face's Trainer prints
+  option_words words = {};
 };
 
 /// Whether evaluations are compared with each other.
@@ -106,11 +114,6 @@ struct trainer_options {
 [[nodiscard]] inline bool is_greater_better(const trainer_options& o) {
   return o.greater_is_better.value_or(!o.metric_for_best_model.ends_with("loss"));
 }
-
-/// The end of error messages about another run in output_dir.
-inline constexpr const char* resume_advice =
-    "set resume_from_checkpoint to resume::latest to go on from it or to resume::overwrite, or "
-    "give another folder";
 
 /// Throws usage_error for invalid values and combinations.
 inline void validate(const trainer_options& o) {

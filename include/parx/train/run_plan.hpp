@@ -23,8 +23,8 @@ struct run_plan {
   std::size_t accumulation = 1;
   std::uint64_t batches_per_epoch = 0;  ///< of one rank
   std::uint64_t steps_per_epoch = 0;
-  std::uint64_t steps = 0;   ///< of the whole run
-  std::uint64_t epochs = 0;  ///< including a last one that may be incomplete
+  std::uint64_t steps = 0;  ///< of the whole run
+  double epochs = 0;        ///< of the whole run, with the fraction of an incomplete one
   std::uint64_t warmup_steps = 0;
 
   /// Samples of one step, over all ranks and micro-batches.
@@ -59,7 +59,7 @@ struct run_plan {
           ? options.max_steps
           : std::max<std::uint64_t>(
                 1, static_cast<std::uint64_t>(std::ceil(options.num_train_epochs * per_epoch)));
-  plan.epochs = (plan.steps + plan.steps_per_epoch - 1) / plan.steps_per_epoch;
+  plan.epochs = static_cast<double>(plan.steps) / per_epoch;
   plan.warmup_steps = warmup_of(options, plan.steps);
   return plan;
 }
@@ -81,7 +81,7 @@ struct run_plan {
       0.0,
       std::ceil((left - of_this_epoch) * static_cast<double>(plan.steps_per_epoch) - rounding));
   plan.steps = step + static_cast<std::uint64_t>(steps);
-  plan.epochs = static_cast<std::uint64_t>(std::ceil(options.num_train_epochs));
+  plan.epochs = options.num_train_epochs;
   plan.warmup_steps = warmup_of(options, plan.steps);
   return plan;
 }

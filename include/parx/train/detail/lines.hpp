@@ -49,11 +49,9 @@ namespace parx::inline PARX_ABI::train::detail {
 
 /// The message when `signal` has ended training after `step`, with a checkpoint at `path`.
 [[nodiscard]] inline std::string stopped_text(int signal, std::uint64_t step,
-                                              const std::string& path) {
-  return formatted(
-      "stopped by {} at step {}; checkpoint in {}; resume with the trainer's "
-      ".resume_from_checkpoint = resume::latest",
-      parx::detail::signal_name(signal), step, path);
+                                              const std::string& path, const option_words& words) {
+  return formatted("stopped by {} at step {}; checkpoint in {}; resume with {}",
+                   parx::detail::signal_name(signal), step, path, words.resume);
 }
 
 }  // namespace parx::train::detail

@@ -107,9 +107,12 @@ inline std::optional<saved_checkpoint> run_folder::begin(const checkpoint_parts&
   auto last = checkpoints_->latest(site_);
   const bool logged =
       on_any_rank(group_, group_.rank() == 0 && run_log::has_lines(options_.output_dir), site_);
-  require(options_.resume_from_checkpoint == resume::latest || (!last && !logged),
-          "trainer: output_dir \"{}\" holds {} of an earlier run; {}", options_.output_dir,
-          last ? formatted("the checkpoint of step {}", last->step()) : "the log", resume_advice);
+  require(
+      options_.resume_from_checkpoint == resume::latest || (!last && !logged),
+      "trainer: output_dir \"{}\" holds {} of an earlier run: {} goes on from it, {} deletes it "
+      "and starts over; or give another folder",
+      options_.output_dir, last ? formatted("the checkpoint of step {}", last->step()) : "the log",
+      options_.words.resume, options_.words.overwrite);
   lock_ = std::move(mine);
   return last;
 }

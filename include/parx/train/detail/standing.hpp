@@ -22,6 +22,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/source.hpp>
 #include <parx/train/meter.hpp>
+#include <parx/train/options.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 
@@ -47,11 +48,12 @@ static_assert(std::is_trivially_copyable_v<standing>);
 
 /// Throws usage_error if training cannot continue after a loss, for a `reason` or because the
 /// loader's samples cannot be divided anew.
-inline void require_replaceable(const std::string& reason, bool can_divide) {
+inline void require_replaceable(const std::string& reason, bool can_divide,
+                                const option_words& words) {
   require(reason.empty(),
           "trainer: on_loss cannot go on without a rank: {}. Leave it out, and go on from a "
-          "checkpoint, by resume_from_checkpoint",
-          reason);
+          "checkpoint, by {}",
+          reason, words.resume);
   require(can_divide,
           "trainer: on_loss deals the samples out anew, which this loader cannot do: take a "
           "data::loader");

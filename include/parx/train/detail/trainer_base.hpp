@@ -108,8 +108,8 @@ class trainer_base {
     return {stop_requested_, signals_.signal()};
   }
   [[noreturn]] void throw_stopped_by_signal() {
-    const std::string text =
-        stopped_text(signal_, state_.global_step, folder_.path_of(state_.global_step));
+    const std::string text = stopped_text(signal_, state_.global_step,
+                                          folder_.path_of(state_.global_step), options_.words);
     if (is_rank0()) log(log_level::warn, "{}", text);
     throw stopped_by_signal(signal_, text);
   }
