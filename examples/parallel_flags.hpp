@@ -36,8 +36,9 @@ inline void add_parallel_flag(cxxopts::Options& options) {
   options.add_options("Ranks")(
       "parallel",
       "what is sharded over the ranks: nothing (ddp), optimizer state (zero1), also gradients "
-      "(zero2), also values (fsdp), the same inside each host (hybrid); =N: over N ranks; pp=N: "
-      "N stages, with schedule=, microbatches=, chunks=; tp=N: layers cut over N ranks, with sp "
+      "(zero2), also values (fsdp), the same inside each host (hybrid), with gathered also between "
+      "ranks that share memory; =N: over N ranks; pp=N: N stages, with schedule=, microbatches=, "
+      "chunks=; tp=N: layers cut over N ranks, with sp "
       "sequence parallel",
       text("ddp"));
 }
@@ -86,6 +87,10 @@ inline void require_same_flag(const parallel_settings& s, parx::process_group& g
                 group.rank(), s.text);
 }
 
+[[nodiscard]] inline parx::value_storage storage_of(const parallel_settings& s) {
+  return s.gathered ? parx::value_storage::gathered : parx::value_storage::by_hosts;
+}
+
 template <typename Model>
 [[nodiscard]] parx::tp::plan plan_of(const parallel_settings& s, const Model& model) {
   using enum parx::nn::between_cuts;
@@ -99,7 +104,7 @@ void with_data_parallel(const parallel_settings& s, Model& model, parx::process_
                         const parx::unit_choice& units, Use&& use) {
   constexpr std::size_t adamw_bytes = 8;  // of optimizer state for each parameter
   const auto machine = parx::cluster_of(job);
-  const bool shared = s.stage == 3 && (s.within_hosts || group.shares_memory());
+  const bool shared = s.stage == 3 && !s.gathered && (s.within_hosts || group.shares_memory());
   parx::require_fits(parx::shapes_of(model), machine,
                      {.name = s.wrapper,
                       .stage = s.stage,
@@ -113,11 +118,12 @@ void with_data_parallel(const parallel_settings& s, Model& model, parx::process_
     parx::ddp ddp{model, group, {.order = s.tp > 1 ? serial : any}};
     return use(ddp);
   }
-  parx::fsdp fsdp{
-      model, group,
-      {.stage = s.stage,
-       .units = units,
-       .shard_within = s.within_hosts ? parx::shard_scope("host") : parx::shard_scope()}};
+  parx::fsdp fsdp{model,
+                  group,
+                  {.stage = s.stage,
+                   .units = units,
+                   .shard_within = s.within_hosts ? parx::shard_scope("host") : parx::shard_scope(),
+                   .values = storage_of(s)}};
   fsdp.initialize(seed);
   use(fsdp);
 }
@@ -137,7 +143,10 @@ void with_parallel(const parallel_settings& s, Model& model, parx::process_group
     parx::require(!s.within_hosts, "--parallel \"{}\": stages go with ddp, zero1, zero2 or fsdp",
                   s.text);
     std::optional<parx::fsdp_options> sharding;
-    if (s.stage > 0) sharding = parx::fsdp_options{.stage = s.stage, .units = units};
+    if (s.stage > 0) {
+      sharding =
+          parx::fsdp_options{.stage = s.stage, .units = units, .values = detail::storage_of(s)};
+    }
     auto blocks = detail::blocks_of<Batch>(model);
     if constexpr (std::is_same_v<decltype(blocks), std::nullptr_t>) {
       parx::throw_usage("--parallel \"{}\": this program's model has no blocks() to make stages of",

@@ -1,6 +1,7 @@
 // Parses --parallel: how a model is distributed over the ranks of a job. Pure.
 //
 //   fsdp                          what is sharded over the data-parallel ranks
+//   fsdp,gathered                 each rank gathers values even where all could share one copy
 //   zero1=4                       the same, over 4 ranks
 //   pp=2,zero1=2                  stages whose optimizer state is sharded over pairs of ranks
 //   pp=4,schedule=zb1p            stages of a pipeline, with this schedule
@@ -21,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "did_you_mean.hpp"
 #include <fmt/format.h>
 
 #include <parx/core/check.hpp>
@@ -34,6 +36,7 @@ struct parallel_settings {
   std::string wrapper = "ddp";  ///< ddp, zero1, zero2, fsdp or hybrid
   int stage = 0;                ///< the ZeRO stage; 0: ddp
   bool within_hosts = false;    ///< hybrid: shards over the ranks of each host
+  bool gathered = false;        ///< values are gathered also by ranks that share memory
   int pp = 1, dp = parx::remaining_ranks, tp = 1;
   bool by_positions = false;  ///< sequence parallel: also cuts the activations between cut layers
   parx::pipeline_schedule schedule = parx::schedules::one_f_one_b;
@@ -98,13 +101,22 @@ inline std::vector<std::pair<std::string, std::string>> words_of(std::string_vie
       parx::require(value.empty() && is_given("tp"),
                     "--parallel \"{}\": sp has no number and goes with tp=", given);
       s.by_positions = true;
+    } else if (name == "gathered") {
+      parx::require(value.empty() && (is_given("fsdp") || is_given("hybrid")),
+                    "--parallel \"{}\": gathered has no number and goes with fsdp or hybrid",
+                    given);
+      s.gathered = true;
     } else if (name == "schedule") {
       s.schedule = parx::schedule_named(value);
     } else {
+      const std::string meant =
+          did_you_mean(name, {"ddp", "zero1", "zero2", "fsdp", "hybrid", "gathered", "pp", "dp",
+                              "tp", "sp", "schedule", "microbatches", "chunks"});
       parx::throw_usage(
-          "--parallel \"{}\": there is no \"{}\". Give ddp, zero1, zero2, fsdp or hybrid, the "
-          "sizes pp=, dp= and tp=, with tp= sp, and with pp= schedule=, microbatches= and chunks=",
-          given, name);
+          "--parallel \"{}\": there is no \"{}\"{} Give ddp, zero1, zero2, fsdp or hybrid, with "
+          "the last two gathered, the sizes pp=, dp= and tp=, with tp= sp, and with pp= schedule=, "
+          "microbatches= and chunks=",
+          given, name, question(meant));
     }
   }
   for (const char* const of_stages : {"schedule", "microbatches", "chunks"}) {

@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
     fmt::print("{}", given["markdown"].as<bool>() ? to_markdown(made) : to_text(made));
     return 0;
   } catch (const std::exception& failure) {
-    std::fprintf(stderr, "%s\n", failure.what());
-    return 1;
+    std::fprintf(stderr, "parx_plan: %s\n", failure.what());
+    return 2;
   }
 }

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include <parx/plan/plan.hpp>
+
 namespace {
 
 using examples::parse_parallel;
@@ -58,12 +60,43 @@ BOOST_AUTO_TEST_CASE(axes_are_named_with_their_ranks) {
   BOOST_TEST(parse_parallel("dp=2").stage == 0);
   BOOST_TEST(!parse_parallel("tp=2").by_positions);
   BOOST_TEST(parse_parallel("sp,tp=2").by_positions);
+  BOOST_TEST(parse_parallel("fsdp=4,gathered").gathered);
+  BOOST_TEST(!parse_parallel("fsdp").gathered);
+}
+
+BOOST_AUTO_TEST_CASE(every_layout_that_a_plan_lists_is_taken_and_is_that_layout) {
+  parx::model_shapes model;
+  for (const char* layer : {"a", "b", "c", "d"}) {
+    model.units.emplace_back(layer);
+    model.parameters.push_back({.path = std::string(layer) + ".weight",
+                                .extents = {64, 64},
+                                .unit = model.units.size() - 1});
+  }
+  const parx::step_work work{.forward_flops = 1, .layers = 4, .boundary_bytes = 64};
+  std::size_t tried = 0;
+  for (const parx::cluster& machine :
+       {parx::cluster{.ranks = 1}, parx::cluster{.ranks = 8}, parx::cluster{.ranks = 8, .hosts = 4},
+        parx::cluster{.ranks = 4, .hosts = 4}, parx::cluster{.ranks = 2, .shares_memory = false}}) {
+    for (const parx::planned_step& each : parx::plan(model, machine, work).steps) {
+      const auto s = parse_parallel(each.layout.name);
+      BOOST_TEST(s.pp == each.layout.pp, each.layout.name);
+      BOOST_TEST(s.tp == each.layout.tp, each.layout.name);
+      BOOST_TEST(s.stage == each.layout.stage, each.layout.name);
+      BOOST_TEST(s.within_hosts == (each.layout.replicas > 1), each.layout.name);
+      if (s.gathered) BOOST_TEST(!each.layout.host_pages, each.layout.name);
+      ++tried;
+    }
+  }
+  BOOST_TEST(tried > 20u);
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_meant_is_refused_by_name) {
   refuses("", "there is no \"\". Give ddp, zero1");
   refuses("fsdp,", "there is no \"\"");
   refuses("zero4", "there is no \"zero4\"");
+  refuses("fspd", "there is no \"fspd\": did you mean fsdp? Give ddp, zero1");
+  refuses("zero2,gathered", "gathered has no number and goes with fsdp or hybrid");
+  refuses("fsdp,gathered=2", "gathered has no number");
   refuses("ddp,fsdp", "ddp and fsdp exclude each other");
   refuses("pp=2,pp=2", "pp is given 2 times");
   refuses("fsdp=2,dp=2", "fsdp=2 and dp= are the same number of ranks");

@@ -180,13 +180,35 @@ BOOST_AUTO_TEST_CASE(what_fits_comes_first_and_the_fastest_of_it_before_the_othe
   const std::string text = to_text(table), page = to_markdown(table);
   BOOST_TEST(text.find("4.194 million parameters on 4 ranks of 1 host, 50.3 MB") == 0u);
   BOOST_TEST(text.find("ddp            67.1 MB") != std::string::npos, text);
-  BOOST_TEST(text.find("does not fit: a rank has 50.3 MB") != std::string::npos);
+  BOOST_TEST(text.find("does not fit: 16.8 MB too much") != std::string::npos);
   BOOST_TEST(std::count(page.begin(), page.end(), '\n') == 9);
   BOOST_TEST(page.find("| ddp | 67.1 MB | 16.8 MB | 16.8 MB | 33.6 MB |") != std::string::npos);
   // Over two hosts, replicas on each: hybrid as well.
   BOOST_TEST(plan(four_units(), slow(4, 2), three_seconds).steps.size() == 5u);
   BOOST_TEST(plan(four_units(), slow(4, 4), three_seconds).steps.size() == 4u);
   BOOST_TEST(plan(four_units(), slow(1), three_seconds).steps.size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(where_nothing_fits_the_smallest_is_shown_with_what_would_make_it_fit) {
+  // fsdp in pages takes 16 MiB of state in quarters, and two units' gradients, 8 MiB.
+  cluster machine = slow(4);
+  machine.memory_of_host = 4 * 22 * MiB;
+  step_work work = three_seconds;
+  const auto said = [&] { return to_text(plan(four_units(), machine, work)); };
+  const auto shows = [&](const char* what) {
+    BOOST_TEST(said().find(what) != std::string::npos, what << " is not in\n" << said());
+  };
+  const std::string text = said(), page = to_markdown(plan(four_units(), machine, work));
+  BOOST_TEST(std::count(text.begin(), text.end(), '\n') == 4, text);  // title, head, row, sentence
+  BOOST_TEST(page.find("\n\nNone of 5 layouts fits") != std::string::npos, page);
+  shows("None of 5 layouts fits; fsdp takes the least memory. What would fit: hosts of 101 MB");
+  shows(", the same ranks on 2 hosts.\n");
+  work.activation_bytes = 10 * MiB;
+  shows("A smaller batch is not enough: without activations it takes 25.2 MB, and a rank has 23.1");
+  machine.memory_of_host = 4 * 30 * MiB;
+  shows("or 6.29 MB of activations instead of 10.5 MB: a smaller batch");
+  machine.memory_of_host = 4 * 34 * MiB;  // fits
+  BOOST_TEST(said().find("None of") == std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(memory_that_is_not_there_is_refused_with_what_would_fit) {

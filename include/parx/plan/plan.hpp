@@ -84,7 +84,7 @@ struct plan_options {
 
 /// The layouts that `machine` permits without stages and cut layers: ddp, zero1, zero2, fsdp (stage
 /// 3); hybrid, on several hosts with several ranks each; inside one host fsdp shares its pages, and
-/// "fsdp gathered" does not.
+/// "fsdp,gathered" does not. Their names, too, are what --parallel takes.
 [[nodiscard]] std::vector<plan_layout> layouts_of(const cluster& machine);
 
 /// Memory, traffic and time of one layout. Throws usage_error for an invalid cluster, layout or

@@ -37,7 +37,8 @@ inline constexpr std::array<const char*, 10> plan_columns{
 /// What limits the layout.
 [[nodiscard]] inline std::string reason(const planned_step& step, const cluster& machine) {
   if (!step.fits) {
-    return formatted("does not fit: a rank has {}", readable_bytes(machine.memory_of_rank()));
+    const std::size_t lacking = step.memory.total() - machine.memory_of_rank();
+    return formatted("does not fit: {} too much", readable_bytes(lacking));
   }
   const double waits = step.seconds - step.compute - step.optimizer - step.bubble;
   if (waits > step.compute) return "waits for the network most of the time";
@@ -81,13 +82,60 @@ inline constexpr std::array<const char*, 10> plan_columns{
       machine.flops / 1e9);
 }
 
+/// The steps to show: all, or if none fits the smallest.
+[[nodiscard]] inline std::vector<planned_step> shown_of(const training_plan& plan) {
+  const bool any_fits = !plan.steps.empty() && plan.steps.front().fits;
+  if (any_fits || plan.steps.empty()) return plan.steps;
+  return {*std::min_element(plan.steps.begin(), plan.steps.end(), [](const auto& a, const auto& b) {
+    return a.memory.total() < b.memory.total();
+  })};
+}
+
+/// What would make `step` fit, which does not.
+[[nodiscard]] inline std::string remedies_of(const planned_step& step, const cluster& machine) {
+  const planned_memory& m = step.memory;
+  const std::size_t has = machine.memory_of_rank(), state = m.total() - m.activations;
+  const auto ranks_a_host = static_cast<std::size_t>(machine.ranks_a_host());
+  std::string text = formatted("hosts of {}", readable_bytes(m.total() * ranks_a_host));
+  const auto hosts = static_cast<std::size_t>(machine.hosts);
+  for (std::size_t more = hosts + 1; has > 0 && more <= static_cast<std::size_t>(machine.ranks);
+       ++more) {
+    if (static_cast<std::size_t>(machine.ranks) % more != 0) continue;
+    if (has * ranks_a_host / (static_cast<std::size_t>(machine.ranks) / more) < m.total()) continue;
+    text += formatted(", the same ranks on {} hosts", more);
+    break;
+  }
+  if (state < has) {
+    text += formatted(
+        ", or {} of activations instead of {}: a smaller batch, or activations computed again in "
+        "backward",
+        readable_bytes(has - state), readable_bytes(m.activations));
+  } else if (m.activations > 0) {
+    text += formatted(
+        ". A smaller batch is not enough: without activations it takes {}, and a rank has {}; more "
+        "ranks or a smaller model",
+        readable_bytes(state), readable_bytes(has));
+  }
+  return text;
+}
+
+/// What there is to say below the table: where no layout fits, what would make the smallest fit.
+[[nodiscard]] inline std::string conclusion_of(const training_plan& plan) {
+  if (plan.steps.empty() || plan.steps.front().fits) return "";
+  const planned_step smallest = shown_of(plan).front();
+  return formatted("None of {} layout{} fits; {} takes the least memory. What would fit: {}.\n",
+                   plan.steps.size(), plan.steps.size() == 1 ? "" : "s", smallest.layout.name,
+                   remedies_of(smallest, plan.machine));
+}
+
 }  // namespace detail
 
-/// Aligned columns; all figures are those of one rank and one step.
+/// Aligned columns; all figures are those of one rank and one step. If nothing fits, the smallest
+/// layout and what would make it fit.
 [[nodiscard]] inline std::string to_text(const training_plan& plan) {
   std::vector<std::vector<std::string>> rows{
       {detail::plan_columns.begin(), detail::plan_columns.end()}};
-  for (const planned_step& each : plan.steps) {
+  for (const planned_step& each : detail::shown_of(plan)) {
     rows.push_back(detail::row_of(each, plan.machine));
   }
   std::string text = detail::title_of(plan) + "\n";
@@ -103,7 +151,7 @@ inline constexpr std::array<const char*, 10> plan_columns{
       text += is_last ? "\n" : "  ";
     }
   }
-  return text;
+  return text + detail::conclusion_of(plan);
 }
 
 [[nodiscard]] inline std::string to_markdown(const training_plan& plan) {
@@ -115,8 +163,9 @@ inline constexpr std::array<const char*, 10> plan_columns{
   line(detail::plan_columns);
   line(std::array<const char*, 10>{"---", "--:", "--:", "--:", "--:", "--:", "--:", "---",
                                    "--:", "---"});
-  for (const planned_step& each : plan.steps) line(detail::row_of(each, plan.machine));
-  return text;
+  for (const planned_step& each : detail::shown_of(plan)) line(detail::row_of(each, plan.machine));
+  const std::string conclusion = detail::conclusion_of(plan);
+  return conclusion.empty() ? text : text + "\n" + conclusion;
 }
 
 }  // namespace parx

@@ -304,7 +304,7 @@ PARX_INLINE std::vector<plan_layout> layouts_of(const cluster& machine) {
   all.push_back({.name = "zero2", .stage = 2});
   const bool one_host = machine.hosts == 1 && machine.shares_memory;
   all.push_back({.name = "fsdp", .stage = 3, .host_pages = one_host});
-  if (one_host) all.push_back({.name = "fsdp gathered", .stage = 3});
+  if (one_host) all.push_back({.name = "fsdp,gathered", .stage = 3});
   if (machine.hosts > 1 && machine.ranks_a_host() > 1) {
     all.push_back({.name = "hybrid", .stage = 3, .replicas = machine.hosts});
   }
