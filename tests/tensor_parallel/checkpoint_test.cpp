@@ -13,16 +13,18 @@
 #include <ddp/ranks.hpp>
 #include <messages.hpp>
 
+#include <parx/checkpoint/distributed_state.hpp>
 #include <parx/checkpoint/pretrained.hpp>
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/sharded.hpp>
 #include <parx/checkpoint/state_dict.hpp>
+#include <parx/checkpoint/whole_file.hpp>
 #include <parx/ddp.hpp>
-#include <parx/fsdp/training_state.hpp>
+#include <parx/ddp/save.hpp>
+#include <parx/fsdp.hpp>
 #include <parx/mesh.hpp>
-#include <parx/pipeline/training_state.hpp>
-#include <parx/tensor_parallel/parallelize.hpp>
-#include <parx/tensor_parallel/training_state.hpp>
+#include <parx/pipeline.hpp>
+#include <parx/tensor_parallel.hpp>
 
 using namespace parx::models;
 
@@ -89,6 +91,29 @@ BOOST_AUTO_TEST_CASE(a_mesh_with_data_parallel_ranks_saves_every_part_once) {
     return 0;
   });
   require_loads(scratch.file("mesh"), {1, 2});
+}
+
+BOOST_AUTO_TEST_CASE(save0_of_a_part_names_its_line_and_what_saves_all_parts) {
+  const parx_test::scratch_folder scratch;
+  const auto said = on_ranks(2, [&](parx::process_group& group) -> std::string {
+    auto model = small();
+    const auto tp = parx::parallelize(model, group, parx::tp::ready_plan(model));
+    model.initialize(5);
+    try {
+      parx::save0(group, model, scratch.file("part.safetensors"));
+    } catch (const std::exception& wrong) {
+      parx::save_whole(group, scratch.file("all.safetensors"), tp.sharded(), model);
+      return wrong.what();
+    }
+    return "saved";
+  });
+  BOOST_TEST(said[0].find("checkpoint_test.cpp:") != std::string::npos, said[0]);
+  BOOST_TEST(said[0].find("this rank holds ") != std::string::npos, said[0]);
+  BOOST_TEST(
+      said[0].find("parx::save_whole(group, file, tp.sharded(), model)") != std::string::npos,
+      said[0]);
+  BOOST_TEST(said[1].find("this rank holds ") != std::string::npos, said[1]);
+  require_loads(scratch.file("all.safetensors"), {1, 2});  // the group is still usable
 }
 
 BOOST_AUTO_TEST_CASE(one_file_of_a_whole_model_is_read_in_parts) {

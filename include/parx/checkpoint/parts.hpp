@@ -29,6 +29,7 @@
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/json.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -69,10 +70,11 @@ class checkpoint_parts {
   /// Adds the parameters of a model, the state of an optimizer, or anything else that save_state
   /// takes. Throws usage_error if the name is taken or not valid as a file name.
   template <typename Source>
-  checkpoint_parts& add(std::string_view name, Source& source) {
+  checkpoint_parts& add(std::string_view name, Source& source,
+                        call_site site = call_site::current()) {
     tensor_file made{.name = checked(std::string(name) + ".safetensors"),
                      .metadata = {{"format", "pt"}}};
-    for (auto& entry : detail::whole_entries(source))
+    for (auto& entry : detail::whole_entries(source, site))
       made.tensors.push_back({std::move(entry.name), entry.type, entry.shape(), entry.memory()});
     tensors_.push_back(std::move(made));
     return *this;

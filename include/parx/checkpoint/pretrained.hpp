@@ -21,6 +21,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -88,9 +89,9 @@ inline void save_pretrained_config(const json::value& config, const std::filesys
 /// removed. Throws errc::io.
 template <typename Model>
 void save_pretrained(Model& model, const json::value& config, const std::filesystem::path& folder,
-                     const text_files& files = {}) {
+                     const text_files& files = {}, call_site site = call_site::current()) {
   save_pretrained_config(config, folder, files);
-  save_state(model, (folder / detail::model_file_name).string(), {{"format", "pt"}});
+  save_state(model, (folder / detail::model_file_name).string(), {{"format", "pt"}}, site);
   detail::remove_shards(folder);
 }
 

@@ -178,14 +178,20 @@ template <state_access Access, typename Source>
   return entries;
 }
 
+inline constexpr const char* advice_for_parts =
+    "All ranks save a model that is cut over them: parx::save(wrapper, folder), or "
+    "save_gathered(wrapper, file) for one file, of <parx/checkpoint.hpp>, with the fsdp, pipeline "
+    "or tensor_parallel for a wrapper; or, where parallelize(model, group, plan) alone has cut it, "
+    "parx::save_whole(group, file, tp.sharded(), model) with what that returned for tp";
+
 /// The entries, for reading. Throws usage_error if this rank holds only a part of one.
 template <typename Source>
-[[nodiscard]] std::vector<state_entry> whole_entries(Source& source) {
+[[nodiscard]] std::vector<state_entry> whole_entries(Source& source, call_site site) {
   auto entries = state_entries<state_access::read>(source);
   for (const state_entry& entry : entries) {
     require(entry.part.is_whole(),
-            "\"{}\": only {} lies here, and under this name a file holds the whole parameter",
-            entry.name, entry.part.text());
+            "at {}: of parameter \"{}\" this rank holds {}, not the whole. {}", site, entry.name,
+            entry.part.text(), advice_for_parts);
   }
   return entries;
 }
@@ -239,17 +245,23 @@ void read_part(const File& file, const stored_tensor& from, const shard_spec& pa
 template <typename Target>
 void broadcast_state(process_group& group, Target& target, int root,
                      call_site site = call_site::current()) {
-  for (const auto& entry : detail::whole_entries(target))
+  for (const auto& entry : detail::whole_entries(target, site))
     broadcast(group, entry.memory(), {.root = root}, site);
 }
 
 /// Writes the parameters of `source` to `path`, atomically. `metadata` is for the caller: an epoch,
 /// a sampler's state. Throws errc::io; an existing file is unchanged then.
 template <typename Source>
-void save_state(Source& source, const std::string& path, const checkpoint_metadata& metadata = {}) {
+void save_state(Source& source, const std::string& path, const checkpoint_metadata& metadata = {},
+                call_site site = call_site::current()) {
   std::vector<tensor_to_store> tensors;
-  for (const auto& entry : detail::whole_entries(source))
-    tensors.push_back({entry.name, entry.type, entry.shape(), entry.memory()});
+  for (const auto& entry : detail::whole_entries(source, site)) {
+    try {
+      tensors.push_back({entry.name, entry.type, entry.shape(), entry.memory()});
+    } catch (const usage_error& absent) {  // no values here, as those of other stages
+      throw_usage("at {}: {}. {}", site, absent.what(), detail::advice_for_parts);
+    }
+  }
   write_safetensors(path, tensors, metadata);
 }
 

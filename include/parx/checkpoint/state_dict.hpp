@@ -21,6 +21,7 @@
 
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -31,8 +32,8 @@ class state_dict {
   /// A copy of everything that save_state would write.
   template <typename Source>
     requires(!std::same_as<std::remove_const_t<Source>, state_dict>)
-  explicit state_dict(Source& source) {
-    for (const auto& entry : detail::whole_entries(source)) {
+  explicit state_dict(Source& source, call_site site = call_site::current()) {
+    for (const auto& entry : detail::whole_entries(source, site)) {
       put(entry.name, entry.type, entry.shape(), entry.memory());
     }
   }

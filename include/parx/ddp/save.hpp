@@ -20,7 +20,7 @@ namespace parx::inline PARX_ABI {
 template <typename Model>
 void save0(process_group& group, Model& model, const std::string& path,
            call_site site = call_site::current()) {
-  detail::agree_on_rank0(&group, site, [&] { save_state(model, path); });
+  detail::agree_on_rank0(&group, site, [&] { save_state(model, path, {}, site); });
 }
 
 /// For wrong arguments: a compile-time error that names the right ones.
