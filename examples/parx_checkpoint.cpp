@@ -14,6 +14,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "checkpoint_paths.hpp"
+#include "did_you_mean.hpp"
 #include <parx/checkpoint.hpp>
 #include <parx/core/printable.hpp>
 
@@ -21,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const std::vector<std::string> commands{"info", "verify", "merge", "diff"};
 constexpr std::string_view usage =
     "Looks at checkpoints, model folders and safetensors files\nUsage:\n"
     "  parx_checkpoint info PATH          the tensors, their types, shapes and sizes\n"
@@ -45,12 +48,12 @@ std::string readable(std::uint64_t bytes) {
 
 /// The parts at `path` by name: "model", "optimizer". A single file counts as a model.
 std::map<std::string, parx::safetensors_shards> tensors_at(const fs::path& path) {
+  examples::require_tensors_at(path);
   std::map<std::string, parx::safetensors_shards> parts;
   if (!fs::is_directory(path)) {
     parts.try_emplace("model", path.parent_path(), path.stem().string());
   } else {
     for (const std::string& name : parx::tensor_parts_in(path)) parts.try_emplace(name, path, name);
-    if (parts.empty()) parts.try_emplace("model", path);  // throws, and says what is missing
   }
   return parts;
 }
@@ -81,6 +84,7 @@ int info(const fs::path& path) {
 }
 
 int verify(const fs::path& path) {
+  examples::require_tensors_at(path);
   const auto faults = parx::faults_of(path);
   for (const std::string& fault : faults) print_line("{}", fault);
   if (faults.empty()) print_line("\"{}\" is whole", path.string());
@@ -88,6 +92,7 @@ int verify(const fs::path& path) {
 }
 
 int merge(const fs::path& from, const std::string& to, const std::string& part) {
+  examples::require_tensors_at(from);
   parx::merge_shards(parx::safetensors_shards(from, part), to);
   return 0;
 }
@@ -125,6 +130,7 @@ int diff(const fs::path& a, const fs::path& b) {
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const std::string command = words.empty() ? "" : words[0];
+  const bool is_known = std::count(commands.begin(), commands.end(), command) > 0;
   try {
     if (command == "info" && words.size() == 2) return info(words[1]);
     if (command == "verify" && words.size() == 2) return verify(words[1]);
@@ -132,10 +138,13 @@ int main(int argc, char** argv) {
       return merge(words[1], words[2], words.size() == 4 ? words[3] : "model");
     if (command == "diff" && words.size() == 3) return diff(words[1], words[2]);
   } catch (const std::exception& failure) {
-    std::fprintf(stderr, "%s\n", failure.what());
+    std::fprintf(stderr, "parx_checkpoint: %s\n", parx::printable(failure.what()).c_str());
     return 2;
   }
   const bool wants_help = command == "-h" || command == "--help";
+  if (!wants_help && !command.empty() && !is_known)
+    fmt::print(stderr, "parx_checkpoint: there is no command \"{}\"{}\n", parx::printable(command),
+               examples::question(examples::did_you_mean(command, commands)));
   fmt::print(wants_help ? stdout : stderr, usage);
   return wants_help ? 0 : 2;
 }

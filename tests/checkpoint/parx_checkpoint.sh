@@ -57,6 +57,13 @@ says 1 'w: 1 elements differ, most by 0.5: element 5 is 5 and 5.5' diff parts ot
 rm other/model-00002-of-00002.safetensors
 says 1 'the shard model-00002-of-00002.safetensors is missing' verify other
 says 2 'the shard model-00002-of-00002.safetensors is missing' merge other merged.safetensors
+mkdir -p run/runs && cp -r parts run/checkpoint-5 && cp -r parts run/checkpoint-10
+for command in info verify; do
+  says 2 'parx_checkpoint: "run" is the folder of a run, whose checkpoints are below: give "run/checkpoint-10" (of checkpoint-5, checkpoint-10)' $command run
+done
+says 2 '"run/runs" has no .safetensors files' info run/runs
+says 2 'there is no "nowhere"' diff parts nowhere
+says 2 'there is no command "inof": did you mean info?' inof run
 says 2 'Usage:' frobnicate
 says 0 'Usage:' --help
 
