@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(a_point_lies_where_the_axes_say) {
   // Both axes from 0 to 10, so the middle of the curve is the middle of the frame.
   const auto drawing = train::detail::line_chart(
       {"t", "x (s)", "y (MiB)"}, {{.name = "c", .points = {{0, 0}, {5, 5}, {10, 10}}}});
-  BOOST_TEST(drawing.find("M64.0 228.0L304.0 130.0L544.0 32.0") != std::string::npos, drawing);
+  BOOST_TEST(drawing.find("M72.0 228.0L268.0 130.0L464.0 32.0") != std::string::npos, drawing);
   BOOST_TEST(drawing.find("x (s)") != std::string::npos);
   BOOST_TEST(drawing.find("y (MiB)") != std::string::npos);
   BOOST_TEST(train::detail::line_chart({"t", "x", "y"}, {}).empty());
@@ -159,6 +159,53 @@ BOOST_AUTO_TEST_CASE(ranks_that_computed_without_a_processor_are_said_to_lack_co
   const std::string page = train::report_html({starved});
   BOOST_TEST(page.find("The ranks lack cores: they computed for 96 % of the time, and had a "
                        "processor for 14 % of it") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(the_page_has_the_settings_and_the_last_figures_of_evaluations) {
+  auto one = made_up("one", 1, 100), two = made_up("two", 2, 180);
+  one.settings = {{"batch", "16"}, {"learning rate", "0.001"}, {"seed", "42"}};
+  two.settings = {{"batch", "32"}, {"learning rate", "0.001"}};
+  two.lines.push_back({{"step", 100.0}, {"seconds", 25.0}, {"eval_loss", 0.25}});
+  const std::string page = train::report_html({one, two});
+  for (const char* text :
+       {"<th>last loss</th><th>eval_loss</th><th>eval_accuracy</th>",
+        "<td>0.2500</td><td>0.8000</td>", "<tr><th>run</th><th>batch</th><th>seed</th></tr>",
+        "<tr><td>one</td><td>16</td><td>42</td></tr>", "<tr><td>two</td><td>32</td><td>-</td></tr>",
+        "<p>The same in all runs: learning rate 0.001.</p>"}) {
+    BOOST_TEST(page.find(text) != std::string::npos, text << " is not in\n" << page);
+  }
+  BOOST_TEST(train::report_html({one}).find("<tr><td>seed</td><td>42</td></tr>") !=
+             std::string::npos);
+  BOOST_TEST(train::report_html({made_up("old", 1, 1)}).find("Settings") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_run_has_one_colour_and_a_figure_its_dashes) {
+  const std::string page = train::report_html({made_up("one", 1, 100), made_up("two", 1, 180)});
+  const auto begin = page.find("aria-label=\"Loss\""), end = page.find("</svg>", begin);
+  const std::string losses = page.substr(begin, end - begin);
+  const auto count_of = [&](std::string_view colour, const char* dashes) {
+    const std::string stroke =
+        fmt::format("stroke=\"{}\" stroke-width=\"1.8\" stroke-dasharray=\"{}\"", colour, dashes);
+    std::size_t count = 0;
+    for (auto at = losses.find(stroke); at != losses.npos; at = losses.find(stroke, at + 1))
+      ++count;
+    return count;
+  };
+  for (const std::size_t run : {0U, 1U}) {
+    BOOST_TEST(count_of(train::detail::colour(run), "none") ==
+               2U);  // the curve, and the run's name
+    BOOST_TEST(count_of(train::detail::colour(run), "9 5") == 1U);
+  }
+  // What the dashes are stands in the legend once.
+  BOOST_TEST(count_of("currentColor", "9 5") == 1U);
+  BOOST_TEST(losses.find(">eval_loss</text>") != std::string::npos);
+  BOOST_TEST(losses.find(">one</text>") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(long_names_are_shortened_in_the_middle) {
+  using train::detail::shortened;
+  BOOST_TEST(shortened("checkpoint", 10) == "checkpoint");
+  BOOST_TEST(shortened("a-very-long-name", 10) == "a-v...name");
 }
 
 // What is damaged is left out and named, for each kind of damage.

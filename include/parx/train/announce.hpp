@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include <parx/core/formatted.hpp>
+#include <parx/core/json.hpp>
+#include <parx/train/explain.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
 #include <parx/train/run_log.hpp>
@@ -26,15 +28,40 @@ template <typename Module>
   }
 }
 
-/// Printed before the first step; an earlier run has made `step` steps.
+/// What a report shows of a run's settings. `lr` is the highest learning rate.
+[[nodiscard]] inline json::object settings_of(const run_plan& plan, const trainer_options& options,
+                                              std::uint64_t parameters, double lr) {
+  json::object s;
+  s["parameters"] = with_commas(parameters);
+  s["samples of an epoch"] = with_commas(plan.samples);
+  s["batch"] =
+      formatted("{} = {} x {} ranks{}", plan.global_batch(), plan.batch_size, plan.world,
+                plan.accumulation > 1 ? formatted(" x {} accumulated", plan.accumulation) : "");
+  s["epochs"] = formatted("{}", rounded(plan.epochs, 5));
+  s["steps"] = with_commas(plan.steps);
+  s["learning rate"] = options.lr_schedule ? "by lr_schedule" : formatted("{:.4g}", lr);
+  if (!options.lr_schedule) {
+    s["schedule"] = formatted("{} steps of warm-up, then {}", with_commas(plan.warmup_steps),
+                              detail::decay_text(options.lr_scheduler_type));
+  }
+  s["products"] = std::string(options.bf16   ? "bfloat16"
+                              : options.fp16 ? "float16"
+                                             : "as the parameters");
+  s["max_grad_norm"] = formatted("{:.4g}", options.max_grad_norm);
+  s["seed"] = formatted("{}", options.seed);
+  return s;
+}
+
+/// Printed before the first step, and kept for the report; an earlier run has made `step` steps.
 inline void announce(run_log& out, const run_plan& plan, const trainer_options& options,
-                     std::uint64_t parameters, std::uint64_t step) {
+                     std::uint64_t parameters, double lr, std::uint64_t step) {
+  if (step < plan.steps) out.keep_settings(settings_of(plan, options, parameters, lr));
   out.print("***** Running training *****");
   const auto line = [&](std::string_view name, std::uint64_t value) {
     out.print(formatted("  {} = {}", name, with_commas(value)));
   };
   line("Num examples", plan.samples);
-  line("Num Epochs", plan.epochs);
+  out.print(formatted("  Num Epochs = {}", rounded(plan.epochs, 5)));
   line("Instantaneous batch size per device", plan.batch_size);
   line("Total train batch size (w. parallel, distributed & accumulation)", plan.global_batch());
   line("Gradient Accumulation steps", plan.accumulation);
@@ -47,9 +74,8 @@ inline void announce(run_log& out, const run_plan& plan, const trainer_options& 
   }
   if (step >= plan.steps) {
     out.print(
-        formatted("  Nothing is left to train: the run is at step {} of {}; more max_steps "
-                  "or num_train_epochs would go on",
-                  with_commas(step), with_commas(plan.steps)));
+        formatted("  Nothing is left to train: the run is at step {} of {}; more {} would go on",
+                  with_commas(step), with_commas(plan.steps), options.words.length));
   }
 }
 

@@ -5,7 +5,7 @@
 //
 // Modelled on LLview's job reports: a table of the runs, notable findings in a sentence each, the
 // training curves, CPU and memory of each rank over time, and how each rank spent its time. Reads
-// the files train.jsonl and ranks.jsonl that the trainer writes to output_dir. Local.
+// the files train.jsonl, ranks.jsonl and run.json that the trainer writes to output_dir. Local.
 #pragma once
 
 #include <array>
@@ -26,6 +26,7 @@ struct run_report {
   std::vector<record> lines = {};       ///< train.jsonl
   std::vector<json::value> ranks = {};  ///< ranks.jsonl
   std::size_t world = 1;
+  json::object settings = {};  ///< run.json; empty if an earlier parx has written the run
 
   /// The last value of a figure; 0 if no line has it.
   [[nodiscard]] double last(std::string_view figure) const;
@@ -63,17 +64,19 @@ inline constexpr const char* page_start =
     "report</title>\n"
     "<meta name=\"viewport\" content=\"width=device-width\">\n<style>\n"
     ":root { color-scheme: light dark; }\n"
-    "body { font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2em auto; "
+    "body { font: 15px/1.5 system-ui, sans-serif; max-width: 1400px; margin: 2em auto; "
     "padding: 0 1em; }\n"
     "table { border-collapse: collapse; font-variant-numeric: tabular-nums; display: block; "
     "width: max-content; max-width: 100%; overflow-x: auto; }\nth { white-space: nowrap; }\n"
-    "th, td { text-align: right; padding: 0.2em 0.8em; border-bottom: 1px solid #8886; }\n"
-    "th:first-child, td:first-child { text-align: left; }\n"
-    ".charts { display: flex; flex-wrap: wrap; align-items: start; gap: 1em; }\n"
-    "svg { max-width: 100%; height: auto; }\n"
+    "th, td { text-align: right; padding: 0.2em 0.6em; border-bottom: 1px solid #8886; }\n"
+    "th:first-child, td:first-child { text-align: left; white-space: nowrap; }\n"
+    ".charts { display: grid; align-items: start; gap: 1em;\n"
+    "  grid-template-columns: repeat(auto-fill, minmax(min(100%, 420px), 1fr)); }\n"
+    "svg { width: 100%; height: auto; }\n"
     "@media print { body { font-size: 9pt; margin: 0; max-width: none; }\n"
     "  table { display: table; width: auto; } th, td { padding: 0.1em 0.5em; }\n"
-    "  svg { width: 48%; break-inside: avoid; } h2 { break-after: avoid; } }\n"
+    "  .charts { grid-template-columns: 1fr 1fr; }\n"
+    "  svg { break-inside: avoid; } h2 { break-after: avoid; } }\n"
     "</style></head><body>\n<h1>Training report</h1>\n";
 
 }  // namespace detail

@@ -4,9 +4,10 @@
 //   train.jsonl       every line with its step and time, in full precision
 //   train.csv         the training lines as a table; eval.csv the evaluations
 //   ranks.jsonl       the figures of each rank, for the report
+//   run.json          the settings, for the report
 //   runs/<time>/      event files for TensorBoard
 //
-// All files are appended to, so a resumed run continues them. A default-constructed log does
+// All but run.json are appended to, so a resumed run continues them. A default-constructed log does
 // nothing. One thread.
 #pragma once
 
@@ -25,6 +26,7 @@
 #include <system_error>
 #include <vector>
 
+#include <parx/checkpoint/atomic_file.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/json.hpp>
@@ -121,6 +123,11 @@ class run_log {
   /// files have all figures.
   void write(const record& line, kind what, std::uint64_t step, double seconds);
 
+  void keep_settings(const json::object& settings) {
+    if (folder_.empty()) return;
+    parx::detail::write_atomically(folder_ + "/run.json", json::dump(settings, 2) + "\n");
+  }
+
   /// Writes the figures of each rank up to `step`.
   void write_ranks(const json::value& table, std::uint64_t step, double seconds) {
     if (!ranks_.is_open()) return;
@@ -146,6 +153,7 @@ class run_log {
                                                          "eval.csv"};
 
   bool console_ = false;
+  std::string folder_;
   double seconds_before_ = 0;  // the time of the last line kept from earlier runs
   progress* bar_ = nullptr;
   detail::append_file lines_;
@@ -158,6 +166,7 @@ class run_log {
 inline run_log::run_log(const trainer_options& options, progress* bar, std::uint64_t step)
     : console_(options.log_to_console), bar_(bar) {
   if (options.output_dir.empty()) return;
+  folder_ = options.output_dir;
   for (const std::string name : file_names) {
     const auto last = detail::drop_lines_after(options.output_dir + "/" + name, step);
     if (name == "train.jsonl") seconds_before_ = detail::seconds_in(last);
@@ -174,6 +183,7 @@ inline run_log::run_log(const trainer_options& options, progress* bar, std::uint
 inline void run_log::clear(const std::string& folder) {
   std::error_code missing;
   for (const char* name : file_names) std::filesystem::remove(folder + "/" + name, missing);
+  std::filesystem::remove(folder + "/run.json", missing);
   std::vector<std::filesystem::path> events;
   for (const auto& run : std::filesystem::directory_iterator(folder + "/runs", missing)) {
     std::error_code unreadable;

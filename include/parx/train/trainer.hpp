@@ -85,7 +85,8 @@ class trainer : public detail::trainer_base {
         rates_(optimizer, options_.learning_rate) {
     detail::require_own_samples(loader.sampler(), data(), "training");
     if (options_.on_loss) {
-      detail::require_replaceable(reason_to_stop_at_loss(model), detail::dealable<Loader>);
+      detail::require_replaceable(reason_to_stop_at_loss(model), detail::dealable<Loader>,
+                                  options_.words);
     }
     make_plan_for_ranks();
     state_.num_samples = plan_.samples;
@@ -170,7 +171,8 @@ class trainer : public detail::trainer_base {
     book_.open(start, shows ? &bar : nullptr);
     bar_ = &bar;
     if (options_.explain) book_.log.print("***** What this run will do *****\n" + explain());
-    announce(book_.log, plan_, options_, parameter_count(model_.module()), state_.global_step);
+    announce(book_.log, plan_, options_, parameter_count(model_.module()), rates_.highest(),
+             state_.global_step);
     call(&callbacks::on_train_begin);
     book_.begin_counting(model_.times());
     if (standing_.done != detail::step_stage::complete) finish_step();

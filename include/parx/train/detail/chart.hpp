@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,8 @@ namespace parx::inline PARX_ABI::train::detail {
 struct curve {
   std::string name;
   std::vector<std::pair<double, double>> points = {};
+  /// Curves of one kind have the same colour or the same dashes; unset: the number of the curve.
+  std::optional<std::size_t> colour = {}, dashes = {};
 };
 
 struct chart_text {
@@ -27,11 +30,15 @@ struct chart_text {
   std::string y_label;
 };
 
+/// The colour of the page's text, for what stands for curves of any colour.
+inline constexpr std::size_t text_colour = static_cast<std::size_t>(-1);
+
 /// Colours of curves and bars, repeating.
 [[nodiscard]] constexpr std::string_view colour(std::size_t index) noexcept {
-  constexpr std::array<std::string_view, 8> colours{"#3b82f6", "#f97316", "#10b981", "#a855f7",
-                                                    "#ef4444", "#14b8a6", "#ca8a04", "#ec4899"};
-  return colours[index % colours.size()];
+  constexpr std::array<std::string_view, 10> colours{"#3b82f6", "#f97316", "#10b981", "#a855f7",
+                                                     "#ef4444", "#0891b2", "#ca8a04", "#ec4899",
+                                                     "#84888f", "#6d8c1f"};
+  return index == text_colour ? "currentColor" : colours[index % colours.size()];
 }
 
 /// The tick marks of an axis that includes `low` and `high`: about `wanted`, at multiples of 1, 2
@@ -41,8 +48,8 @@ struct chart_text {
 /// 1500000 as "1.5M", 0.00002 as "2e-05".
 [[nodiscard]] std::string tick_text(double value);
 
-/// Two charts fit side by side on the page.
-inline constexpr double chart_width = 560;
+/// The page scales a chart from a phone's width to about this.
+inline constexpr double chart_width = 480;
 inline constexpr double chart_height = 300;
 
 [[nodiscard]] std::string svg(double height, std::string_view title, std::string_view body);
@@ -50,9 +57,12 @@ inline constexpr double chart_height = 300;
 /// The symbol beside each name in a legend.
 enum class legend_symbol { line, area };
 
-/// A legend under a chart, in as many rows as it needs; `y` is moved to its last row.
-[[nodiscard]] std::string legend(const std::vector<std::string>& names, double& y,
-                                 legend_symbol symbol);
+/// A legend under a chart, in as many rows as it needs; `y` is moved to its last row. Only the
+/// names and colours of the curves count.
+[[nodiscard]] std::string legend(const std::vector<curve>& curves, double& y, legend_symbol symbol);
+
+/// `text`, shortened in the middle to at most `most` characters: "a-long-na...er-run".
+[[nodiscard]] std::string shortened(std::string_view text, std::size_t most);
 
 /// A pair of axes that includes all finite points, and the mapping from values to pixels.
 class chart_axes {
@@ -69,7 +79,7 @@ class chart_axes {
 
   [[nodiscard]] std::string drawn(const chart_text& text) const;
 
-  static constexpr double left = 64, right = chart_width - 16, top = 32, bottom = chart_height - 72;
+  static constexpr double left = 72, right = chart_width - 16, top = 32, bottom = chart_height - 72;
 
  private:
   static constexpr double infinite = std::numeric_limits<double>::infinity();
@@ -81,8 +91,10 @@ class chart_axes {
 /// as many points, at most this many are drawn of each curve, each the mean of a block.
 inline constexpr std::size_t most_values = 60;
 
-/// Curves over one pair of axes. Empty if there are no finite points.
-[[nodiscard]] std::string line_chart(const chart_text& text, const std::vector<curve>& curves);
+/// Curves over one pair of axes. The legend names them, or else the curves `named`. Empty if there
+/// are no finite points.
+[[nodiscard]] std::string line_chart(const chart_text& text, const std::vector<curve>& curves,
+                                     const std::vector<curve>& named = {});
 
 struct bar {
   std::string name;

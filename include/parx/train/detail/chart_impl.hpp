@@ -53,36 +53,45 @@ PARX_INLINE std::string svg(double height, std::string_view title, std::string_v
       "font-family=\"system-ui,sans-serif\" font-size=\"12\" fill=\"currentColor\" role=\"img\" "
       "aria-label=\"{2}\">\n{3}{4}</svg>\n",
       chart_width, height, xml_text(title),
-      text_at(chart_width / 2, 18, title,
+      text_at(chart_width / 2, 18, shortened(title, 56),
               "text-anchor=\"middle\" font-size=\"14\" font-weight=\"600\""),
       body);
 }
 
-/// The stroke of curve `i`. Dashed, so that a curve below is visible through the gaps.
-[[nodiscard]] PARX_INLINE std::string stroke_of_curve(std::size_t i) {
-  static constexpr std::string_view dashes[] = {"none", "9 5", "3 4", "12 4 3 4"};
-  return formatted("fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-dasharray=\"{}\"",
-                   colour(i), dashes[i % std::size(dashes)]);
+PARX_INLINE std::string shortened(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  const std::size_t kept = most - 3, front = kept / 2;
+  return formatted("{}...{}", text.substr(0, front), text.substr(text.size() - (kept - front)));
 }
 
-PARX_INLINE std::string legend(const std::vector<std::string>& names, double& y,
-                               legend_symbol symbol) {
+/// The stroke of curve number `i`. Dashed, so that a curve below is visible through the gaps.
+[[nodiscard]] PARX_INLINE std::string stroke_of(const curve& drawn, std::size_t i) {
+  static constexpr std::string_view dashes[] = {"none", "9 5", "3 4", "12 4 3 4"};
+  return formatted("fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-dasharray=\"{}\"",
+                   colour(drawn.colour.value_or(i)),
+                   dashes[drawn.dashes.value_or(i) % std::size(dashes)]);
+}
+
+PARX_INLINE std::string legend(const std::vector<curve>& curves, double& y, legend_symbol symbol) {
+  constexpr double left = 24;
   const double size = symbol == legend_symbol::line ? 24 : 10;
   std::string body;
-  double x = 60;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const double width = size + 14 + 7.0 * static_cast<double>(names[i].size());
-    if (x + width > chart_width - 10 && x > 60) {
-      x = 60;
+  double x = left;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    const std::string name = shortened(curves[i].name, 48);
+    const double width = size + 14 + 7.0 * static_cast<double>(name.size());
+    if (x + width > chart_width - 10 && x > left) {
+      x = left;
       y += 18;
     }
     body += symbol == legend_symbol::line
                 ? formatted("<path d=\"M{:.1f} {:.1f}h{}\" {}/>\n", x, y - 4, size,
-                            stroke_of_curve(i))
-                : formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" "
-                            "fill=\"{}\"/>\n",
-                            x, y - 9, size, size, colour(i));
-    body += text_at(x + size + 4, y, names[i]);
+                            stroke_of(curves[i], i))
+                : formatted(
+                      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" "
+                      "fill=\"{}\"/>\n",
+                      x, y - 9, size, size, colour(i));
+    body += text_at(x + size + 4, y, name);
     x += width;
   }
   return body;
@@ -116,25 +125,27 @@ PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
         "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"currentColor\" "
         "stroke-opacity=\"0.15\"/>\n",
         left, right, y_of(tick), y_of(tick));
-    body += text_at(left - 6, y_of(tick) + 4, tick_text(tick), "text-anchor=\"end\"");
+    body +=
+        text_at(left - 6, y_of(tick) + 4, tick_text(tick), "text-anchor=\"end\" font-size=\"11\"");
   }
   for (const double tick : x_ticks_) {
     if (tick < x_low_ - 1e-9 * std::abs(x_low_) || tick > x_high_ * (1 + 1e-9)) continue;
-    body += text_at(x_of(tick), bottom + 16, tick_text(tick), "text-anchor=\"middle\"");
+    body += text_at(x_of(tick), bottom + 16, tick_text(tick),
+                    "text-anchor=\"middle\" font-size=\"11\"");
   }
   body += formatted(
       "<path d=\"M{} {}V{}H{}\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\"0.6\"/>\n",
       left, top, bottom, right);
   body += text_at((left + right) / 2, bottom + 34, text.x_label, "text-anchor=\"middle\"");
   body += text_at(0, 0, text.y_label,
-                  formatted("text-anchor=\"middle\" transform=\"translate(14 {}) rotate(-90)\"",
+                  formatted("text-anchor=\"middle\" transform=\"translate(12 {}) rotate(-90)\"",
                             (top + bottom) / 2));
   return body;
 }
 
 /// The means of every `block` points; a mean over a point that is not finite is not finite.
 [[nodiscard]] PARX_INLINE curve means_of(const curve& given, std::size_t block) {
-  curve means{.name = given.name};
+  curve means{.name = given.name, .colour = given.colour, .dashes = given.dashes};
   for (std::size_t from = 0; from < given.points.size(); from += block) {
     const std::size_t count = std::min(block, given.points.size() - from);
     double x = 0, y = 0;
@@ -168,14 +179,16 @@ PARX_INLINE std::string chart_axes::drawn(const chart_text& text) const {
     dots += formatted(
         "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"><title>{}, {} {:.6g}: {:.5g}"
         "</title></circle>\n",
-        axes.x_of(x), axes.y_of(y), is_seen ? 3 : 5, is_seen ? colour(number) : "transparent",
-        xml_text(given.name), xml_text(x_label), x, y);
+        axes.x_of(x), axes.y_of(y), is_seen ? 3 : 5,
+        is_seen ? colour(given.colour.value_or(number)) : "transparent", xml_text(given.name),
+        xml_text(x_label), x, y);
   }
   return formatted("<path d=\"{}\" {} stroke-linejoin=\"round\"/>\n{}", path,
-                   stroke_of_curve(number), dots);
+                   stroke_of(given, number), dots);
 }
 
-PARX_INLINE std::string line_chart(const chart_text& text, const std::vector<curve>& curves) {
+PARX_INLINE std::string line_chart(const chart_text& text, const std::vector<curve>& curves,
+                                   const std::vector<curve>& named) {
   std::size_t longest = 0;
   for (const curve& each : curves) longest = std::max(longest, each.points.size());
   // Many noisy curves are unreadable: draw means of blocks instead.
@@ -186,13 +199,10 @@ PARX_INLINE std::string line_chart(const chart_text& text, const std::vector<cur
   const chart_axes axes(shown);
   if (axes.empty()) return "";
   std::string body = axes.drawn(text);
-  std::vector<std::string> names;
-  for (const curve& each : shown) {
-    body += drawn_curve(axes, each, names.size(), text.x_label);
-    names.push_back(each.name);
-  }
+  for (std::size_t i = 0; i < shown.size(); ++i)
+    body += drawn_curve(axes, shown[i], i, text.x_label);
   double y = chart_axes::bottom + 54;
-  body += legend(names, y, legend_symbol::line);
+  body += legend(named.empty() ? shown : named, y, legend_symbol::line);
   const std::string title =
       is_crowded ? formatted("{} (means of {} values)", text.title, block) : text.title;
   return svg(y + 12, title, body);
@@ -228,7 +238,9 @@ PARX_INLINE std::string share_bars(std::string_view title, const std::vector<std
   }
   body += text_at((left + right) / 2, y + 32, "share of the time (%)", "text-anchor=\"middle\"");
   y += 52;
-  body += legend(parts, y, legend_symbol::area);
+  std::vector<curve> named;
+  for (const std::string& part : parts) named.push_back({.name = part});
+  body += legend(named, y, legend_symbol::area);
   return svg(y + 12, title, body);
 }
 

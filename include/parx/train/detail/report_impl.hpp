@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
+#include <parx/core/log.hpp>
 #include <parx/core/xml_text.hpp>
 #include <parx/train/detail/log_lines.hpp>
 #include <parx/train/report.hpp>
@@ -96,6 +98,16 @@ PARX_INLINE run_report read_run(const std::string& folder) {
   each_line(folder + "/ranks.jsonl", [&](const std::string& line, std::size_t) {
     run.ranks.push_back(detail::rank_line(line));
   });
+  if (std::ifstream file(folder + "/run.json"); file.is_open()) {
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    try {
+      const json::value settings = json::parse(text);
+      for (const json::member& each : settings.members()) (void)each.held.text();
+      run.settings = settings.members();
+    } catch (const json::error& damage) {
+      log(log_level::warn, "\"{}/run.json\" is damaged and left out: {}", folder, damage.what());
+    }
+  }
   if (!run.ranks.empty())
     run.world = run.ranks.back().at(detail::rank_quantities[0]).elements().size();
   return run;
@@ -111,22 +123,36 @@ PARX_INLINE std::string rate_text(double rate) {
   return with_commas(static_cast<std::uint64_t>(std::llround(rate)));
 }
 
-/// Figures of the log over steps: one curve for each run and figure.
+/// Figures of the log over steps: one curve for each run and figure. Of several runs each has a
+/// colour, in all charts the same, and each figure its dashes.
 [[nodiscard]] PARX_INLINE std::string chart_of(const std::vector<run_report>& runs,
                                                const chart_text& text,
                                                const std::vector<std::string>& figures) {
   std::vector<curve> curves;
-  for (const run_report& run : runs) {
-    for (const std::string& figure : figures) {
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const run_report& run = runs[r];
+    for (std::size_t f = 0; f < figures.size(); ++f) {
+      const std::string& figure = figures[f];
       const std::string both = figures.size() > 1 ? run.name + " " + figure : run.name;
       curve made{.name = runs.size() > 1 ? both : figure};
+      if (runs.size() > 1) {
+        made.colour = r;
+        made.dashes = f;
+      }
       for (const record& line : run.lines) {
         if (const auto value = line.find(figure)) made.points.emplace_back(line.at("step"), *value);
       }
       if (!made.points.empty()) curves.push_back(std::move(made));
     }
   }
-  return line_chart(text, curves);
+  std::vector<curve> named;  // the runs by their colours, then the figures by their dashes
+  if (runs.size() > 1 && figures.size() > 1) {
+    for (std::size_t r = 0; r < runs.size(); ++r)
+      named.push_back({.name = runs[r].name, .colour = r, .dashes = 0});
+    for (std::size_t f = 0; f < figures.size(); ++f)
+      named.push_back({.name = figures[f], .colour = text_colour, .dashes = f});
+  }
+  return line_chart(text, curves, named);
 }
 
 /// A figure of each rank over time; for more than eight ranks the minimum, mean and maximum.
@@ -283,24 +309,7 @@ PARX_INLINE std::string rate_text(double rate) {
                  {efficiency}));
 }
 
-[[nodiscard]] PARX_INLINE std::string table_of(const std::vector<run_report>& runs) {
-  std::string rows;
-  for (const run_report& run : runs) {
-    rows += formatted(
-        "<tr><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{}</td>"
-        "<td>{:.2f}</td><td>{:.4f}</td><td>{}</td><td>{:.1f} %</td></tr>\n",
-        xml_text(run.name), run.world, run.last("step"), run.last("epoch"), run.last("seconds"),
-        rate_text(run.rate()), run.mean("step_ms"), run.last("loss"),
-        run.world > 1 ? formatted("{:.0f} %", run.mean("communication_hidden_percent")) : "-",
-        run.mean("data_wait_percent"));
-  }
-  return "<table><tr><th>run</th><th>ranks</th><th>steps</th><th>epochs</th><th>time (s)</th>"
-         "<th>samples/s</th><th>step (ms)</th><th>last loss</th><th>hidden</th>"
-         "<th>waits for data</th></tr>\n" +
-         rows + "</table>\n";
-}
-
-/// The names of all metrics of evaluations except loss and timing.
+/// The names of all metrics of evaluations, without timing; eval_loss comes first.
 [[nodiscard]] PARX_INLINE std::vector<std::string> evaluation_metrics(
     const std::vector<run_report>& runs) {
   std::vector<std::string> names;
@@ -308,12 +317,84 @@ PARX_INLINE std::string rate_text(double rate) {
     for (const record& line : run.lines) {
       for (const auto& [name, value] : line.entries()) {
         const bool timing = name.ends_with("_runtime") || name.ends_with("_per_second");
-        if (!name.starts_with("eval_") || name == "eval_loss" || timing) continue;
+        if (!name.starts_with("eval_") || timing) continue;
         if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
       }
     }
   }
+  std::stable_partition(names.begin(), names.end(),
+                        [](const std::string& name) { return name == "eval_loss"; });
   return names;
+}
+
+/// The settings: of one run a row for each; of several those that differ as columns, the others in
+/// a sentence.
+[[nodiscard]] PARX_INLINE std::string settings_of(const std::vector<run_report>& runs) {
+  std::vector<std::string> names;
+  for (const run_report& run : runs) {
+    for (const json::member& each : run.settings) {
+      if (std::find(names.begin(), names.end(), each.key) == names.end()) names.push_back(each.key);
+    }
+  }
+  if (names.empty()) return "";
+  const auto value_of = [](const run_report& run, const std::string& name) {
+    const json::value* const held = run.settings.find(name);
+    return held != nullptr ? xml_text(held->text()) : "-";
+  };
+  std::string table, heads, same;
+  std::vector<std::string> different;
+  for (const std::string& name : names) {
+    const std::string first = value_of(runs.front(), name);
+    const bool is_same = std::all_of(runs.begin(), runs.end(), [&](const run_report& run) {
+      return value_of(run, name) == first;
+    });
+    if (runs.size() == 1) {
+      table += formatted("<tr><td>{}</td><td>{}</td></tr>\n", xml_text(name), first);
+    } else if (is_same) {
+      same += formatted("{}{} {}", same.empty() ? "" : "; ", xml_text(name), first);
+    } else {
+      heads += formatted("<th>{}</th>", xml_text(name));
+      different.push_back(name);
+    }
+  }
+  if (!different.empty()) {
+    table = formatted("<tr><th>run</th>{}</tr>\n", heads);
+    for (const run_report& run : runs) {
+      table += formatted("<tr><td>{}</td>", xml_text(run.name));
+      for (const std::string& name : different) {
+        table += formatted("<td>{}</td>", value_of(run, name));
+      }
+      table += "</tr>\n";
+    }
+  }
+  std::string text = "<h2>Settings</h2>\n";
+  if (!table.empty()) text += formatted("<table>{}</table>\n", table);
+  if (!same.empty()) text += formatted("<p>The same in all runs: {}.</p>\n", same);
+  return text;
+}
+
+[[nodiscard]] PARX_INLINE std::string table_of(const std::vector<run_report>& runs) {
+  const std::vector<std::string> measured = evaluation_metrics(runs);
+  std::string rows, heads;
+  for (const std::string& name : measured) heads += formatted("<th>{}</th>", xml_text(name));
+  for (const run_report& run : runs) {
+    std::string evaluated;
+    for (const std::string& name : measured) {
+      const bool has = std::any_of(run.lines.begin(), run.lines.end(),
+                                   [&](const record& line) { return line.find(name).has_value(); });
+      evaluated += has ? formatted("<td>{:.4f}</td>", run.last(name)) : "<td>-</td>";
+    }
+    rows += formatted(
+        "<tr><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{}</td>"
+        "<td>{:.2f}</td><td>{:.4f}</td>{}<td>{}</td><td>{:.1f} %</td></tr>\n",
+        xml_text(run.name), run.world, run.last("step"), run.last("epoch"), run.last("seconds"),
+        rate_text(run.rate()), run.mean("step_ms"), run.last("loss"), evaluated,
+        run.world > 1 ? formatted("{:.0f} %", run.mean("communication_hidden_percent")) : "-",
+        run.mean("data_wait_percent"));
+  }
+  return "<table><tr><th>run</th><th>ranks</th><th>steps</th><th>epochs</th><th>time (s)</th>"
+         "<th>samples/s</th><th>step (ms)</th><th>last loss</th>" +
+         heads + "<th>hidden</th><th>waits for data</th></tr>\n" + rows + "</table>\n";
 }
 
 }  // namespace parx::train::detail
@@ -332,11 +413,12 @@ PARX_INLINE std::string report_html(const std::vector<run_report>& runs) {
                             xml_text(joined_text(findings, " ")))
                 : formatted("<li>{}</li>\n", joined_text(findings, "</li>\n<li>"));
   }
-  body += "</ul>\n<h2>Time</h2>\n<div class=\"charts\">\n";
+  body += "</ul>\n" + settings_of(runs) + "<h2>Time</h2>\n<div class=\"charts\">\n";
   for (const run_report& run : runs) body += shares_of(run);
   body += "</div>\n" + scaling_of(runs) + "<h2>Training</h2>\n<div class=\"charts\">\n";
   body += chart_of(runs, {"Loss", "step", "loss"}, {"loss", "eval_loss"});
-  const std::vector<std::string> measured = evaluation_metrics(runs);
+  std::vector<std::string> measured = evaluation_metrics(runs);
+  std::erase(measured, "eval_loss");
   // The curves of several runs are named after the runs, so the axis names the metric.
   const std::string value = measured.size() == 1 ? measured.front() : "value";
   body += chart_of(runs, {"Evaluations", "step", value}, measured);
