@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every whole program in a README compiles, and runs on two ranks without complaint:
+# Every whole program in a README compiles, runs on two ranks without complaint and says something:
 #   readme.sh README.md PARXRUN LIBRARIES COMPILER [FLAG...]
 # LIBRARIES is the folder of parx's compiled form. A whole program is a block of ```cpp with a main in
 # it. The files that they read are made up here. The repository's own README has at most 180 lines of 100
@@ -43,6 +43,7 @@ for program in $programs; do
   if ! OMP_NUM_THREADS=1 timeout 120 "$parxrun" -n 2 "${program%.cpp}" >said 2>&1 || grep -qE 'warning:|error:|nan' said; then
     echo "does not run as it should:"; cat "$program" said; exit 1
   fi
+  [ -s said ] || { echo "says nothing:"; cat "$program"; exit 1; }  # a newcomer looks for something
   echo "${program##*/}: compiled in $compiled s, ran in $((SECONDS - start - compiled)) s: $(tail -n 1 said)"
 done
 echo "$(echo "$programs" | wc -l) programs of $readme compile and run"
