@@ -120,6 +120,8 @@ inline cxxopts::ParseResult parse(cxxopts::Options& options, int argc, const cha
     return given;
   } catch (const cxxopts::exceptions::no_such_option&) {
     detail::throw_unknown_flag(words, detail::known_flags(options));
+  } catch (const cxxopts::exceptions::invalid_option_syntax&) {  // -epochs=3
+    detail::throw_unknown_flag(words, detail::known_flags(options));
   } catch (const cxxopts::exceptions::exception& wrong) {
     parx::throw_usage("{}. --help lists the flags", wrong.what());
   }

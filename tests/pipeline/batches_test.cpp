@@ -292,7 +292,7 @@ BOOST_AUTO_TEST_CASE(a_trainers_loader_fetches_nothing_in_the_middle) {
                            [&](auto& p, auto& batch) { return p.step(batch, loss); },
                            {.num_train_epochs = 2, .disable_progress = true}};
     trainer.train();
-    BOOST_REQUIRE(trainer.state().global_step == 6);
+    require(trainer.state().global_step == 6, "{} steps", trainer.state().global_step);
     return source.fetched.size();
   });
   BOOST_TEST((fetched == std::vector<std::size_t>{20, 0, 20}));

@@ -63,7 +63,7 @@ struct tile_call {
 template <typename V>
 [[gnu::always_inline]] inline void hold(V& v) noexcept {
 #if defined(__x86_64__)
-  __asm__("" : "+x"(v));
+  __asm__("" : "+v"(v));
 #else
   static_cast<void>(v);
 #endif
