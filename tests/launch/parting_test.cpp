@@ -139,8 +139,8 @@ BOOST_AUTO_TEST_CASE(who_has_called_something_else_is_named) {
 BOOST_AUTO_TEST_CASE(a_job_whose_last_call_had_two_roots_fails) {
   // report_of checks the exit code.
   BOOST_TEST(report_of("ends as two roots", 2).find("failed: exit code 1") != std::string::npos);
-  // One of them has sent all that it thinks it owes, and is said to have ended early. A slow rank may
-  // hear of that before its call.
+  // One of them has sent all that it thinks it owes, and is said to have ended early. A slow rank
+  // may hear of that before its call.
   const std::string report = report_of("ends with a root each", 4);
   const std::string headline = report.substr(0, report.find('\n'));
   BOOST_TEST(headline.starts_with("parxrun: the ranks called different operations on group "
