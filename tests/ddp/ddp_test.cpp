@@ -393,6 +393,29 @@ BOOST_AUTO_TEST_CASE(a_layer_that_is_frozen_on_one_rank_alone_is_refused_on_all)
     BOOST_TEST(said == "nothing was thrown");
 }
 
+BOOST_AUTO_TEST_CASE(a_layer_that_all_ranks_freeze_after_some_have_used_it_keeps_that_gradient) {
+  const auto train = [](bool freezes) {
+    return on_ranks(2, [&](parx::process_group& group) {
+      model m;
+      make_integer_valued(m);
+      parx::ddp ddp{m, group};
+      const auto pass = [&](bool uses_spare) {
+        m.use_spare = uses_spare;
+        loss_of(ddp(integers(8, 6, 1)), integers(8, 3, 2), 8).backward();
+      };
+      {
+        const auto guard = ddp.no_sync();
+        pass(group.rank() == 1);
+      }
+      if (freezes) m.spare.freeze();
+      pass(false);
+      return gradients_of(m);
+    });
+  };
+  const auto expected = train(false);
+  BOOST_TEST(train(true) == expected);
+}
+
 BOOST_AUTO_TEST_CASE(micro_batches_that_zero_grad_discards_do_not_count) {
   const auto expected = single_process(false);
   for (const int world : {1, 2}) {

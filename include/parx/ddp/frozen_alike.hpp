@@ -19,7 +19,7 @@ namespace parx::inline PARX_ABI::detail {
 
 /// `parameter` has a name() and is_frozen(); `frozen_ranks` is the number of such ranks, the same
 /// on all of `group`; `site` is where the user made the wrapper. Throws errc::mismatch on all ranks
-/// unless it is none or all.
+/// where some have frozen it and others have not.
 template <typename Parameter>
 void require_frozen_alike(process_group& group, std::string_view wrapper,
                           const Parameter& parameter, double frozen_ranks, call_site site) {
@@ -31,6 +31,8 @@ void require_frozen_alike(process_group& group, std::string_view wrapper,
   std::vector<std::size_t> frozen;
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank] != 0) frozen.push_back(rank);
+  // Frozen on all since some ranks have accumulated gradients of it.
+  if (frozen.size() == all.size()) return;
   throw_error(
       errc::mismatch,
       "{} at {}: parameter \"{}\" is frozen on rank {} of {} and trained on the others: its "
