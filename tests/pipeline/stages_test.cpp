@@ -197,6 +197,7 @@ BOOST_AUTO_TEST_CASE(after_a_pipeline_its_model_with_tied_tables_is_wrapped_agai
   const auto found = on_ranks(2, [&](parx::process_group& world) {
     model_type model{config(0)};
     { const parx::pipeline trial{model, world, {.microbatches = 2}}; }
+    model.reseed(static_cast<std::uint64_t>(world.rank()));  // as a trainer does for each replica
     { const parx::pipeline trial{model, world, {.schedule = parx::schedules::zbv}}; }
     {
       model.initialize(0);

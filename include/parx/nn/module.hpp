@@ -116,7 +116,7 @@ class module : public detail::module_state {
   /// it has not used before.
   void reseed(std::uint64_t seed) {
     materialize();
-    this->note_seed(seed);
+    this->note_noise_seed(seed);
     walk_parts(detail::noise_seeding(seed));
   }
 

@@ -23,9 +23,9 @@ class module_state : public lendable {
   /// Runs `hook` around each call of this module from now on; null: none. Borrowed.
   void set_hook(module_hook* hook) noexcept { hook_ = hook; }
   [[nodiscard]] module_hook* hook() const noexcept { return hook_; }
-  /// The seed that this model, as a whole, was last given.
+  /// The seed from which this model, as a whole, last got initial values.
   [[nodiscard]] std::uint64_t last_seed() const noexcept { return seed_; }
-  /// The same from now on, wherever the model moves.
+  /// The seed that it last got, for values or for random layers, from now on, wherever it moves.
   [[nodiscard]] std::shared_ptr<const std::uint64_t> watch_seed() {
     if (!watched_seed_) watched_seed_ = std::make_shared<std::uint64_t>(seed_);
     return watched_seed_;
@@ -57,6 +57,10 @@ class module_state : public lendable {
 
   void note_seed(std::uint64_t seed) noexcept {
     seed_ = seed;
+    note_noise_seed(seed);
+  }
+  /// A trainer gives each replica others in every step.
+  void note_noise_seed(std::uint64_t seed) noexcept {
     if (watched_seed_) *watched_seed_ = seed;
   }
   /// The owner of a hook knows the module by its address.
