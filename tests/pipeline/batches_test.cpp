@@ -97,7 +97,7 @@ training alone(const std::vector<std::size_t>& batches) {
 /// Replica i of the stages has so many rows of each batch; ranks that read none get none. Of each
 /// rank, with the losses of all replicas.
 std::vector<training> piped(int stages, const std::vector<std::vector<std::size_t>>& batches,
-                       const pipeline_options& options) {
+                            const pipeline_options& options) {
   const int replicas = static_cast<int>(batches[0].size());
   return on_ranks(stages * replicas, [&](process_group& world) {
     mesh<"pp", "dp"> grid{world, {stages, replicas}};
@@ -190,6 +190,23 @@ BOOST_AUTO_TEST_CASE(data_parallel_replicas_may_have_different_numbers_of_rows) 
       expect_run(piped(2, batches, {.microbatches = 4, .sharding = zero(stage)}), expected);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_replica_evaluates_alone_unless_that_gathers_values) {
+  const auto losses = on_ranks(4, [](process_group& world) {
+    mesh<"pp", "dp"> grid{world, {2, 2}};
+    auto model = three();
+    pipeline pipe{model, grid["pp"],
+                  {.microbatches = 2,
+                   .table = from_csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"),
+                   .data_parallel = &grid["dp"],
+                   .job = &grid.all()}};
+    const samples batch = numbers(4);
+    nn::tally alone;
+    if (grid.rank("dp") == 0) alone = pipe.evaluate(batch, squares);
+    return std::array{alone.mean(), pipe.step(batch, squares).mean()};
+  });
+  for (const std::size_t rank : {0U, 2U}) BOOST_TEST(losses[rank][0] == losses[rank][1]);
 }
 
 BOOST_AUTO_TEST_CASE(ranks_of_one_model_with_other_numbers_of_rows_are_told_both) {

@@ -19,6 +19,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
+#include <parx/pipeline/options.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -34,6 +35,17 @@ struct batch_parts {
   return {rows, static_cast<int>(std::max<std::size_t>(wanted, 1))};
 }
 
+enum class batch_use { step, evaluation };
+
+/// Whether replicas need equally many micro-batches, because each of those gathers the values of
+/// sharded stages or sums their gradients, or because a user's table has the order of the sums.
+[[nodiscard]] inline bool needs_equal_parts(const pipeline_options& options, batch_use use) {
+  const auto& cut = options.sharding;
+  if (cut && cut->stage == 3) return true;
+  return use == batch_use::step &&
+         (options.table || (cut && cut->accumulate == accumulated_gradients::sharded));
+}
+
 namespace detail {
 
 /// Closes the group on all ranks, and throws.
@@ -44,11 +56,11 @@ namespace detail {
 
 }  // namespace detail
 
-/// Collective over `group`, in which `first` is the rank of the first stage, and there over `equal`
-/// if that is given: the ranks that need the same number of parts although they have other samples,
-/// because they gather the values of a stage together. Returns the number of parts, the same on all
-/// of them. If this rank has another number of rows than the first stage, closes the group and
-/// throws parx::error (errc::mismatch).
+/// Collective over `group`, in which rank `first` has the first stage. Returns the number of parts,
+/// the same on all its ranks. Where replicas need the same number although they have other samples,
+/// `equal` is their group, over which the ranks of the first stage agree; null: they may differ. If
+/// this rank has another number of rows than the first stage, closes the group and throws
+/// parx::error (errc::mismatch).
 [[nodiscard]] inline int agree_on_parts(const batch_parts& mine, process_group& group, int first,
                                         process_group* equal, call_site site) {
   constexpr std::int64_t unknown = -1;

@@ -21,6 +21,8 @@ namespace parx::inline PARX_ABI {
 
 struct pipeline_options {
   pipeline_schedule schedule = schedules::one_f_one_b;
+  /// Of a step. A batch of fewer rows has as many as it has rows, so that replicas may differ: of
+  /// layers that talk to other replicas (sync_batch_norm) the calls then do not match.
   int microbatches = 8;
   int chunks = 1;  ///< stages of each rank, for the schedules that support several
   double hop = 0;  ///< see pipeline_shape; for eager 1F1B

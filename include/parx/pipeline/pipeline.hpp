@@ -116,14 +116,14 @@ class pipeline : public staged_wrapper {
   /// its ranks. Blocks until the gradients are ready for the optimizer.
   template <typename Batch, typename Loss>
   nn::tally step(const Batch& batch, Loss&& loss_function) {
-    const std::vector<Batch> parts = split(batch);
+    const std::vector<Batch> parts = split(batch, batch_use::step);
     return run_step(std::span<const Batch>(parts), loss_function);
   }
   /// The same for a batch that is already split, into any number of parts, or at most those of
   /// options.table.
   template <typename Batch, typename Loss>
   nn::tally step(std::span<const Batch> microbatches, Loss&& loss_function) {
-    require_agreed(microbatches.size());
+    require_agreed(microbatches.size(), batch_use::step);
     return run_step(microbatches, loss_function);
   }
 
@@ -131,12 +131,12 @@ class pipeline : public staged_wrapper {
   /// micro-batch) returns a weighted_loss or a tally (nn::accuracy).
   template <typename Batch, typename Figure>
   nn::tally evaluate(const Batch& batch, Figure&& figure) {
-    const std::vector<Batch> parts = split(batch);
+    const std::vector<Batch> parts = split(batch, batch_use::evaluation);
     return run_forwards(std::span<const Batch>(parts), figure);
   }
   template <typename Batch, typename Figure>
   nn::tally evaluate(std::span<const Batch> microbatches, Figure&& figure) {
-    require_agreed(microbatches.size());
+    require_agreed(microbatches.size(), batch_use::evaluation);
     return run_forwards(microbatches, figure);
   }
 
@@ -250,6 +250,8 @@ class pipeline : public staged_wrapper {
   /// Collective: the last step as it ran, in seconds from each rank's entry into it. Draw it beside
   /// simulate(pipe.table()).
   [[nodiscard]] pipeline_timeline timeline(call_site site = call_site::current()) {
+    require(last_table_ != nullptr, "pipeline at {}: timeline() of no step: call step() before",
+            site_);
     const pipeline_table& table = *last_table_;
     std::size_t most = 0;
     for (const auto& each : table.ranks) most = std::max(most, each.size());
@@ -273,22 +275,18 @@ class pipeline : public staged_wrapper {
 
  private:
   template <typename Batch>
-  [[nodiscard]] std::vector<Batch> split(const Batch& batch) {
+  [[nodiscard]] std::vector<Batch> split(const Batch& batch, batch_use use) {
     const batch_parts mine = parts_of_rows(rows_of(batch), options_.microbatches);
-    return detail::split_rows(batch,
-                              agree_on_parts(mine, group_, owner_.front(), equal_parts(), site_));
+    return detail::split_rows(
+        batch, agree_on_parts(mine, group_, owner_.front(), equal_parts(use), site_));
   }
-  void require_agreed(std::size_t parts) {
-    require_same_parts(parts, group_, owner_.front(), equal_parts(), site_);
+  void require_agreed(std::size_t parts, batch_use use) {
+    require_same_parts(parts, group_, owner_.front(), equal_parts(use), site_);
   }
-  /// The ranks that need as many micro-batches as this one: each of those gathers values or sums
-  /// gradients of sharded stages, or a user's table has the order of the stages' sums.
-  [[nodiscard]] process_group* equal_parts() noexcept {
-    const auto& cut = options_.sharding;
-    const bool is_needed =
-        options_.table ||
-        (cut && (cut->stage == 3 || cut->accumulate == accumulated_gradients::sharded));
-    return is_needed && data_group().size() > 1 ? &data_group() : nullptr;
+  /// The replicas that need as many micro-batches as this one, or null.
+  [[nodiscard]] process_group* equal_parts(batch_use use) {
+    const bool is_needed = data_group().size() > 1 && needs_equal_parts(options_, use);
+    return is_needed ? &data_group() : nullptr;
   }
   template <typename Batch, typename Loss>
   nn::tally run_step(std::span<const Batch> microbatches, Loss& loss_function) {
@@ -456,11 +454,11 @@ class pipeline : public staged_wrapper {
   std::vector<int> owner_;
   std::vector<std::size_t> cut_;
   std::optional<stage_part<Model>> own_;
-  std::set<std::string> cut_layers_;  // paths of parameters
+  std::set<std::string> cut_layers_;     // paths of parameters
   std::vector<std::string> kept_whole_;  // paths of the parameters here that are not sharded
   std::map<std::string, std::vector<int>> tied_users_;  // of group_, ascending, by path
   std::map<std::string, process_group> tied_;
-  bool own_flag_ = false;         // for a rank without gradients
+  bool own_flag_ = false;        // for a rank without gradients
   bool all_carry_flags_ = true;  // on all ranks of the job
   stage_marks<T> marks_;
   std::optional<stage_reductions<Model>> reductions_;
