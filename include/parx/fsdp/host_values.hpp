@@ -40,7 +40,8 @@ class host_values final : public unit_values {
   bool start(std::size_t /*unit*/) override {
     if (is_started_) return false;
     all_have_written_ = async_barrier(group_, {}, site_);
-    return is_started_ = true;
+    is_started_ = true;
+    return true;
   }
   void wait(std::size_t unit) override {
     start(unit);

@@ -3,9 +3,9 @@
 //
 // The whole keeps its shape and its address. Its values can be read while its unit computes (it is
 // open). A read at other times asks closed_reads to open it; where that refuses, the read is a
-// usage_error that names the parameter. The part has the
-// parameter's name, and its spec says which elements it has. If the layer is already cut over other
-// ranks (tensor parallelism), "the whole" is this rank's part of the layer.
+// usage_error that names the parameter. The part has the parameter's name, and its spec says which
+// elements it has. If the layer is already cut over other ranks (tensor parallelism), "the whole"
+// is this rank's part of the layer.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// What reads of closed parameters ask.
+/// Notified of reads of parameters whose unit is not open.
 class closed_reads {
  public:
   /// Opens the unit of this parameter for the module that computes; false if none does.

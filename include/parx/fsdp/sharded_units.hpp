@@ -105,8 +105,8 @@ class sharded_units final : private backward_observer, private closed_reads {
   }
 
  private:
-  /// Where nodes are made whose backward needs these units: first the one that computes, then those
-  /// whose parameters it has read from outside of their modules, ascending.
+  /// The region of nodes whose backward needs these units: first the unit that computed, then, in
+  /// ascending order, those whose parameters it has read from outside of their modules.
   class use_region final : public backward_region {
    public:
     use_region(sharded_units& owner, std::vector<std::size_t> units)
@@ -137,7 +137,7 @@ class sharded_units final : private backward_observer, private closed_reads {
     sharded_units& owner_;
     const std::size_t unit_;
   };
-  /// What a module reads that is no unit stays open until its call ends.
+  /// For modules that are no units. A unit that such a module reads stays open until its call ends.
   class reading_hook final : public nn::module_hook {
    public:
     explicit reading_hook(sharded_units& owner) : owner_(owner) {}
@@ -152,8 +152,8 @@ class sharded_units final : private backward_observer, private closed_reads {
 
   /// A module that computes.
   struct running_call {
-    std::size_t unit;          ///< computing_unit()
-    region_number outer;       ///< the region of the nodes before the call
+    std::size_t unit;                    ///< computing_unit()
+    region_number outer;                 ///< the region of the nodes before the call
     std::vector<std::size_t> read = {};  ///< units that are open for its reads
   };
 
@@ -206,7 +206,7 @@ class sharded_units final : private backward_observer, private closed_reads {
   /// This object's region of that number, or null.
   [[nodiscard]] const use_region* own_region(region_number number) const;
 
-  /// Allows reads of the unit's parameters, as often as they are ended.
+  /// Allows reads of the unit's parameters, until end_reads() has been called as often.
   void begin_reads(std::size_t unit) noexcept;
   void end_reads(std::size_t unit) noexcept;
 

@@ -1,11 +1,10 @@
 // unit_plan: which parameters each unit of an fsdp has, and which part of them each rank has. Pure.
 //
 // The parameters of a unit lie one after the other in flats: one flat for each element type, and
-// separate ones for trained and frozen parameters. A flat is trained from when its first parameter
-// is. A flat is cut into equal parts, part r for rank
-// r, without regard to the borders of parameters; a rank's part of a parameter may be empty.
-// Parameters start, and parts end, at cache lines. Unit 0 is the root: all that is in no other
-// unit.
+// separate ones for trained and frozen parameters. A frozen flat becomes a trained one when the
+// first of its parameters is unfrozen. A flat is cut into equal parts, part r for rank r, without
+// regard to the borders of parameters; a rank's part of a parameter may be empty. Parameters start,
+// and parts end, at cache lines. Unit 0 is the root: all that is in no other unit.
 #pragma once
 
 #include <algorithm>

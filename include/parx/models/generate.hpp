@@ -35,7 +35,7 @@ struct sampling_options {
 
 namespace detail {
 
-/// Throws errc::bad_data if a logit is NaN, because NaN cannot be ordered.
+/// Throws usage_error where a rank has the logits of some tokens only.
 template <typename T>
 void require_whole_vocabulary(const tensor<T>& logits, std::string_view call) {
   require(logits.whole_row() == 0,
@@ -43,6 +43,7 @@ void require_whole_vocabulary(const tensor<T>& logits, std::string_view call) {
           "ranks. Give it a parx::tp::generating text{{tp, model}} instead of the model",
           call, logits.extent(-1), logits.whole_row());
 }
+/// Throws errc::bad_data if a logit is NaN, because NaN cannot be ordered.
 template <typename T>
 void require_numbers(std::span<const T> logits) {
   const auto is_nan = [](T x) { return std::isnan(static_cast<double>(x)); };

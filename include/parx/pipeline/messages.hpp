@@ -32,7 +32,7 @@ struct stage_values {
   /// Of the last block, then of skip connections. A gradient that is not defined is absent: the
   /// loss does not depend on that result.
   std::vector<tensor<T>> values;
-  double count = 0;               ///< the loss's count, with gradients
+  double count = 0;  ///< the loss's count, with gradients
 };
 
 template <typename T>

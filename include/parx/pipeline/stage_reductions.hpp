@@ -69,12 +69,10 @@ class stage_reductions {
       ddp_options own = options;
       own.reduction_groups.clear();
       for (const reduction_group& group : options.reduction_groups) {
-        bool used = false;
-        stage_part<Model>(model, each->parts)
-            .for_each_parameter([&](const std::string&, auto& parameter) {
-              used = used || parameter.reduction_group() == group.name;
-            });
-        if (used) own.reduction_groups.push_back(group);
+        const bool is_used = std::any_of(
+            each->parameters.begin(), each->parameters.end(),
+            [&](const auto& parameter) { return parameter.reduction_group() == group.name; });
+        if (is_used) own.reduction_groups.push_back(group);
       }
       each->sums.reset(
           new stage_wrapper<Model>(model, each->parts, data, std::move(own), sharding, site));

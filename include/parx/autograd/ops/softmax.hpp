@@ -77,7 +77,7 @@ template <typename T>
 /// that is cut over ranks; log_softmax likewise.
 template <typename T>
 [[nodiscard]] variable<T> softmax(const variable<T>& x, int axis = -1,
-                                     call_site site = call_site::current()) {
+                                  call_site site = call_site::current()) {
   if (resolve_axis(axis, x.shape()) + 1 == x.rank()) {
     require_whole_rows(x.value(), "softmax", site);
     return detail::softmax_last(x);
@@ -88,7 +88,7 @@ template <typename T>
 /// The logarithm of softmax, computed without losing small probabilities.
 template <typename T>
 [[nodiscard]] variable<T> log_softmax(const variable<T>& x, int axis = -1,
-                                         call_site site = call_site::current()) {
+                                      call_site site = call_site::current()) {
   if (resolve_axis(axis, x.shape()) + 1 == x.rank()) {
     require_whole_rows(x.value(), "log_softmax", site);
     return detail::log_softmax_last(x);
