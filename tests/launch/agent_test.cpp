@@ -3,11 +3,19 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -25,6 +33,18 @@ std::vector<std::string> lines_of(line_cutter& cutter, std::string_view bytes) {
 }
 
 using texts = std::vector<std::string>;
+
+/// From here on this process and its children are on a kernel from before Linux 5.9, which has no
+/// close_range(2), as far as a container's C library sees.
+void forget_close_range() {
+  std::array<sock_filter, 4> filter{{{BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+                                     {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_close_range},
+                                     {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | ENOSYS},
+                                     {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}}};
+  const sock_fprog program{filter.size(), filter.data()};
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
 
 BOOST_AUTO_TEST_CASE(lines_come_out_whole_however_the_bytes_arrive) {
   const std::string bytes = "one\n\ntwo words\r\nthree";
@@ -94,6 +114,31 @@ BOOST_AUTO_TEST_CASE(a_family_is_what_descends_from_its_marked_processes_and_run
   BOOST_TEST(names == (texts{"marked", "child", "grandchild"}), boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(a_guard_notices_the_end_of_parxrun_also_on_an_old_kernel) {
+  int ends[2];
+  BOOST_REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const pid_t parxrun = ::fork();
+  if (parxrun == 0) {
+    forget_close_range();
+    const parx::detail::job_guard guard("of no job");
+    const pid_t number = guard.pid();
+    [[maybe_unused]] const auto written = ::write(ends[1], &number, sizeof number);
+    ::kill(::getpid(), SIGKILL);
+  }
+  pid_t guard = 0;
+  BOOST_REQUIRE(::read(ends[0], &guard, sizeof guard) == sizeof guard);
+  parx::detail::reap(parxrun);
+  const auto runs = [&] {
+    const auto entry = parx::detail::find_process(guard);
+    return entry && entry->is_running();
+  };
+  for (int i = 0; i < 300 && runs(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  BOOST_TEST(!runs());
+  if (runs()) ::kill(guard, SIGKILL);
+  for (const int end : ends) ::close(end);
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_learns_its_own_place_and_not_that_of_parxrun) {
   const environment outer{{"OMPI_COMM_WORLD_RANK", "9"},
                           {"PMIX_RANK", "9"},
@@ -156,6 +201,7 @@ BOOST_AUTO_TEST_CASE(one_code_of_all_ranks_is_an_answer_and_no_crash) {
   };
   BOOST_TEST(verdict({{0, 1, {3, 0}}, {1, 2, {3, 0}}}) ==
              "parxrun: all 2 ranks ended with exit code 3: ./check\n");
+  BOOST_TEST(verdict({{0, 1, {3, 0}}}) == "parxrun: the rank ended with exit code 3: ./check\n");
   BOOST_TEST(verdict({{0, 1, {3, 0}}, {1, 2, {3, 0}}}, false) == "");
   BOOST_TEST(verdict({{0, 1, {3, 0}}, {1, 2, {4, 0}}}) == "");
   BOOST_TEST(verdict({{0, 1, {3, 0}}, {1, 2, {0, 0}}}) == "");

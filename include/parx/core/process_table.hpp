@@ -103,11 +103,16 @@ template <typename Predicate>
   return found;
 }
 
-/// The children of this process's first thread; nullopt where the kernel does not list them.
-[[nodiscard]] inline std::optional<std::vector<pid_t>> own_children() {
-  const auto text = file_text(formatted("/proc/self/task/{}/children", ::getpid()));
-  if (!text) return std::nullopt;
+/// The children of this process's first thread; of all its threads where the kernel has no list.
+[[nodiscard]] inline std::vector<pid_t> own_children() {
   std::vector<pid_t> children;
+  const auto text = file_text(formatted("/proc/self/task/{}/children", ::getpid()));
+  if (!text) {
+    for (const process_entry& each : process_table()) {
+      if (each.parent == ::getpid()) children.push_back(each.pid);
+    }
+    return children;
+  }
   for (std::size_t at = 0; at < text->size();) {
     const std::size_t end = std::min(text->find(' ', at), text->size());
     if (const auto pid = parse_number<pid_t>(std::string_view(*text).substr(at, end - at))) {

@@ -66,7 +66,8 @@ namespace parx::inline PARX_ABI::detail {
                                              : ",",
                       describe(variants[i].call.call), joined_text(variants[i].ranks));
   }
-  if (variants.size() > most) text += formatted(", and others on {} more", variants.size() - most);
+  if (variants.size() > most)
+    text += formatted(", and {} others on the other ranks", variants.size() - most);
   return text;
 }
 

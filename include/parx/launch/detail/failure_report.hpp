@@ -108,7 +108,8 @@ struct rank_end {
     if (!each.failed_by_itself() || !each.is_silent || each.status.signal != 0) return {};
     if (each.status.code != ends.front().status.code) return {};
   }
-  return formatted("parxrun: all {} ranks ended with exit code {}: {}\n", ends.size(),
+  return formatted("parxrun: {} ended with exit code {}: {}\n",
+                   ends.size() == 1 ? "the rank" : formatted("all {} ranks", ends.size()),
                    ends.front().status.code, command);
 }
 

@@ -70,7 +70,10 @@ class job_guard {
     descriptor from_parxrun(ends[1]);
     pid_ = fork_without_handlers();
     if (pid_ < 0) throw_error(errc::io, "cannot start another process: {}", errno_text(errno));
-    if (pid_ == 0) watch(from_parxrun.get(), run_id);
+    if (pid_ == 0) {
+      to_guard_.close();  // else the connection would never end
+      watch(from_parxrun.get(), run_id);
+    }
   }
   job_guard(const job_guard&) = delete;
   job_guard& operator=(const job_guard&) = delete;

@@ -39,7 +39,7 @@ class orphans {
  public:
   /// The children that this process has by now (of the shell that it has replaced) are not the
   /// job's.
-  orphans() : own_(own_children().value_or(std::vector<pid_t>())) {
+  orphans() : own_(own_children()) {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     std::sort(own_.begin(), own_.end());
   }
@@ -49,7 +49,7 @@ class orphans {
 
   /// Reaps those that have ended and returns the others.
   [[nodiscard]] std::vector<pid_t> left() const {
-    std::vector<pid_t> adopted = own_children().value_or(std::vector<pid_t>());
+    std::vector<pid_t> adopted = own_children();
     std::erase_if(adopted, [&](pid_t each) {
       return is_own(each) || ::waitpid(each, nullptr, WNOHANG) == each;
     });
@@ -62,8 +62,7 @@ class orphans {
       return each.parent == ::getpid() && !is_own(each.pid);
     };
     kill_all([&]() -> std::vector<process_entry> {
-      // Without a list of children the whole table is searched.
-      if (left().empty() && own_children()) return {};
+      if (left().empty()) return {};
       return family_of(process_table(), is_orphan);
     });
   }
