@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <parx/comm.hpp>
@@ -199,6 +200,38 @@ BOOST_AUTO_TEST_CASE(a_state_stands_only_if_every_rank_has_published_it_again) {
   BOOST_TEST(found_by(0, all).stands_since(first));
   all[1][0].moves = 1;  // it went on, and is stuck again
   BOOST_TEST(!found_by(0, all).is_state_of(first));
+}
+
+BOOST_AUTO_TEST_CASE(every_group_that_a_rank_waits_in_must_have_published_its_state_again) {
+  published all{{0, {in_message(world, {from(1)})}},
+                {1, {in_message(world, {from(0)}), in_message(shards, {from(0)})}}};
+  all[0][0].calls.push_back({shards, 0, 0, 1});
+  all[1][1].look = 9;
+  const auto first = found_by(0, all);
+  BOOST_TEST(bool(first));
+  all[0][0].look = all[1][0].look = 2;
+  BOOST_TEST(!found_by(0, all).stands_since(first));  // no thread may look after the second group
+  all[1][1].look = 10;
+  BOOST_TEST(found_by(0, all).stands_since(first));
+}
+
+BOOST_AUTO_TEST_CASE(a_thread_that_has_left_its_call_is_not_blocked_at_once) {
+  if (parx_test::thread_sanitizer) return;
+  using parx::detail::blocked_threads;
+  auto& threads = blocked_threads::of_this_process();
+  std::optional<blocked_threads::mark> outer(std::in_place), inner(std::in_place);
+  const auto all_blocked_soon = [&] {
+    for (int look = 0; look < 4; ++look) {
+      if (threads.all()) return true;
+      std::this_thread::sleep_for(220ms);
+    }
+    return false;
+  };
+  BOOST_TEST(all_blocked_soon());
+  inner.reset();
+  BOOST_TEST(threads.all());  // still in the outer call
+  outer.reset();
+  BOOST_TEST(!threads.all());
 }
 
 BOOST_AUTO_TEST_CASE(a_thread_is_blocked_for_good_only_in_a_futex_of_its_process_without_a_limit) {

@@ -4,7 +4,7 @@
 // futex without a time limit: in a mutex, a condition variable or a join, which only a thread of
 // the process ends. If that holds for all threads, and none has run since the look before, then
 // none of them is about to enter a call. A thread that computes, sleeps for a time, reads a file or
-// waits for a socket is not blocked; so is, to be safe, every thread if /proc does not tell.
+// waits for a socket is not blocked; nor, to be safe, is any thread if /proc does not tell.
 // Source: proc(5) on /proc/PID/task/TID/syscall and status; futex(2).
 // Threads: safe from any.
 #pragma once
@@ -69,9 +69,11 @@ class blocked_threads {
   };
 
   /// Whether all threads were blocked at both of the last two looks and have not run between. Looks
-  /// again if the last look is some time ago; so the first answer is false.
+  /// again if the last look is some time ago; so the first answer is false. A thread without a mark
+  /// that asks is not blocked itself.
   [[nodiscard]] bool all() {
     const std::lock_guard lock(mutex_);
+    if (!marks_.contains(::gettid())) return false;
     const auto now = clock::now();
     if (now < next_look_) return all_;
     next_look_ = now + interval;

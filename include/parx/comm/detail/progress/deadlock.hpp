@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -32,8 +34,8 @@ struct deadlock {
   /// What a rank that the proof rests on has published.
   struct evidence {
     int rank;
-    std::uint64_t look;  ///< grows with each notice that it posts
-    std::string state;   ///< equal as long as nothing has moved there
+    std::string state;                 ///< equal as long as nothing has moved there
+    std::vector<std::uint64_t> looks;  ///< of each of its notices; they grow as it posts them again
   };
   std::vector<int> circle;  ///< each of these ranks waits for the next, the last for the first
   std::vector<evidence> proof;
@@ -48,8 +50,9 @@ struct deadlock {
   /// Whether it is the state that was found earlier, and each rank has published it since.
   [[nodiscard]] bool stands_since(const deadlock& earlier) const {
     return is_state_of(earlier) &&
-           std::ranges::equal(proof, earlier.proof,
-                              [](const auto& a, const auto& b) { return a.look > b.look; });
+           std::ranges::equal(proof, earlier.proof, [](const auto& a, const auto& b) {
+             return std::ranges::equal(a.looks, b.looks, std::greater());
+           });
   }
 };
 
@@ -202,14 +205,17 @@ class deadlock_search {
   [[nodiscard]] std::vector<deadlock::evidence> evidence_of_used() const {
     std::vector<deadlock::evidence> found;
     for (const int rank : used_) {
-      deadlock::evidence each{rank, ~std::uint64_t{0}, {}};
-      std::vector<std::string> states;
+      std::vector<std::pair<std::string, std::uint64_t>> states;
       for (notice posted : known_.at(rank)) {
-        each.look = std::min(each.look, std::exchange(posted.look, 0));
-        states.push_back(posted.to_text());
+        const std::uint64_t look = std::exchange(posted.look, 0);
+        states.emplace_back(posted.to_text(), look);
       }
       std::ranges::sort(states);  // the notices of a rank come in the order of posting
-      for (const std::string& state : states) each.state += state;
+      deadlock::evidence each{rank, {}, {}};
+      for (const auto& [state, look] : states) {
+        each.state += state;
+        each.looks.push_back(look);
+      }
       found.push_back(std::move(each));
     }
     return found;

@@ -282,7 +282,7 @@ class group_core final : private inline_groups::group {
     call_lock lock(mutex_, locking_now());
     if (poll_owned(lock)) return inline_groups::state::moved;
     return standing_.is_driven() || anything_pending() ? inline_groups::state::pending
-                                        : inline_groups::state::idle;
+                                                       : inline_groups::state::idle;
   }
   /// With inline progress: the thread that issues an operation makes progress on it where it waits.
   void let_this_thread_move_it() {

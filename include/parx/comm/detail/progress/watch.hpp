@@ -139,8 +139,7 @@ class watch {
   /// Compares this rank's calls with the other ranks' present and recent ones. In a small group all
   /// ranks are compared, since this rank may not wait for the one that is in a different call.
   void compare_calls(std::vector<int> peers) const {
-    static constexpr int most_asked = 64;
-    if (network_.size() <= most_asked) peers = diagnosis_.others();
+    if (network_.size() <= diagnosis::most_asked) peers = diagnosis_.others();
     const call_header* const mine = pending_.running();
     for (const int peer : peers) {
       const auto theirs = diagnosis_.notice_of(peer);
