@@ -108,7 +108,8 @@ BOOST_AUTO_TEST_CASE(exp_goes_to_zero_and_infinity_and_keeps_nan) {
 BOOST_AUTO_TEST_CASE(tanh_is_within_a_few_units_and_never_leaves_its_range) {
   const auto x = range(-12.0F, 12.0F, 0.00037F);
   const auto y = in_vectors<16>(x, tanh_of);
-  BOOST_TEST(worst_difference(x, y, [](double v) { return std::tanh(v); }) < 3e-7);
+  const double bound = detail::simd::has_fma ? 3e-7 : 3.2e-7;
+  BOOST_TEST(worst_difference(x, y, [](double v) { return std::tanh(v); }) < bound);
   BOOST_TEST(*std::max_element(y.begin(), y.end()) <= 1.0F);
   BOOST_TEST(*std::min_element(y.begin(), y.end()) >= -1.0F);
   BOOST_TEST(std::isnan(at(not_a_number, tanh_of)));

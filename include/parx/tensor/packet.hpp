@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include <parx/types/simd.hpp>
 

@@ -14,8 +14,8 @@
 #include <span>
 
 #include <parx/core/check.hpp>
-#include <parx/tensor/detail/loop_nest.hpp>
 #include <parx/tensor/cut_rows.hpp>
+#include <parx/tensor/detail/loop_nest.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {

@@ -80,6 +80,7 @@ template <typename V>
     else return V(_mm_fmadd_pd(__m128d(a), __m128d(b), __m128d(c)));
   }
 #endif
+  if constexpr (!has_fma) return a * b + c;
   for (std::size_t i = 0; i < sizeof(V) / sizeof a[0]; ++i) a[i] = fma(a[i], b[i], c[i]);
   return a;
 }

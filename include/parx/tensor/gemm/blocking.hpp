@@ -3,7 +3,7 @@
 //   for each 1024 columns of b                                   one pass over a
 //     for each block of 256 terms (order.hpp)                    b's part is packed: 1 MiB of L3
 //       for each 144 rows of a                                   packed: half a second-level cache
-//         for each strip of a tile's columns                     16 KiB: half a first-level cache
+//         for each strip of a tile's columns                     16 KiB of L1, by AVX-512 32
 //           for each panel of a tile's rows: one tile
 //
 // No bit depends on these numbers but that of terms. Goto, van de Geijn: Anatomy of
@@ -12,7 +12,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
+#include <type_traits>
 
 #include <parx/tensor/gemm/operand.hpp>
 #include <parx/tensor/gemm/order.hpp>
@@ -161,9 +161,9 @@ class blocked_product {
                 const side& left, const side& right) const {
     const std::size_t row = panels_.begin(panel), rows = panels_.height(panel), j = part.j + at;
     const std::size_t vectors = width <= S::lanes ? 1 : S::vectors;
-    const rows_of_a lie = how_.pack_a && right.down == S::width ? rows_of_a::packed
-                          : left.right == 1                     ? rows_of_a::dense
-                                                                : rows_of_a::anywhere;
+    const a_layout layout = how_.pack_a && right.down == S::width ? a_layout::packed
+                            : left.right == 1                     ? a_layout::dense
+                                                                  : a_layout::anywhere;
     static constexpr T zeros[S::width]{};
     T* const target = c_ + row * ldc_ + j;
     tile_call<T> call{.k = part.terms, .a = left.data, .down = left.down, .right = left.right,
@@ -194,7 +194,7 @@ class blocked_product {
       call.c = copy;
       call.c_step = S::width;
     }
-    tile_of<S>(rows, vectors, lie)(call);
+    tile_of<S>(rows, vectors, layout)(call);
     if constexpr (!std::is_same_v<Finish, unfinished>) {
       if (part.k0 + part.terms == k_) finish_(call.c, call.c_step, rows, vectors, row, j, width);
     }

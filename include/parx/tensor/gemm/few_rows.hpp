@@ -1,8 +1,8 @@
 // few_rows: products of one to three rows with a matrix, in the order of order.hpp.
 //
-// Such is a linear layer for one token. Each element of the matrix is used once, so packing it
-// would take longer than the product: it is read in the order in which it lies in memory, and the
-// rate is that of memory.
+// A linear layer for one token is such a product. Each element of the matrix is used once, so
+// packing it would take longer than the product: it is read in the order in which it lies in
+// memory, and the rate is that of memory.
 #pragma once
 
 #include <algorithm>

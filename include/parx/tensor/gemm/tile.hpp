@@ -36,7 +36,7 @@ using native_tile = tile_shape<T, 16, 8, 3>;
 #endif
 
 /// How a tile's rows of a lie in memory.
-enum class rows_of_a {
+enum class a_layout {
   anywhere,  ///< by their strides
   dense,     ///< the elements of a row are adjacent
   packed     ///< element p of row i at a[p * rows + i], and b's rows are `width` apart
@@ -71,13 +71,13 @@ template <typename V>
 
 // With fixed offsets (dense and packed), four terms at a time take few instructions besides the
 // multiply-adds: that matters where another thread shares the core.
-template <typename S, std::size_t M, std::size_t N, rows_of_a Lie>
+template <typename S, std::size_t M, std::size_t N, a_layout Layout>
 [[gnu::noinline]] void run_tile(const tile_call<typename S::T>& call) {
   using T = typename S::T;
   using V = typename S::V;
   const T* a = call.a;
   const T* b = call.b;
-  const std::size_t b_step = Lie == rows_of_a::packed ? S::width : call.b_step;
+  const std::size_t b_step = Layout == a_layout::packed ? S::width : call.b_step;
   V sum[M][N] = {};
   const T* row[M];
   for (std::size_t i = 0; i < M; ++i) row[i] = a + i * call.down;
@@ -93,20 +93,21 @@ template <typename S, std::size_t M, std::size_t N, rows_of_a Lie>
       }
 #pragma GCC unroll 16
       for (std::size_t i = 0; i < M; ++i) {
-        const T x = Lie == rows_of_a::packed ? a[q * M + i]
-                    : Lie == rows_of_a::dense ? row[i][q] : *row[i];
-        if constexpr (Lie == rows_of_a::anywhere) row[i] += call.right;
+        const T x = Layout == a_layout::packed  ? a[q * M + i]
+                    : Layout == a_layout::dense ? row[i][q]
+                                                : *row[i];
+        if constexpr (Layout == a_layout::anywhere) row[i] += call.right;
         const V left = x - V{};
 #pragma GCC unroll 4
         for (std::size_t j = 0; j < N; ++j) sum[i][j] = simd::fma(left, right[j], sum[i][j]);
       }
     }
-    if constexpr (Lie == rows_of_a::packed) a += Terms * M;
+    if constexpr (Layout == a_layout::packed) a += Terms * M;
 #pragma GCC unroll 16
-    for (std::size_t i = 0; Lie == rows_of_a::dense && i < M; ++i) row[i] += Terms;
+    for (std::size_t i = 0; Layout == a_layout::dense && i < M; ++i) row[i] += Terms;
   };
   std::size_t p = 0;
-  if constexpr (Lie != rows_of_a::anywhere) {
+  if constexpr (Layout != a_layout::anywhere) {
     for (; p + 4 <= call.k; p += 4) add_terms(std::integral_constant<std::size_t, 4>{});
   }
 #pragma GCC unroll 1
@@ -130,8 +131,8 @@ using tile_function = void (*)(const tile_call<T>&);
 /// The tile of `rows` (1 to S::rows) by `vectors` (1 or S::vectors).
 template <typename S>
 [[nodiscard]] tile_function<typename S::T> tile_of(std::size_t rows, std::size_t vectors,
-                                                   rows_of_a lie) noexcept {
-  using enum rows_of_a;
+                                                   a_layout layout) noexcept {
+  using enum a_layout;
   using row_of_table = std::array<tile_function<typename S::T>, S::rows>;
   static constexpr auto table = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array<row_of_table, 4>{{{run_tile<S, I + 1, S::vectors, anywhere>...},
@@ -139,7 +140,7 @@ template <typename S>
                                         {run_tile<S, I + 1, S::vectors, packed>...},
                                         {run_tile<S, I + 1, 1, anywhere>...}}};
   }(std::make_index_sequence<S::rows>());
-  return table[vectors == 1 ? 3 : static_cast<std::size_t>(lie)][rows - 1];
+  return table[vectors == 1 ? 3 : static_cast<std::size_t>(layout)][rows - 1];
 }
 
 /// m rows cut into panels of nearly equal height, at most `most`: 32 = 6 + 6 + 5 + 5 + 5 + 5. No
