@@ -425,7 +425,8 @@ class rendezvous {
       // Checked before the abort reason: once all have arrived, a failure is one of the program,
       // which this rank's next operation reports.
       if (state == watch_state::set) return start_.reset();
-      if (job_.rank == 0 && start_) start_->answer(deadline::after(std::chrono::seconds(5)));
+      const bool answers = job_.rank == 0 && start_;
+      if (answers) start_->answer(deadline::after(std::chrono::seconds(5)));
       if (auto reason = endpoint_->abort_reason()) {
         throw error(errc::aborted,
                     formatted("rank {} of {} could not join the job because another rank failed "
@@ -456,7 +457,7 @@ class rendezvous {
       }
       std::array<pollfd, 2> polled{{{ready->descriptor(), POLLIN, 0},
                                     {endpoint_->abort_descriptor(), POLLIN, 0}}};
-      ::poll(polled.data(), polled.size(), limit.poll_timeout(start_ ? 20 : 200));
+      ::poll(polled.data(), polled.size(), limit.poll_timeout(answers ? 20 : 200));
     }
   }
 
