@@ -39,6 +39,13 @@ class tower : public nn::module<tower> {
   parameter<float> scale_;
 };
 
+struct counter : nn::module<counter> {
+  int calls = 0;
+  void forward(const variable<float>& /*x*/) { ++calls; }
+  template <typename Visit>
+  void members(Visit& /*visit*/) {}
+};
+
 /// Two words in, one of two classes out.
 class words final : public nn::module<words> {
  public:
@@ -66,6 +73,12 @@ std::map<std::string, std::vector<float>> values_of(Model& model) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(a_module_may_return_nothing) {
+  counter m;
+  m(variable<float>(tensor<float>::zeros({1})));
+  BOOST_TEST(m.calls == 1);
+}
 
 BOOST_AUTO_TEST_CASE(parameters_are_named_by_their_path_and_counted_once) {
   tower model(2);

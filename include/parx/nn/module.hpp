@@ -90,9 +90,9 @@ class module : public detail::module_state {
     }
     const hooked_call hooked(this->hook());
     if constexpr (requires { self().forward(detail::as_input(inputs)...); }) {
-      return hooked.returned(self().forward(detail::as_input(inputs)...));
+      return hooked.result_of([&] { return self().forward(detail::as_input(inputs)...); });
     } else {  // forward() takes tensors
-      return hooked.returned(self().forward(inputs...));
+      return hooked.result_of([&] { return self().forward(inputs...); });
     }
   }
 

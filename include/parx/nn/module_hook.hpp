@@ -4,6 +4,8 @@
 // methods other than forward. A module has at most one hook: module_state::set_hook.
 #pragma once
 
+#include <type_traits>
+
 #include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::nn {
@@ -33,15 +35,20 @@ class hooked_call {
   ~hooked_call() {
     if (hook_ != nullptr) hook_->after_forward();
   }
-  /// What forward() has returned.
-  template <typename Result>
-  [[nodiscard]] Result returned(Result result) const {
-    if constexpr (requires { result.requires_grad() ? result.value().data() : nullptr; }) {
-      // A parameter itself is not read yet.
-      if (hook_ != nullptr && result.defined() && !result.is_leaf())
-        hook_->returns(result.value().data());
+  /// What forward() returns.
+  template <typename Forward>
+  auto result_of(Forward&& forward) const {
+    if constexpr (std::is_void_v<decltype(forward())>) {
+      forward();
+    } else {
+      auto result = forward();
+      if constexpr (requires { result.requires_grad() ? result.value().data() : nullptr; }) {
+        // A parameter itself is not read yet.
+        if (hook_ != nullptr && result.defined() && !result.is_leaf())
+          hook_->returns(result.value().data());
+      }
+      return result;
     }
-    return result;
   }
 
   hooked_call(const hooked_call&) = delete;
