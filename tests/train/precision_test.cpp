@@ -59,6 +59,12 @@ const auto ordinary = [](auto& m, auto& batch) {
   return parx::nn::cross_entropy(m(batch.x), batch.y);
 };
 
+const auto in_a_pipeline = [](auto& pipe, auto& batch) {
+  return pipe.step(batch, [](auto& logits, auto& part) {
+    return parx::nn::cross_entropy(logits, part.y);
+  });
+};
+
 using batch_type = decltype(points(1).fetch({}));
 /// One type for all, so that one trainer is compiled.
 using loss_function =
@@ -246,23 +252,63 @@ BOOST_AUTO_TEST_CASE(an_overflow_in_one_ranks_part_of_the_gradients_skips_the_st
       return loss;
     });
   });
-}
-
-BOOST_AUTO_TEST_CASE(float16_for_a_pipeline_is_refused_with_what_to_take) {
-  std::array<std::string, 2> said;
-  parx::run_threads(2, [&](parx::process_group& group) {
+  expect_skipped("pp", [&](parx::process_group& group, bool overflows) {
     parx::nn::sequential model{parx::nn::linear{2, 16}, parx::nn::relu{}, parx::nn::linear{16, 4}};
+    model.initialize(3);
     parx::pipeline pipe{model, group, {.microbatches = 2}};
-    said[static_cast<std::size_t>(group.rank())] = parx_test::message_of([&] {
-      (void)train_in(pipe, in_float16(1), [](auto& m, auto& batch) {
-        return m.step(batch, [](auto& logits, auto& part) {
-          return parx::nn::cross_entropy(logits, part.y);
-        });
+    return train_in(pipe, options_for(overflows), [&](auto& p, auto& batch) {
+      return p.step(batch, [&](auto& logits, auto& part) {  // in the last stage
+        auto loss = parx::nn::cross_entropy(logits, part.y);
+        if (overflows) loss.sum = loss.sum + parx::sum(model.template get<2>().weight()) * 1e37F;
+        return loss;
       });
     });
   });
-  for (const std::string& each : said)
-    BOOST_TEST(parx_test::mentions(each, "fp16 scales the loss", "take bf16"), each);
+}
+
+BOOST_AUTO_TEST_CASE(a_pipeline_in_float16_takes_the_steps_of_one_process) {
+  auto options = in_float16(12);
+  options.logging_steps = 1;
+  const auto make = [] {
+    parx::nn::sequential model{parx::nn::linear{2, 16}, parx::nn::relu{}, parx::nn::linear{16, 4}};
+    model.initialize(3);
+    return model;
+  };
+  trained alone;
+  std::array<trained, 2> stages;
+  parx::run_threads(1, [&](parx::process_group& group) {
+    auto model = make();
+    parx::ddp ddp{model, group};
+    alone = train_in(ddp, options, ordinary);
+  });
+  parx::run_threads(2, [&](parx::process_group& group) {
+    auto model = make();
+    parx::pipeline pipe{model, group, {.microbatches = 2}};
+    stages[static_cast<std::size_t>(group.rank())] = train_in(pipe, options, in_a_pipeline);
+  });
+  for (const trained& each : stages) {
+    BOOST_TEST(curve(each.state, "loss_scale") == curve(alone.state, "loss_scale"),
+               boost::test_tools::per_element());
+    BOOST_TEST(curve(each.state, "loss") == curve(alone.state, "loss"),
+               boost::test_tools::tolerance(1e-3) << boost::test_tools::per_element());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(float16_is_refused_where_a_loss_function_runs_backward_itself) {
+  std::string said;
+  parx::run_threads(1, [&](parx::process_group& group) {
+    classifier model(0);
+    model.initialize(3);
+    parx::ddp ddp{model, group};
+    said = parx_test::message_of([&] {
+      (void)train_in(ddp, in_float16(1), [](auto& m, auto& batch) {
+        const auto loss = ordinary(m, batch);
+        loss.backward();
+        return parx::nn::tally{loss.mean() * loss.count, loss.count};
+      });
+    });
+  });
+  BOOST_TEST(parx_test::mentions(said, "fp16 scales the loss", "take bf16"), said);
 }
 
 BOOST_AUTO_TEST_CASE(a_loss_scale_that_falls_and_falls_stops_training) {

@@ -41,6 +41,7 @@
 #include <vector>
 
 #include <parx/autograd/lendable.hpp>
+#include <parx/autograd/loss_scale.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/autograd/parameter_list.hpp>
@@ -296,7 +297,8 @@ class pipeline : public staged_wrapper {
       process_group& model = options_.model_parallel ? *options_.model_parallel : group_;
       require_same_batches(microbatches, model, reads_batches(), site_);
     }
-    return runner_->run(*last_table_, microbatches, loss_function);
+    return runner_->run(*last_table_, microbatches, loss_function,
+                        detail::loss_scale_scope::take());
   }
   template <typename Batch, typename Figure>
   nn::tally run_forwards(std::span<const Batch> microbatches, Figure& figure) {

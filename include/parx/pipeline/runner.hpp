@@ -23,6 +23,7 @@
 #include <parx/autograd/border.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/loss.hpp>
+#include <parx/autograd/loss_scale.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/formatted.hpp>
@@ -47,9 +48,12 @@ class stage_runner {
         reductions_(reductions), routes_(blocks_, cut_) {}
 
   /// Collective. Returns the sum, on all ranks, of what loss(result of the last stage, micro-batch)
-  /// returned. Within no_grad nothing is recorded, and the table must only have forwards.
+  /// returned. Backward runs from these losses times `loss_scale`. Within no_grad nothing is
+  /// recorded, and the table must only have forwards.
   template <typename Batch, typename Loss>
-  nn::tally run(const pipeline_table& table, std::span<const Batch> microbatches, Loss& loss) {
+  nn::tally run(const pipeline_table& table, std::span<const Batch> microbatches, Loss& loss,
+                double loss_scale = 1) {
+    loss_scale_ = loss_scale;
     const auto& actions = table.ranks[static_cast<std::size_t>(group_.rank())];
     const trace::span whole("step", "pipeline");
     stage_messages<T> messages(group_, table.stages, table.microbatches, routes_.widest());
@@ -216,7 +220,7 @@ class stage_runner {
     auto made = loss(x, batch);
     if constexpr (std::is_same_v<decltype(made), weighted_loss<T>>) {
       figure += {static_cast<double>(made.sum.item()), made.count};
-      if (detail::recording()) here.loss = std::move(made);
+      if (detail::recording()) here.loss = detail::scaled(std::move(made), loss_scale_);
     } else {
       require(!detail::recording(), "the loss function of a step returns a weighted_loss");
       figure += made;
@@ -349,6 +353,7 @@ class stage_runner {
   std::vector<std::vector<passage>> passages_;  // by stage and micro-batch
   std::vector<action_span> spans_;
   std::vector<double> block_seconds_;
+  double loss_scale_ = 1;
   std::size_t message_bytes_ = 0;
   int in_flight_ = 0, peak_in_flight_ = 0;
 };

@@ -7,7 +7,9 @@
 #include <optional>
 
 #include <parx/amp/grad_scaler.hpp>
+#include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/autocast.hpp>
+#include <parx/autograd/loss_scale.hpp>
 #include <parx/checkpoint.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
@@ -32,30 +34,37 @@ class precision {
     }
   }
 
-  /// Calls compute() with matrix products in 16 bits.
+  /// Calls compute() with matrix products in 16 bits, and with the loss scale for a pipeline, which
+  /// runs backward in it.
   template <typename Compute>
-  [[nodiscard]] auto forward(Compute&& compute) const {
+  [[nodiscard]] auto forward(Compute&& compute) {
     std::optional<parx::detail::autocast_scope> low;
     if (products_) low.emplace(*products_);
-    return compute();
+    const parx::detail::loss_scale_scope scale(loss_scale().value_or(1));
+    auto result = compute();
+    is_scaled_inside_ = scale.is_applied();
+    return result;
   }
-  /// `site` is the user's line, for errors.
+  /// Runs backward; ends `watch` where the loss scale can cause an Inf or NaN in it, since then the
+  /// step is skipped. The loss function of a pipeline has run backward already, and returns a
+  /// figure. `site` is the user's line, for errors: a loss function that runs backward without
+  /// applying the scale is refused.
   template <typename Loss>
-  void backward(const Loss& loss, call_site site) const {
-    if (scaler_) {
-      scaler_->scale(loss).backward({}, site);
+  void backward(const Loss& loss, std::optional<detect_anomaly>& watch, call_site site) const {
+    if constexpr (is_figure<Loss>) {
+      require(!scaler_ || is_scaled_inside_,
+              "trainer: fp16 scales the loss before backward, but this loss function runs backward "
+              "itself, and not by a pipeline's step(); take bf16");
     } else {
-      loss.backward({}, site);
+      if (may_overflow()) watch.reset();
+      if (scaler_) scaler_->scale(loss).backward({}, site);
+      else loss.backward({}, site);
     }
   }
-  /// Whether the loss scale alone can cause an Inf or NaN in backward: as long as it is above 1.
-  [[nodiscard]] bool may_overflow() const { return scaler_ && scaler_->get_scale() > 1; }
-  /// For loss functions that run backward themselves: throws usage_error if there is a loss scale,
-  /// which they would not apply.
-  void require_unscaled() const {
-    require(!scaler_,
-            "trainer: fp16 scales the loss before backward, but this loss function runs "
-            "backward itself; take bf16");
+  /// Whether what detect_anomaly finds before backward() is the model's, not the loss scale's.
+  template <typename Loss>
+  [[nodiscard]] bool finds_anomalies() const {
+    return !is_figure<Loss> || !may_overflow();
   }
 
   /// Divides the gradients by the loss scale, before clipping.
@@ -87,8 +96,15 @@ class precision {
   }
 
  private:
+  /// Of what a loss function returns: backward has run in it.
+  template <typename Loss>
+  static constexpr bool is_figure = !requires(const Loss& made) { made.backward(); };
+  /// Whether the loss scale alone can cause an Inf or NaN in backward: as long as it is above 1.
+  [[nodiscard]] bool may_overflow() const { return scaler_ && scaler_->get_scale() > 1; }
+
   std::optional<dtype> products_;
   std::optional<amp::grad_scaler> scaler_;
+  bool is_scaled_inside_ = false;
 };
 
 }  // namespace parx::train

@@ -341,7 +341,7 @@ class trainer : public detail::trainer_base {
   template <typename Batch>
   void pass(Batch& batch) {
     std::optional<parx::detect_anomaly> watch;
-    if (options_.detect_anomaly) {
+    if (options_.detect_anomaly && precision_.finds_anomalies<decltype(loss_(model_, batch))>()) {
       watch.emplace(formatted("step {}, rank {}", state_.global_step + 1, job().rank()));
     }
     auto loss = precision_.forward([&] { return loss_(model_, batch); });
@@ -352,13 +352,7 @@ class trainer : public detail::trainer_base {
     counts.loss_count += figure.count;
     counts.samples += samples_in(batch);
     counts.tokens += tokens_in(batch);
-    if constexpr (requires { loss.backward(); }) {
-      // From here on the loss scale handles overflows: it skips the step.
-      if (precision_.may_overflow()) watch.reset();
-      precision_.backward(loss, site_);
-    } else {
-      precision_.require_unscaled();
-    }
+    precision_.backward(loss, watch, site_);
   }
 
   [[nodiscard]] detail::run_position here() {
