@@ -14,5 +14,6 @@
 #include <parx/core/json_quote.hpp>    // IWYU pragma: export
 #include <parx/core/json_reader.hpp>   // IWYU pragma: export
 #include <parx/core/log.hpp>           // IWYU pragma: export
+#include <parx/core/parallel_for.hpp>  // IWYU pragma: export
 #include <parx/core/source.hpp>        // IWYU pragma: export
 #include <parx/core/stopped.hpp>       // IWYU pragma: export

@@ -6,3 +6,4 @@
 #include <parx/core/detail/json_reader_impl.hpp>
 #include <parx/core/detail/log_impl.hpp>
 #include <parx/core/detail/tls_impl.hpp>
+#include <parx/core/detail/thread_pool_impl.hpp>

@@ -6,46 +6,23 @@
 // processors other than x86-64 and AArch64. Source: PyTorch's set_flush_denormal.
 #pragma once
 
-#include <cstdint>
-
 #include <parx/core/abi.hpp>
-
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
+#include <parx/core/float_control.hpp>
 
 namespace parx::inline PARX_ABI {
 
 class [[nodiscard]] flush_denormals {
  public:
-  flush_denormals() noexcept : before_(control()) { set_control(before_ | flushing); }
+  flush_denormals() noexcept : before_(control::get()) {
+    control::set(before_ | control::flushing);
+  }
   flush_denormals(const flush_denormals&) = delete;
   flush_denormals& operator=(const flush_denormals&) = delete;
-  ~flush_denormals() { set_control(before_); }
+  ~flush_denormals() { control::set(before_); }
 
  private:
-#if defined(__x86_64__)
-  using word = unsigned;
-  static constexpr word flushing = 0x8040;  // MXCSR: FTZ of results and DAZ of operands
-  [[nodiscard]] static word control() noexcept { return _mm_getcsr(); }
-  static void set_control(word value) noexcept { _mm_setcsr(value); }
-#elif defined(__aarch64__)
-  using word = std::uint64_t;
-  static constexpr word flushing = word{1} << 24U;  // FPCR.FZ
-  [[nodiscard]] static word control() noexcept {
-    word value;
-    asm volatile("mrs %0, fpcr" : "=r"(value));
-    return value;
-  }
-  static void set_control(word value) noexcept { asm volatile("msr fpcr, %0" : : "r"(value)); }
-#else
-  using word = unsigned;
-  static constexpr word flushing = 0;
-  [[nodiscard]] static word control() noexcept { return 0; }
-  static void set_control(word /*value*/) noexcept {}
-#endif
-
-  word before_;
+  using control = detail::float_control;
+  control::word before_;
 };
 
 }  // namespace parx
