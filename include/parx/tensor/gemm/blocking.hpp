@@ -53,11 +53,11 @@ struct blocking {
 /// For a product whose finished tiles need nothing more.
 struct unfinished {};
 
-/// c = finish(alpha a b + base): a is m x k, b k x n, c row-major with `ldc` elements from row to
-/// row. finish(values, step, rows, vectors, i, j, valid), unless `unfinished`, gets each tile when
-/// its sums are complete and may change whole vectors of it: row r of the tile's `rows` begins at
-/// values + r * step, its first element is element (i + r, j) of c, and `valid` of its columns
-/// exist in c. base may be c; c must not overlap a and b otherwise.
+/// c = finish(alpha a b + base): a is m x k, b k x n, with dense rows or columns; c is row-major,
+/// with `ldc` elements from row to row. finish(values, step, rows, vectors, i, j, valid), unless
+/// `unfinished`, gets each tile when its sums are complete and may change whole vectors of it: row
+/// r of the tile's `rows` begins at values + r * step, its first element is element (i + r, j) of
+/// c, and `valid` of its columns exist in c. base may be c; c must not overlap a and b otherwise.
 template <typename S, typename Finish>
 class blocked_product {
   using T = typename S::T;
@@ -163,7 +163,7 @@ class blocked_product {
     const std::size_t vectors = width <= S::lanes ? 1 : S::vectors;
     const a_layout layout = how_.pack_a && right.down == S::width ? a_layout::packed
                             : left.right == 1                     ? a_layout::dense
-                                                                  : a_layout::anywhere;
+                                                                  : a_layout::adjacent;
     static constexpr T zeros[S::width]{};
     T* const target = c_ + row * ldc_ + j;
     tile_call<T> call{.k = part.terms, .a = left.data, .down = left.down, .right = left.right,
@@ -193,6 +193,13 @@ class blocked_product {
     if (!whole) {
       call.c = copy;
       call.c_step = S::width;
+    } else {
+      // The tile's stores would wait for the lines, which are far apart.
+      for (std::size_t r = 0; r < rows; ++r) {
+        for (std::size_t q = 0; q < width; q += line) {
+          __builtin_prefetch(target + r * ldc_ + q, 1);
+        }
+      }
     }
     tile_of<S>(rows, vectors, layout)(call);
     if constexpr (!std::is_same_v<Finish, unfinished>) {

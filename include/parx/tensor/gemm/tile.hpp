@@ -37,8 +37,9 @@ using native_tile = tile_shape<T, 16, 8, 3>;
 
 /// How a tile's rows of a lie in memory.
 enum class a_layout {
-  anywhere,  ///< by their strides
+  anywhere,  ///< by their strides; with one vector only
   dense,     ///< the elements of a row are adjacent
+  adjacent,  ///< the elements of a column are adjacent
   packed     ///< element p of row i at a[p * rows + i], and b's rows are `width` apart
 };
 
@@ -79,8 +80,10 @@ template <typename S, std::size_t M, std::size_t N, a_layout Layout>
   const T* b = call.b;
   const std::size_t b_step = Layout == a_layout::packed ? S::width : call.b_step;
   V sum[M][N] = {};
-  const T* row[M];
-  for (std::size_t i = 0; i < M; ++i) row[i] = a + i * call.down;
+  // Each pointer serves three rows: one for each would not fit in the registers.
+  const std::size_t down = call.down;
+  const T* third[(M + 2) / 3];
+  for (std::size_t i = 0; i < M; i += 3) third[i / 3] = a + i * down;
   const auto add_terms = [&]<std::size_t Terms>(std::integral_constant<std::size_t, Terms>)
                              __attribute__((always_inline)) {
 #pragma GCC unroll 4
@@ -93,21 +96,23 @@ template <typename S, std::size_t M, std::size_t N, a_layout Layout>
       }
 #pragma GCC unroll 16
       for (std::size_t i = 0; i < M; ++i) {
-        const T x = Layout == a_layout::packed  ? a[q * M + i]
-                    : Layout == a_layout::dense ? row[i][q]
-                                                : *row[i];
-        if constexpr (Layout == a_layout::anywhere) row[i] += call.right;
+        const T x = Layout == a_layout::packed     ? a[q * M + i]
+                    : Layout == a_layout::adjacent ? a[i]
+                                                   : third[i / 3][i % 3 * down + q];
         const V left = x - V{};
 #pragma GCC unroll 4
         for (std::size_t j = 0; j < N; ++j) sum[i][j] = simd::fma(left, right[j], sum[i][j]);
       }
+      if constexpr (Layout == a_layout::adjacent) a += call.right;
     }
     if constexpr (Layout == a_layout::packed) a += Terms * M;
-#pragma GCC unroll 16
-    for (std::size_t i = 0; Layout == a_layout::dense && i < M; ++i) row[i] += Terms;
+    const std::size_t next = Layout == a_layout::dense ? Terms : call.right;
+#pragma GCC unroll 4
+    for (const T*& each : third) each += next;
   };
   std::size_t p = 0;
   if constexpr (Layout != a_layout::anywhere) {
+#pragma GCC unroll 1
     for (; p + 4 <= call.k; p += 4) add_terms(std::integral_constant<std::size_t, 4>{});
   }
 #pragma GCC unroll 1
@@ -135,12 +140,16 @@ template <typename S>
   using enum a_layout;
   using row_of_table = std::array<tile_function<typename S::T>, S::rows>;
   static constexpr auto table = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<row_of_table, 4>{{{run_tile<S, I + 1, S::vectors, anywhere>...},
-                                        {run_tile<S, I + 1, S::vectors, dense>...},
+    return std::array<row_of_table, 4>{{{run_tile<S, I + 1, S::vectors, dense>...},
+                                        {run_tile<S, I + 1, S::vectors, adjacent>...},
                                         {run_tile<S, I + 1, S::vectors, packed>...},
                                         {run_tile<S, I + 1, 1, anywhere>...}}};
   }(std::make_index_sequence<S::rows>());
-  return table[vectors == 1 ? 3 : static_cast<std::size_t>(layout)][rows - 1];
+  const std::size_t kind = vectors == 1         ? 3
+                           : layout == packed   ? 2
+                           : layout == adjacent ? 1
+                                                : 0;
+  return table[kind][rows - 1];
 }
 
 /// m rows cut into panels of nearly equal height, at most `most`: 32 = 6 + 6 + 5 + 5 + 5 + 5. No
