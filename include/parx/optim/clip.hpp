@@ -26,6 +26,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/parallel_for.hpp>
 #include <parx/core/source.hpp>
 #include <parx/optim/target.hpp>
 #include <parx/types/square_sum.hpp>
@@ -120,7 +121,10 @@ void scale_grad(const std::vector<target<T>>& targets, double norm, double max_n
   if (factor >= 1) return;
   for (const target<T>& one : targets) {
     one.for_each_grad([&](std::span<T> grad) {
-      for (T& value : grad) value *= static_cast<T>(factor);
+      parallel_for(grad.size(), parx::detail::elements_of_a_block,
+                   [&](std::size_t first, std::size_t last) {
+                     for (std::size_t i = first; i < last; ++i) grad[i] *= static_cast<T>(factor);
+                   });
     });
   }
 }

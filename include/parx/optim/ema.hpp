@@ -21,6 +21,7 @@
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/parallel_for.hpp>
 #include <parx/tensor/shard_spec.hpp>
 #include <parx/types/half.hpp>
 
@@ -62,9 +63,12 @@ class ema : public placed_state {
       const T* const value = parameters_[i].value().data();
       A* const shadow = shadows_[i].data();
       // In this form a shadow that equals the value does not change.
-      for (std::size_t k = 0; k < shadows_[i].size(); ++k) {
-        shadow[k] += (A(1) - keep) * (static_cast<A>(value[k]) - shadow[k]);
-      }
+      const auto update_block = [&](std::size_t first, std::size_t last) {
+        for (std::size_t k = first; k < last; ++k) {
+          shadow[k] += (A(1) - keep) * (static_cast<A>(value[k]) - shadow[k]);
+        }
+      };
+      parallel_for(shadows_[i].size(), parx::detail::elements_of_a_block, update_block);
     }
   }
   /// The decay of update number `update`, counted from 0.

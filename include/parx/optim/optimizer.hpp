@@ -22,6 +22,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/parallel_for.hpp>
 #include <parx/core/source.hpp>
 #include <parx/optim/detail/master_copy.hpp>
 #include <parx/optim/detail/row_ledger.hpp>
@@ -192,11 +193,15 @@ class optimizer : public placed_state {
 
   static void update(slot& one, const Rule& rule, state_type* value, const state_type* grad,
                      std::size_t begin, std::size_t count) {
-    if (one.state.empty()) {
-      detail::update_lanes<0>(rule, value, one.state, grad, begin, count);
-    } else {
-      detail::update_lanes<Rule::states>(rule, value, one.state, grad, begin, count);
-    }
+    constexpr std::size_t grain = parx::detail::elements_of_a_block / 4;  // four arrays of memory
+    parallel_for(count, grain, [&](std::size_t first, std::size_t last) {
+      if (one.state.empty()) {
+        detail::update_lanes<0>(rule, value, one.state, grad, begin + first, last - first);
+      } else {
+        detail::update_lanes<Rule::states>(rule, value, one.state, grad, begin + first,
+                                           last - first);
+      }
+    });
   }
 
   /// A step of the float32 copy of a 16-bit target. Rows without a gradient are updated at once, or
@@ -206,7 +211,10 @@ class optimizer : public placed_state {
       tensor<float>& master = one.master.follow(one.updated.value());
       const tensor<float> grad = tensor<float>::empty(master.shape());
       const auto update_part = [&](const T* from, std::size_t begin, std::size_t count) {
-        convert(from + begin, grad.data() + begin, count);
+        parallel_for(count, parx::detail::elements_of_a_block,
+                     [&](std::size_t first, std::size_t last) {
+                       convert(from + begin + first, grad.data() + begin + first, last - first);
+                     });
         update(one, rule, master.data(), grad.data(), begin, count);
       };
       if (const auto rows = one.updated.row_grad(); rows && wish == row_updates::lazy) {
@@ -229,9 +237,12 @@ class optimizer : public placed_state {
     }
     const tensor<T>& value = one.updated.owner().value_at_rows(gradient.rows);
     const std::size_t width = value.size() / std::max<std::size_t>(value.shape()[0], 1);
-    for (const std::size_t row : gradient.rows) {
-      update(one, rule, value.data(), gradient.values.data(), row * width, width);
-    }
+    parallel_for(gradient.rows.size(), detail::rows_of_a_block(width),
+                 [&](std::size_t first, std::size_t last) {
+                   for (const std::size_t row : gradient.rows.subspan(first, last - first)) {
+                     update(one, rule, value.data(), gradient.values.data(), row * width, width);
+                   }
+                 });
   }
 
   std::vector<Options> options_;  // one for each group

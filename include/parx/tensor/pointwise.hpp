@@ -116,9 +116,8 @@ void map_runs(Function& f, const tensor<R>& target, std::index_sequence<I...> op
   const loop_nest<n + 1> nest(
       target.shape(),
       {target.strides(), broadcast_strides(operand.shape(), operand.strides(), target.shape())...});
-  const std::size_t count = nest.run_length();
   const auto step = nest.run_step();
-  nest.for_each_run([&](const auto& offset) {
+  nest.for_each_run_by_threads([&](const auto& offset, std::size_t count) {
     R* const to = target.data() + offset[0];
     const std::tuple<const T*...> from{(operand.data() + offset[I + 1])...};
     if (step[0] == 1 && ((step[I + 1] <= 1) && ...)) {
@@ -137,7 +136,8 @@ void map_runs(Function& f, const tensor<R>& target, std::index_sequence<I...> op
 }  // namespace detail
 
 /// target[i] = f(operand[i]...); the operands broadcast to the target's shape. The target may be
-/// one of the operands. Throws usage_error naming both shapes.
+/// one of the operands. f is called by several threads at once where the rank has several. Throws
+/// usage_error naming both shapes.
 template <typename R, typename Function, typename... T>
 void map_into(const tensor<R>& target, Function&& f, const tensor<T>&... operand) {
   const auto check = [&](const shape& s) {
@@ -149,8 +149,8 @@ void map_into(const tensor<R>& target, Function&& f, const tensor<T>&... operand
   detail::map_runs(f, target, std::index_sequence_for<T...>{}, operand...);
 }
 
-/// A new contiguous tensor of f(operand...), in the shape that the operands broadcast to. Throws
-/// usage_error naming both shapes where they do not.
+/// A new contiguous tensor of f(operand...), in the shape that the operands broadcast to. f is
+/// called as by map_into. Throws usage_error naming both shapes where they do not.
 template <typename Function, typename First, typename... Rest>
 [[nodiscard]] auto map(Function&& f, const tensor<First>& first, const tensor<Rest>&... rest) {
   using result = typename detail::map_result<std::remove_cvref_t<Function>, First, Rest...>::type;

@@ -12,8 +12,11 @@
 #include <initializer_list>
 #include <limits>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/parallel_for.hpp>
 #include <parx/tensor/cut_rows.hpp>
 #include <parx/tensor/detail/loop_nest.hpp>
 #include <parx/tensor/tensor.hpp>
@@ -65,32 +68,60 @@ template <typename T, typename Combine, typename ValueAt>
   for (std::size_t l = 0; l < 2; ++l) lane[l] = combine(lane[l], lane[l + 2]);
   return combine(lane[0], lane[1]);
 }
+[[nodiscard]] inline std::size_t middle_of(std::size_t begin, std::size_t end) noexcept {
+  return begin + (end - begin) / (2 * reduction_lanes) * reduction_lanes;
+}
 /// The same with long runs halved recursively (pairwise summation): the rounding error of a sum
 /// grows with the logarithm of its length.
 template <typename T, typename Combine, typename ValueAt>
 [[nodiscard]] T reduce_halves(std::size_t begin, std::size_t end, T start, Combine combine,
                               ValueAt value_at) {
   if (end - begin <= longest_run) return reduce_run(begin, end, start, combine, value_at);
-  const std::size_t middle = begin + (end - begin) / (2 * reduction_lanes) * reduction_lanes;
+  const std::size_t middle = middle_of(begin, end);
   return combine(reduce_halves(begin, middle, start, combine, value_at),
                  reduce_halves(middle, end, start, combine, value_at));
+}
+/// reduce_halves, by the threads of the rank.
+template <typename T, typename Combine, typename ValueAt>
+[[nodiscard]] T reduce_by_threads(std::size_t begin, std::size_t end, T start, Combine combine,
+                                  ValueAt value_at) {
+  // A level of the tree, from left to right, whose parts are short enough for a thread.
+  std::vector<std::size_t> bounds{begin, end};
+  while (bounds[1] - bounds[0] > elements_of_a_block) {
+    std::vector<std::size_t> halved;
+    for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
+      halved.insert(halved.end(), {bounds[i], middle_of(bounds[i], bounds[i + 1])});
+    }
+    halved.push_back(end);
+    bounds = std::move(halved);
+  }
+  std::vector<T> parts(bounds.size() - 1);
+  parallel_for(parts.size(), 1, [&](std::size_t i, std::size_t) {
+    parts[i] = reduce_halves(bounds[i], bounds[i + 1], start, combine, value_at);
+  });
+  for (; parts.size() > 1; parts.resize(parts.size() / 2)) {
+    for (std::size_t i = 0; i < parts.size() / 2; ++i) {
+      parts[i] = combine(parts[2 * i], parts[2 * i + 1]);
+    }
+  }
+  return parts[0];
 }
 template <typename T, typename Combine, typename ValueAt>
 [[nodiscard, gnu::always_inline]] inline T reduce_lanes(std::size_t begin, std::size_t end, T start,
                                                         Combine combine, ValueAt value_at) {
   return end - begin <= longest_run ? reduce_run(begin, end, start, combine, value_at)
-                                    : reduce_halves(begin, end, start, combine, value_at);
+                                    : reduce_by_threads(begin, end, start, combine, value_at);
 }
 
-/// target[...] = combine(target[...], source[...]) over the axes on which target is repeated.
+/// target[...] = combine(target[...], source[...]) over the axes on which target is repeated. The
+/// threads of the rank divide the target, so that what it is combined with comes in one order.
 template <typename T, typename Combine>
 void reduce_runs(const tensor<T>& source, const tensor<T>& target, T start, Combine combine) {
   const loop_nest<2> nest(
       source.shape(),
       {source.strides(), broadcast_strides(target.shape(), target.strides(), source.shape())});
-  const std::size_t count = nest.run_length();
   const auto step = nest.run_step();
-  nest.for_each_run([&](const auto& offset) {
+  const auto reduce_one = [&](const auto& offset, std::size_t count) {
     const T* const from = source.data() + offset[0];
     T* const to = target.data() + offset[1];
     if (step[0] == 1 && step[1] == 0) {
@@ -104,7 +135,25 @@ void reduce_runs(const tensor<T>& source, const tensor<T>& target, T start, Comb
         sum = combine(sum, from[i * step[0]]);
       }
     }
-  });
+  };
+  const std::size_t runs = nest.runs(), length = nest.run_length();
+  if (step[1] != 0 && runs > 1) {  // sums of rows: each thread takes some columns of all rows
+    const std::size_t grain = std::max<std::size_t>(64, elements_of_a_block / runs / 16 * 16);
+    parallel_for(length, grain, [&](std::size_t first, std::size_t last) {
+      nest.for_each_run([&](const auto& offset) {
+        reduce_one(std::array{offset[0] + first * step[0], offset[1] + first * step[1]},
+                   last - first);
+      });
+    });
+  } else if (nest.moves_between_runs(1)) {  // each run has a target of its own
+    parallel_for(runs, elements_of_a_block / std::max<std::size_t>(length, 1) + 1,
+                 [&](std::size_t first, std::size_t last) {
+                   nest.for_each_run(first, last,
+                                     [&](const auto& offset) { reduce_one(offset, length); });
+                 });
+  } else {
+    nest.for_each_run([&](const auto& offset) { reduce_one(offset, length); });
+  }
 }
 
 [[nodiscard]] inline shape keep_reduced(const shape& s, std::span<const int> axes) {

@@ -203,8 +203,8 @@ class tensor {
     require(defined() || shape_.size() == 0, "fill() of a tensor of shape {} without memory",
             to_string(shape_));
     const detail::loop_nest<1> nest(shape_, {strides_});
-    const std::size_t count = nest.run_length(), step = nest.run_step()[0];
-    nest.for_each_run([&](const auto& offset) {
+    const std::size_t step = nest.run_step()[0];
+    nest.for_each_run_by_threads([&](const auto& offset, std::size_t count) {
       for (std::size_t i = 0; i < count; ++i) data_[offset[0] + i * step] = value;
     });
   }
@@ -339,10 +339,9 @@ class tensor {
   [[nodiscard]] tensor<U> cast() const {
     tensor<U> result = tensor<U>::empty(shape_);
     const detail::loop_nest<2> nest(shape_, {contiguous_strides(shape_), strides_});
-    const std::size_t count = nest.run_length();
     const auto step = nest.run_step();
     U* const target = result.data();
-    nest.for_each_run([&](const auto& offset) {
+    nest.for_each_run_by_threads([&](const auto& offset, std::size_t count) {
       for (std::size_t i = 0; i < count; ++i) {
         target[offset[0] + i * step[0]] = static_cast<U>(data_[offset[1] + i * step[1]]);
       }
@@ -378,18 +377,13 @@ template <typename T>
 void tensor<T>::copy_from(const tensor& source) const {
   require(shape_ == source.shape_, "a tensor of shape {} cannot be copied into one of shape {}",
           to_string(source.shape_), to_string(shape_));
-  if (is_contiguous() && source.is_contiguous()) {
-    if (size() > 0) std::copy_n(source.data_, size(), data_);
-    return;
-  }
   const detail::loop_nest<2> nest(shape_, {strides_, source.strides_});
-  const std::size_t count = nest.run_length();
   const auto step = nest.run_step();
-  nest.for_each_run([&](const auto& offset) {
+  nest.for_each_run_by_threads([&](const auto& offset, std::size_t count) {
     T* const to = data_ + offset[0];
     const T* const from = source.data_ + offset[1];
     if (step[0] == 1 && step[1] == 1) {
-      for (std::size_t i = 0; i < count; ++i) to[i] = from[i];
+      std::copy_n(from, count, to);
     } else {
       for (std::size_t i = 0; i < count; ++i) to[i * step[0]] = from[i * step[1]];
     }

@@ -17,6 +17,7 @@
 #include <span>
 #include <type_traits>
 
+#include <parx/core/parallel_for.hpp>
 #include <parx/types/detail/square_window.hpp>
 #include <parx/types/half.hpp>
 
@@ -25,24 +26,17 @@ namespace parx::inline PARX_ABI {
 class square_sum {
  public:
   /// Adds the squares of float, double, bfloat16 or float16 values, including denormals even under
-  /// flush_denormals.
+  /// flush_denormals; many by the threads of the rank.
   template <typename T>
-  void add(std::span<const T> values) noexcept {
-    if constexpr (std::is_same_v<T, double>) {
-      for (const double value : values) add_one(value);
-    } else {
-      constexpr std::size_t block = detail::square_window::most_values;
-      for (std::size_t i = 0; i < values.size(); i += block) {
-        const std::size_t count = std::min(block, values.size() - i);
-        if constexpr (is_half<T>) {
-          std::array<float, block> widened;
-          convert(values.data() + i, widened.data(), count);
-          add_block(widened.data(), count);
-        } else {
-          add_block(values.data() + i, count);
-        }
-      }
-    }
+  void add(std::span<const T> values) {
+    constexpr std::size_t grain = 2 * detail::elements_of_a_block;
+    if (values.size() <= grain) return add_piece(values);
+    *this += ordered_reduce<square_sum>(values.size(), grain,
+                                        [&](std::size_t first, std::size_t last) {
+                                          square_sum piece;
+                                          piece.add_piece(values.subspan(first, last - first));
+                                          return piece;
+                                        });
   }
 
   square_sum& operator+=(const square_sum& other) noexcept {
@@ -78,6 +72,25 @@ class square_sum {
   static constexpr std::size_t infinities = limbs, nans = limbs + 1;  // places of their counts
   static constexpr int lowest_exponent = 2 * -1074;
   static constexpr std::int64_t limb_mask = 0xFFFF'FFFF;
+
+  template <typename T>
+  void add_piece(std::span<const T> values) noexcept {
+    if constexpr (std::is_same_v<T, double>) {
+      for (const double value : values) add_one(value);
+    } else {
+      constexpr std::size_t block = detail::square_window::most_values;
+      for (std::size_t i = 0; i < values.size(); i += block) {
+        const std::size_t count = std::min(block, values.size() - i);
+        if constexpr (is_half<T>) {
+          std::array<float, block> widened;
+          convert(values.data() + i, widened.data(), count);
+          add_block(widened.data(), count);
+        } else {
+          add_block(values.data() + i, count);
+        }
+      }
+    }
+  }
 
   /// Adds `units` * 2^exponent.
   void add_at(std::int64_t units, int exponent) noexcept {

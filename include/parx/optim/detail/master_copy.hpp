@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <span>
 
+#include <parx/core/parallel_for.hpp>
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/half.hpp>
 
@@ -24,28 +25,29 @@ class master_copy {
   tensor<float>& follow(std::span<const Half> value) {
     const bool is_new = !copy_.defined();
     if (is_new) copy_ = tensor<float>::empty({value.size()});
-    std::array<Half, piece> rounded;
-    for (std::size_t begin = 0; begin < value.size(); begin += piece) {
-      const std::size_t count = std::min(piece, value.size() - begin);
+    const auto follow_piece = [&](std::size_t begin, std::size_t end) {
+      const std::size_t count = end - begin;
       float* const to = copy_.data() + begin;
-      if (is_new) {
-        convert(value.data() + begin, to, count);
-        continue;
-      }
+      if (is_new) return convert(value.data() + begin, to, count);
+      std::array<Half, piece> rounded;
       convert(to, rounded.data(), count);
       for (std::size_t i = 0; i < count; ++i) {
         if (rounded[i].bits != value[begin + i].bits) to[i] = value[begin + i];
       }
-    }
+    };
+    parallel_for(value.size(), piece, follow_piece);
     return copy_;
   }
   /// Sets `value` to the copy, rounded.
-  void round_to(std::span<Half> value) const noexcept {
-    convert(copy_.data(), value.data(), value.size());
+  void round_to(std::span<Half> value) const {
+    parallel_for(value.size(), parx::detail::elements_of_a_block,
+                 [&](std::size_t begin, std::size_t end) {
+                   convert(copy_.data() + begin, value.data() + begin, end - begin);
+                 });
   }
 
  private:
-  static constexpr std::size_t piece = 1024;
+  static constexpr std::size_t piece = 8192;
   tensor<float> copy_;
 };
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <parx/autograd/parameter.hpp>
+#include <parx/core/parallel_for.hpp>
 #include <parx/optim/detail/lanes.hpp>
 #include <parx/types/prefetch.hpp>
 
@@ -38,21 +39,24 @@ class row_ledger final : public deferred_updates<T> {
   void step(const Rule& rule, const row_gradient<T>& gradient) {
     owner_.defer(this);
     const tensor<T>& value = owner_.value_at_rows({});  // the loop settles the rows one by one
-    for (std::size_t i = 0; i < gradient.rows.size(); ++i) {
-      const std::size_t row = gradient.rows[i];
-      if (i + rows_ahead < gradient.rows.size()) {
-        prefetch(value.data(), gradient.rows[i + rows_ahead]);
-        prefetch(gradient.values.data(), gradient.rows[i + rows_ahead]);
-        for (const tensor<T>& each : state_) prefetch(each.data(), gradient.rows[i + rows_ahead]);
+    const auto update_rows = [&](std::size_t first, std::size_t last) {
+      for (std::size_t i = first; i < last; ++i) {
+        const std::size_t row = gradient.rows[i];
+        if (i + rows_ahead < last) {
+          prefetch(value.data(), gradient.rows[i + rows_ahead]);
+          prefetch(gradient.values.data(), gradient.rows[i + rows_ahead]);
+          for (const tensor<T>& each : state_) prefetch(each.data(), gradient.rows[i + rows_ahead]);
+        }
+        settle_row(value, row);
+        if (state_.empty()) {
+          update<0>(rule, value, gradient.values, row);
+        } else {
+          update<Rule::states>(rule, value, gradient.values, row);
+        }
+        updated_to_[row] = now_ + 1;
       }
-      settle_row(value, row);
-      if (state_.empty()) {
-        update<0>(rule, value, gradient.values, row);
-      } else {
-        update<Rule::states>(rule, value, gradient.values, row);
-      }
-      updated_to_[row] = now_ + 1;
-    }
+    };
+    parallel_for(gradient.rows.size(), rows_of_a_block(width_), update_rows);
     rules_[++now_ % capacity] = rule;
     is_settled_ = false;
     if (owner_.may_defer()) {
@@ -67,7 +71,9 @@ class row_ledger final : public deferred_updates<T> {
 
   void settle(const tensor<T>& value) noexcept override {
     if (is_settled_) return;
-    for (std::size_t row = 0; row < rows_; ++row) settle_row(value, row);
+    parallel_for(rows_, rows_of_a_block(width_), [&](std::size_t first, std::size_t last) {
+      for (std::size_t row = first; row < last; ++row) settle_row(value, row);
+    });
     is_settled_ = true;
   }
   void settle(const tensor<T>& value, std::span<const std::size_t> rows) noexcept override {

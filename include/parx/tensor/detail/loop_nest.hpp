@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 
+#include <parx/core/parallel_for.hpp>
 #include <parx/tensor/shape.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -47,24 +48,67 @@ struct loop_nest {
     return step[rank - 1];
   }
 
+  /// The number of inner runs.
+  [[nodiscard]] std::size_t runs() const noexcept {
+    std::size_t count = empty ? 0 : 1;
+    for (std::size_t axis = 0; axis + 1 < rank; ++axis) count *= extent[axis];
+    return count;
+  }
+
+  /// Whether array `i` moves on with every inner run.
+  [[nodiscard]] bool moves_between_runs(std::size_t i) const noexcept {
+    for (std::size_t axis = 0; axis + 1 < rank; ++axis) {
+      if (step[axis][i] == 0) return false;
+    }
+    return true;
+  }
+
   /// Calls run(offsets) for each inner run, offsets in elements.
   template <typename Run>
   void for_each_run(Run&& run) const {
-    if (empty) return;
+    for_each_run(0, runs(), run);
+  }
+  /// The same for the inner runs first ... last - 1.
+  template <typename Run>
+  void for_each_run(std::size_t first, std::size_t last, Run&& run) const {
+    if (first >= last) return;
     std::array<std::size_t, N> offset{};
     std::array<std::size_t, max_rank> counter{};
     const std::size_t outer = rank - 1;
-    for (;;) {
+    for (std::size_t axis = outer, rest = first; rest > 0 && axis-- > 0; rest /= extent[axis]) {
+      counter[axis] = rest % extent[axis];
+      for (std::size_t i = 0; i < N; ++i) offset[i] += step[axis][i] * counter[axis];
+    }
+    for (std::size_t left = last - first;; --left) {
       run(static_cast<const std::array<std::size_t, N>&>(offset));
+      if (left == 1) return;
       std::size_t axis = outer;
       for (;;) {
-        if (axis == 0) return;
         --axis;
         for (std::size_t i = 0; i < N; ++i) offset[i] += step[axis][i];
         if (++counter[axis] < extent[axis]) break;
         for (std::size_t i = 0; i < N; ++i) offset[i] -= step[axis][i] * extent[axis];
         counter[axis] = 0;
       }
+    }
+  }
+
+  /// Calls run(offsets, count) for all elements, by the threads of the rank: for the inner runs, or
+  /// for pieces of them where there is one.
+  template <typename Run>
+  void for_each_run_by_threads(const Run& run) const {
+    const std::size_t count = runs(), length = run_length();
+    if (count == 1) {
+      parallel_for(length, elements_of_a_block, [&](std::size_t first, std::size_t last) {
+        std::array<std::size_t, N> offset;
+        for (std::size_t i = 0; i < N; ++i) offset[i] = first * run_step()[i];
+        run(offset, last - first);
+      });
+    } else if (length > 0) {
+      parallel_for(count, (elements_of_a_block - 1) / length + 1,
+                   [&](std::size_t first, std::size_t last) {
+                     for_each_run(first, last, [&](const auto& offset) { run(offset, length); });
+                   });
     }
   }
 
