@@ -15,7 +15,7 @@
 #include <vector>
 
 namespace product = parx::detail::product;
-using product::addend, product::matrix;
+using product::addend, product::matrix, product::multiplication;
 
 namespace {
 
@@ -84,6 +84,7 @@ int differing_products(int tries, unsigned seed) {
     const bool chosen = below(3) == 0;
     const product::blocking how{.columns = std::size_t{16} << below(5),
                                 .rows = 12 + below(60),
+                                .packed_b = std::size_t{1} << below(16),
                                 .pack_a = below(2) == 0,
                                 .pack_b = right.right != 1 || below(2) == 0};
     for (std::size_t i = 0; i < m; i += rows) {
@@ -92,14 +93,11 @@ int differing_products(int tries, unsigned seed) {
         const addend<T> part{base.data == nullptr ? nullptr : base.data + i * base.step + j,
                              base.step, base.factor};
         T* const to = c.data() + i * n + j;
-        if (chosen) {
-          product::multiply<S>(height, width, k, alpha, left.from(i, 0), right.from(0, j), part, to,
-                               n);
-        } else {
-          product::blocked_product<S, product::unfinished>(height, width, k, alpha, left.from(i, 0),
-                                                           right.from(0, j), part, to, n, {}, how)
-              .run();
-        }
+        const multiplication<T> x{.m = height, .n = width, .k = k, .alpha = alpha,
+                                  .a = left.from(i, 0), .b = right.from(0, j), .base = part,
+                                  .c = to, .ldc = n};
+        if (chosen) product::multiply<S>(x);
+        else product::blocked_product<S>(x, how).run();
       }
     }
     differing += std::memcmp(c.data(), expected.data(), c.size() * sizeof(T)) != 0 ? 1 : 0;
@@ -186,7 +184,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_are_exact_and_touch_nothing_but_their_ope
     }
     const addend<T> base =
         kind == 0 ? addend<T>{} : addend<T>{c.data(), ldc, kind == 1 ? T(1) : T(3)};
-    product::multiply<product::native_tile<T>>(m, n, k, T(2), left, right, base, c.data(), ldc);
+    product::multiply<product::native_tile<T>>(multiplication<T>{
+        .m = m, .n = n, .k = k, .alpha = T(2), .a = left, .b = right, .base = base, .c = c.data(),
+        .ldc = ldc});
     return std::equal(expected.begin(), expected.end(), c.data());
   };
   std::size_t wrong = 0;
@@ -203,30 +203,76 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_are_exact_and_touch_nothing_but_their_ope
   BOOST_TEST(wrong == 0U);
 }
 
-BOOST_AUTO_TEST_CASE(a_finished_tile_is_whole_and_finished_once) {
+BOOST_AUTO_TEST_CASE(each_element_of_a_result_is_finished_once_after_its_last_term) {
   std::mt19937 random(3);
-  for (int t = 0; t < 300; ++t) {
-    const std::size_t m = 1 + random() % 40, n = 1 + random() % 60, k = random() % 600;
+  using S = product::native_tile<float>;
+  for (int t = 0; t < 600; ++t) {
+    const std::size_t m = 1 + random() % 50, n = 1 + random() % (t % 2 == 0 ? 60 : 5),
+                      k = random() % 600, ldc = n + random() % 3;
     const auto a = random_values<float>(m * k + 1, random);
     const auto b = random_values<float>(k * n + 1, random);
-    std::vector<float> plain(m * n), finished(m * n);
-    std::vector<int> times(m * n);
-    const matrix<float> left{a.data(), k, 1}, right{b.data(), n, 1};
-    using S = product::native_tile<float>;
-    product::multiply<S>(m, n, k, 1.0F, left, right, addend<float>{}, plain.data(), n);
-    const auto doubled = [&](float* values, std::size_t step, std::size_t rows, std::size_t vectors,
-                             std::size_t i, std::size_t j, std::size_t valid) {
-      for (std::size_t r = 0; r < rows; ++r) {
-        for (std::size_t q = 0; q < vectors * S::lanes; ++q) values[r * step + q] *= 2;
-        for (std::size_t q = 0; q < valid; ++q) ++times[(i + r) * n + j + q];
+    std::vector<float> plain(m * ldc), finished(m * ldc);
+    std::vector<int> times(m * ldc);
+    multiplication<float> x{.m = m, .n = n, .k = k, .alpha = 1, .a = {a.data(), k, 1},
+                            .b = {b.data(), n, 1}, .base = {}, .c = plain.data(), .ldc = ldc};
+    product::multiply<S>(x);
+    const auto add_place = [&](const parx::result_part<float>& part) {
+      for (std::size_t r = 0; r < part.rows; ++r) {
+        for (std::size_t q = 0; q < part.columns; ++q) {
+          const std::size_t at = (part.row + r) * ldc + part.column + q;
+          part.values[r * part.step + q] += static_cast<float>(at);
+          ++times[at];
+        }
       }
     };
-    product::multiply<S>(m, n, k, 1.0F, left, right, addend<float>{}, finished.data(), n, doubled);
-    for (std::size_t i = 0; i < m * n; ++i) {
-      BOOST_REQUIRE(finished[i] == 2 * plain[i]);
-      BOOST_REQUIRE(times[i] == 1);
+    x.c = finished.data();
+    x.finish = add_place;
+    product::multiply<S>(x);
+    for (std::size_t at = 0; at < m * ldc; ++at) {
+      const bool in_result = at % ldc < n;
+      BOOST_REQUIRE(finished[at] == plain[at] + static_cast<float>(in_result ? at : 0));
+      BOOST_REQUIRE(times[at] == (in_result ? 1 : 0));
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_a_product) {
+  using S = product::native_tile<float>;
+  std::mt19937 random(7);
+  const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
+  int differing = 0;
+  for (int t = 0; t < 60; ++t) {
+    const std::size_t m = t % 5 == 0 ? 1 + below(12) : 40 + below(500);
+    const std::size_t n = t % 4 == 0 ? 1 + below(30) : 40 + below(1200);
+    const std::size_t k = t % 5 == 0 || t % 4 == 0 ? 1000 + below(1500) : 30 + below(600);
+    const auto a = random_values<float>(m * k, random), b = random_values<float>(k * n, random);
+    const auto before = random_values<float>(m * n, random);
+    const layout a_as = layout(below(2)), b_as = layout(below(2));
+    const bool adds = below(2) == 0;
+    const auto halved = [](const parx::result_part<float>& part) {
+      for (std::size_t r = 0; r < part.rows; ++r) {
+        for (std::size_t q = 0; q < part.columns; ++q) part.values[r * part.step + q] *= 0.5F;
+      }
+    };
+    const auto by_threads = [&](int threads) {
+      parx::set_num_threads(threads);
+      std::vector<float> c = before;
+      product::multiply<S>(multiplication<float>{
+          .m = m, .n = n, .k = k, .alpha = 0.7F,
+          .a = in_layout(a.data(), a_as, a_as == layout::rows ? k : m),
+          .b = in_layout(b.data(), b_as, b_as == layout::rows ? n : k),
+          .base = adds ? addend<float>{c.data(), n, 1} : addend<float>{}, .c = c.data(), .ldc = n,
+          .finish = halved});
+      return c;
+    };
+    const std::vector<float> alone = by_threads(1);
+    for (const int threads : {2, 3, 8}) {
+      const std::vector<float> together = by_threads(threads);
+      differing += std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)) != 0;
+    }
+  }
+  parx::set_num_threads(1);
+  BOOST_TEST(differing == 0);
 }
 
 BOOST_AUTO_TEST_CASE(the_error_of_a_sum_is_within_the_bound_of_its_blocks) {
@@ -235,9 +281,9 @@ BOOST_AUTO_TEST_CASE(the_error_of_a_sum_is_within_the_bound_of_its_blocks) {
     constexpr std::size_t m = 13, n = 27;
     const auto a = random_values<float>(m * k, random), b = random_values<float>(k * n, random);
     std::vector<float> c(m * n);
-    product::multiply<product::native_tile<float>>(m, n, k, 1.0F, matrix<float>{a.data(), k, 1},
-                                                   matrix<float>{b.data(), n, 1}, addend<float>{},
-                                                   c.data(), n);
+    product::multiply<product::native_tile<float>>(multiplication<float>{
+        .m = m, .n = n, .k = k, .alpha = 1, .a = {a.data(), k, 1}, .b = {b.data(), n, 1},
+        .base = {}, .c = c.data(), .ldc = n});
     const double roundings = static_cast<double>(std::min(k, product::block_k) +
                                                  (k + product::block_k - 1) / product::block_k);
     for (std::size_t i = 0; i < m; ++i) {

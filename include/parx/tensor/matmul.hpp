@@ -10,26 +10,31 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <type_traits>
 
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
+#include <parx/tensor/gemm/finish.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {
 
 enum class op { plain, transposed };
 
-/// c = alpha op(a) op(b) + beta c, all row-major: op(a) is (m, k), op(b) is (k, n), c is (m, n);
-/// ld* is the distance between stored rows in elements. With beta = 0 the old contents of c do not
-/// matter (not even NaN). A `row` of n elements, a layer's bias, is added to every row of c in
-/// place of beta c. c must not overlap a or b. parx's own runs on one thread and adds the terms of
-/// each element in the order that tensor/gemm/order.hpp states: its bits depend on k alone. BLAS
-/// and oneDNN promise no order, and run on more threads where OMP_NUM_THREADS asks for them.
+/// c = finish(alpha op(a) op(b) + beta c), all row-major: op(a) is (m, k), op(b) is (k, n), c is
+/// (m, n); ld* is the distance between stored rows in elements. With beta = 0 the old contents of c
+/// do not matter (not even NaN). A `row` of n elements, a layer's bias, is added to every row of c
+/// in place of beta c. c must not overlap a or b. `finish`, such as an activation function, is
+/// applied to parts of c while they are in the cache, by several threads at a time.
+///
+/// parx's own runs on this rank's threads (core/parallel_for.hpp) and adds the terms of each
+/// element in the order that tensor/gemm/order.hpp states: its bits depend on k alone. BLAS and
+/// oneDNN promise no order, and run on more threads where OMP_NUM_THREADS asks for them.
 template <typename T>
   requires std::same_as<T, float> || std::same_as<T, double>
 void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,
           std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
-          const T* row = nullptr);
+          const T* row = nullptr, std::type_identity_t<product_finish<T>> finish = {});
 
 namespace detail {
 

@@ -34,7 +34,7 @@ inline constexpr std::size_t worth_a_call = 16 * 16 * 16;
 template <typename T>
 void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
           const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
-          const T* row = nullptr) {
+          const T* row, const product_finish<T>& finish) {
   if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
     // Many libraries have 32-bit sizes.
     constexpr std::size_t limit = std::numeric_limits<int>::max();
@@ -51,10 +51,12 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
       const auto number = [](std::size_t value) { return static_cast<int>(value); };
       call(as(transpose_a), as(transpose_b), number(m), number(n), number(k), alpha, a, number(lda),
            b, number(ldb), beta, c, number(ldc));
+      finish({c, ldc, 0, 0, m, n});
       return;
     }
   }
-  product::gemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, row);
+  product::gemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, row,
+                finish);
 }
 
 }  // namespace parx::detail::blas

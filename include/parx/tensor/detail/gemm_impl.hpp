@@ -27,13 +27,13 @@ template <typename T>
   requires std::same_as<T, float> || std::same_as<T, double>
 void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,
           std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
-          const T* row) {
+          const T* row, std::type_identity_t<product_finish<T>> finish) {
   if (m == 0 || n == 0) return;
 #if !defined(PARX_GEMM_ONEDNN) && !defined(PARX_GEMM_BLAS)
   if (m * n * k >= 1'000'000) detail::warn_of_unused_instructions();
 #endif
   gemm_backend::gemm(op_a == op::transposed, op_b == op::transposed, m, n, k, alpha, a, lda, b, ldb,
-                     beta, c, ldc, row);
+                     beta, c, ldc, row, finish);
 }
 
 }  // namespace parx

@@ -24,7 +24,7 @@ inline constexpr std::size_t worth_a_call = 32 * 32 * 32;
 template <typename T>
 void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
           const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
-          const T* row = nullptr) {
+          const T* row, const product_finish<T>& finish) {
   if constexpr (std::same_as<T, float>) {
     if (m * n * k >= worth_a_call) {
       const one_openmp_thread held;
@@ -40,10 +40,12 @@ void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std:
       require(status == dnnl_success,
               "oneDNN refused a product of {}x{} and {}x{} with status {} (out of memory?)", m, k,
               k, n, static_cast<int>(status));
+      finish({c, ldc, 0, 0, m, n});
       return;
     }
   }
-  product::gemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, row);
+  product::gemm(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, row,
+                finish);
 }
 
 }  // namespace parx::detail::onednn

@@ -1,19 +1,19 @@
-// blocking: a product as tiles whose operands are in the caches.
+// blocking: a product as tiles whose operands are in the caches, divided among threads.
 //
-//   for each 1024 columns of b                                   one pass over a
-//     for each block of 256 terms (order.hpp)                    b's part is packed: 1 MiB of L3
-//       for each 144 rows of a                                   packed: half a second-level cache
-//         for each strip of a tile's columns                     16 KiB of L1, by AVX-512 32
+//   for each 1024 columns of b, and as many terms as 1 MiB holds  packed by all threads: L3
+//     for each task: up to 144 rows of a, and all columns          by one thread
+//       for each block of 256 terms (order.hpp)                    packed: half of L2
+//         for each strip of a tile's columns                       16 KiB of L1, by AVX-512 32
 //           for each panel of a tile's rows: one tile
 //
-// No bit depends on these numbers but that of terms. Goto, van de Geijn: Anatomy of
-// High-Performance Matrix Multiplication (2008).
+// No bit depends on these numbers but that of a block's terms; so tasks may follow the number of
+// threads. Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication (2008).
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
-#include <type_traits>
 
+#include <parx/core/parallel_for.hpp>
 #include <parx/tensor/gemm/operand.hpp>
 #include <parx/tensor/gemm/order.hpp>
 #include <parx/tensor/gemm/pack.hpp>
@@ -22,10 +22,22 @@
 
 namespace parx::inline PARX_ABI::detail::product {
 
+/// Multiply-adds that take a core about 20 us: less work is not given to another thread.
+inline constexpr std::size_t least_task = std::size_t{1} << 20U;
+
+/// How many tasks so many multiply-adds should be: one for a single thread or little work, else
+/// several a thread, because a thread may get its core late.
+[[nodiscard]] inline std::size_t wanted_tasks(std::size_t multiply_adds) {
+  if (multiply_adds < 2 * least_task || thread_pool::is_inside()) return 1;
+  const auto threads = static_cast<std::size_t>(get_num_threads());
+  return threads == 1 ? 1 : std::min(4 * threads, multiply_adds / least_task);
+}
+
 /// Which operands are packed, and how much at a time.
 struct blocking {
-  std::size_t columns = 1024;
-  std::size_t rows = 144;
+  std::size_t columns = 1024;        ///< of b
+  std::size_t rows = 144;            ///< of a
+  std::size_t packed_b = 1U << 18U;  ///< elements of b
   bool pack_a = false;
   bool pack_b = false;
 
@@ -33,66 +45,54 @@ struct blocking {
   /// element by element where it lies, unless its rows are a multiple of 2 KiB apart: then they
   /// share a set of the first-level cache (38 GFLOP/s instead of 90).
   template <typename S>
-  [[nodiscard]] static blocking choose(std::size_t m, std::size_t n, std::size_t k,
-                                       const matrix<typename S::T>& a,
-                                       const matrix<typename S::T>& b) noexcept {
+  [[nodiscard]] static blocking choose(const multiplication<typename S::T>& x) noexcept {
     constexpr std::size_t many = 96;  // columns
     const auto share_sets = [](std::size_t step) {
       return step * sizeof(typename S::T) % 2048 == 0;
     };
-    const std::size_t enough = a.right == 1 && !share_sets(a.down)  ? many
-                               : a.down == 1 && !share_sets(a.right) ? 2 * many
-                                                                     : 4 * S::width;
+    const std::size_t enough = x.a.right == 1 && !share_sets(x.a.down)  ? many
+                               : x.a.down == 1 && !share_sets(x.a.right) ? 2 * many
+                                                                         : 4 * S::width;
     blocking result;
-    result.pack_a = k >= 16 && n >= enough;
-    result.pack_b = b.right != 1 || (m > 24 && k >= 32);
+    result.pack_a = x.k >= 16 && x.n >= enough;
+    result.pack_b = x.b.right != 1 || (x.m > 24 && x.k >= 32);
     return result;
   }
 };
 
-/// For a product whose finished tiles need nothing more.
-struct unfinished {};
-
-/// c = finish(alpha a b + base): a is m x k, b k x n, with dense rows or columns; c is row-major,
-/// with `ldc` elements from row to row. finish(values, step, rows, vectors, i, j, valid), unless
-/// `unfinished`, gets each tile when its sums are complete and may change whole vectors of it: row
-/// r of the tile's `rows` begins at values + r * step, its first element is element (i + r, j) of
-/// c, and `valid` of its columns exist in c. base may be c; c must not overlap a and b otherwise.
-template <typename S, typename Finish>
+template <typename S>
 class blocked_product {
   using T = typename S::T;
 
  public:
-  blocked_product(std::size_t m, std::size_t n, std::size_t k, T alpha, matrix<T> a, matrix<T> b,
-                  addend<T> base, T* c, std::size_t ldc, const Finish& finish,
-                  const blocking& how) noexcept
-      : n_(n), k_(k), alpha_(alpha), a_(a), b_(b), base_(base), c_(c), ldc_(ldc), finish_(finish),
-        how_(how), panels_(m, S::rows), group_(std::max<std::size_t>(how.rows / S::rows, 1)),
-        columns_(std::max<std::size_t>(how.columns / S::width, 1) * S::width) {}
+  blocked_product(const multiplication<T>& x, const blocking& how) noexcept
+      : x_(x), how_(how), panels_(x.m, S::rows),
+        columns_(std::min(std::max<std::size_t>(how.columns / S::width, 1),
+                          strips_of(x.n)) * S::width),
+        terms_(how.pack_b ? std::max<std::size_t>(how.packed_b / (columns_ * block_k), 1) * block_k
+                          : std::max<std::size_t>(x.k, 1)) {}
 
   void run() const {
-    const std::size_t terms = std::min(k_, block_k);
-    const std::size_t widest = std::min(columns_, n_);
-    const std::size_t left = how_.pack_a ? std::min(group_, panels_.count()) * S::rows * terms : 0;
-    const std::size_t strips = how_.pack_b ? (widest + S::width - 1) / S::width : 1;
-    const workspace<T> memory(left + strips * distance(terms) + 2 * panel_slack<T> + line);
-    T* const packed_a = memory.data();
-    T* const packed_b = packed_a + (left + panel_slack<T> + line - 1) / line * line;
-    for (std::size_t j = 0; j < n_; j += columns_) {
-      const std::size_t columns = std::min(columns_, n_ - j);
+    const std::size_t blocks = blocks_of(std::min(terms_, x_.k));
+    const workspace<T> memory(how_.pack_b ? blocks * strips_of(columns_) * distance() + slack : 0);
+    for (std::size_t j = 0; j < x_.n; j += columns_) {
       // A product of no terms is its addend.
-      for (std::size_t k0 = 0; k0 == 0 || k0 < k_; k0 += block_k) {
-        const block part{j, columns, k0, std::min(block_k, k_ - k0)};
-        if (how_.pack_b) pack_columns(part, packed_b);
-        multiply(part, packed_a, packed_b);
+      for (std::size_t k0 = 0; k0 == 0 || k0 < x_.k; k0 += terms_) {
+        const part p{j, std::min(columns_, x_.n - j), k0, std::min(terms_, x_.k - k0)};
+        if (how_.pack_b) pack_columns(p, memory.data());
+        multiply(p, memory.data());
       }
     }
   }
 
  private:
   static constexpr std::size_t line = 64 / sizeof(T);
+  static constexpr std::size_t slack = (panel_slack<T> + line - 1) / line * line;
+  /// Packed at a time, so that memory is read in long runs.
+  static constexpr std::size_t strips_together = 8;
 
-  struct block {
+  /// Of columns and terms.
+  struct part {
     std::size_t j, columns, k0, terms;
   };
   /// A strip of b or a panel of a as a tile reads it.
@@ -101,82 +101,130 @@ class blocked_product {
     std::size_t down, right;
   };
 
+  [[nodiscard]] static std::size_t strips_of(std::size_t columns) noexcept {
+    return (columns + S::width - 1) / S::width;
+  }
+  [[nodiscard]] static std::size_t blocks_of(std::size_t terms) noexcept {
+    return (terms + block_k - 1) / block_k;
+  }
   /// From strip to strip of packed columns: one line more than a strip, so that strips begin in
   /// different sets of the cache.
-  [[nodiscard]] static std::size_t distance(std::size_t terms) noexcept {
-    return terms * S::width + line;
+  [[nodiscard]] std::size_t distance() const noexcept {
+    return std::min(x_.k, block_k) * S::width + line;
+  }
+  [[nodiscard]] T* packed_strip(const part& p, T* packed, std::size_t k0,
+                                std::size_t strip) const noexcept {
+    return packed + ((k0 - p.k0) / block_k * strips_of(p.columns) + strip) * distance();
   }
 
-  void pack_columns(const block& part, T* to) const {
-    const std::size_t strips = (part.columns + S::width - 1) / S::width;
-    const std::size_t step = distance(part.terms);
-    std::size_t strip = 0;
-    if (b_.right == 1) {
-      const std::size_t whole = part.columns / S::width;
-      for (; strip < whole; strip += std::min<std::size_t>(8, whole - strip)) {
-        pack_strips(b_.from(part.k0, part.j + strip * S::width),
-                    std::min<std::size_t>(8, whole - strip), S::width, part.terms,
-                    to + strip * step, step);
+  void pack_columns(const part& p, T* to) const {
+    const std::size_t groups = (strips_of(p.columns) + strips_together - 1) / strips_together;
+    const std::size_t count = groups * blocks_of(p.terms);
+    const std::size_t elements = p.columns * p.terms / std::max<std::size_t>(count, 1) + 1;
+    parallel_for(count, (std::size_t{1} << 16U) / elements, [&](std::size_t at, std::size_t last) {
+      for (; at < last; ++at) {
+        const std::size_t first = at % groups * strips_together;
+        pack_strips_of(p, p.k0 + at / groups * block_k, first,
+                       std::min(strips_of(p.columns), first + strips_together), to);
+      }
+    });
+  }
+
+  /// Strips `strip` to `last` of the block of terms that begins at k0.
+  void pack_strips_of(const part& p, std::size_t k0, std::size_t strip, std::size_t last,
+                      T* to) const {
+    const std::size_t terms = std::min(block_k, p.k0 + p.terms - k0);
+    if (x_.b.right == 1) {
+      const std::size_t whole = std::min(last, p.columns / S::width);
+      if (strip < whole) {
+        pack_strips(x_.b.from(k0, p.j + strip * S::width), whole - strip, S::width, terms,
+                    packed_strip(p, to, k0, strip), distance());
+        strip = whole;
       }
     }
-    for (; strip < strips; ++strip) {
+    for (; strip < last; ++strip) {
       const std::size_t at = strip * S::width;
-      pack_panel(b_.from(part.k0, part.j + at).transposed(),
-                 std::min(S::width, part.columns - at), part.terms, S::width, to + strip * step);
+      pack_panel(x_.b.from(k0, p.j + at).transposed(), std::min(S::width, p.columns - at), terms,
+                 S::width, packed_strip(p, to, k0, strip));
     }
   }
 
-  void multiply(const block& part, T* packed_a, T* packed_b) const {
-    for (std::size_t first = 0; first < panels_.count(); first += group_) {
-      const std::size_t last = std::min(panels_.count(), first + group_);
-      for (std::size_t i = first; how_.pack_a && i < last; ++i) {
-        pack_panel(a_.from(panels_.begin(i), part.k0), panels_.height(i), part.terms,
-                   panels_.height(i), packed_a + (i - first) * S::rows * part.terms);
+  void multiply(const part& p, T* packed_b) const {
+    const std::size_t wanted = wanted_tasks(x_.m * p.columns * p.terms);
+    const std::size_t group = std::max<std::size_t>(
+        std::min(how_.rows / S::rows, (panels_.count() + wanted - 1) / wanted),
+        std::min<std::size_t>(panels_.count(), 2));
+    const std::size_t groups = (panels_.count() + group - 1) / group;
+    const std::size_t cuts = std::max<std::size_t>(wanted / groups, 1);
+    const std::size_t strips = (strips_of(p.columns) + cuts - 1) / cuts;
+    const std::size_t pieces = (strips_of(p.columns) + strips - 1) / strips;
+    parallel_for(groups * pieces, 1, [&](std::size_t task, std::size_t last) {
+      for (; task < last; ++task) {
+        const std::size_t first = task % groups * group, at = task / groups * strips * S::width;
+        multiply(p, first, std::min(panels_.count(), first + group), at,
+                 std::min(p.columns, at + strips * S::width), packed_b);
       }
-      for (std::size_t at = 0; at < part.columns; at += S::width) {
-        const std::size_t width = std::min(S::width, part.columns - at);
-        const side right = strip_at(part, at, width, packed_b);
+    });
+  }
+
+  /// Panels `first` to `last` and the columns from `begin` to `end` of the part's.
+  void multiply(const part& p, std::size_t first, std::size_t last, std::size_t begin,
+                std::size_t end, T* packed_b) const {
+    const std::size_t step = S::rows * std::min(x_.k, block_k);
+    const workspace<T> memory((how_.pack_a ? (last - first) * step : 0) +
+                              (how_.pack_b ? 0 : distance()) + 2 * slack);
+    T* const packed_a = memory.data();
+    T* const edge = packed_a + (how_.pack_a ? (last - first) * step + slack : 0);
+    for (std::size_t k0 = p.k0; k0 == p.k0 || k0 < p.k0 + p.terms; k0 += block_k) {
+      const std::size_t terms = std::min(block_k, p.k0 + p.terms - k0);
+      for (std::size_t i = first; how_.pack_a && i < last; ++i) {
+        pack_panel(x_.a.from(panels_.begin(i), k0), panels_.height(i), terms, panels_.height(i),
+                   packed_a + (i - first) * step);
+      }
+      for (std::size_t at = begin; at < end; at += S::width) {
+        const part strip{p.j + at, std::min(S::width, end - at), k0, terms};
+        const side right =
+            how_.pack_b ? side{packed_strip(p, packed_b, k0, at / S::width), S::width, 1}
+                        : strip_of_b(strip, edge);
         for (std::size_t i = first; i < last; ++i) {
           const side left = how_.pack_a
-                                ? side{packed_a + (i - first) * S::rows * part.terms, 1,
-                                       panels_.height(i)}
-                                : side{a_.at(panels_.begin(i), part.k0), a_.down, a_.right};
-          add_tile(part, i, at, width, left, right);
+                                ? side{packed_a + (i - first) * step, 1, panels_.height(i)}
+                                : side{x_.a.at(panels_.begin(i), k0), x_.a.down, x_.a.right};
+          add_tile(strip, i, left, right);
         }
       }
     }
   }
 
-  /// The last columns are packed in any case: whole vectors of them would leave b.
-  [[nodiscard]] side strip_at(const block& part, std::size_t at, std::size_t width,
-                              T* packed_b) const {
-    if (how_.pack_b) return {packed_b + at / S::width * distance(part.terms), S::width, 1};
-    const matrix<T> strip = b_.from(part.k0, part.j + at);
-    if (width == S::lanes || width == S::width) return {strip.data, strip.down, 1};
-    pack_panel(strip.transposed(), width, part.terms, S::width, packed_b);
-    return {packed_b, S::width, 1};
+  /// Where b is not packed; but its last columns are: whole vectors of them would leave b.
+  [[nodiscard]] side strip_of_b(const part& strip, T* edge) const {
+    const matrix<T> b = x_.b.from(strip.k0, strip.j);
+    if (strip.columns == S::lanes || strip.columns == S::width) return {b.data, b.down, 1};
+    pack_panel(b.transposed(), strip.columns, strip.terms, S::width, edge);
+    return {edge, S::width, 1};
   }
 
-  void add_tile(const block& part, std::size_t panel, std::size_t at, std::size_t width,
-                const side& left, const side& right) const {
-    const std::size_t row = panels_.begin(panel), rows = panels_.height(panel), j = part.j + at;
+  void add_tile(const part& strip, std::size_t panel, const side& left, const side& right) const {
+    const std::size_t row = panels_.begin(panel), rows = panels_.height(panel);
+    const std::size_t width = strip.columns, j = strip.j;
     const std::size_t vectors = width <= S::lanes ? 1 : S::vectors;
     const a_layout layout = how_.pack_a && right.down == S::width ? a_layout::packed
                             : left.right == 1                     ? a_layout::dense
                                                                   : a_layout::adjacent;
     static constexpr T zeros[S::width]{};
-    T* const target = c_ + row * ldc_ + j;
-    tile_call<T> call{.k = part.terms, .a = left.data, .down = left.down, .right = left.right,
-                      .b = right.data, .b_step = right.down, .alpha = alpha_,
-                      .base = zeros, .base_step = 0, .c = target, .c_step = ldc_};
-    const bool first = part.k0 == 0;
-    const bool scaled = first && base_.data != nullptr && base_.factor != T(1);
+    T* const target = x_.c + row * x_.ldc + j;
+    tile_call<T> call{.k = strip.terms, .a = left.data, .down = left.down, .right = left.right,
+                      .b = right.data, .b_step = right.down, .alpha = x_.alpha,
+                      .base = zeros, .base_step = 0, .c = target, .c_step = x_.ldc};
+    const addend<T>& base = x_.base;
+    const bool first = strip.k0 == 0;
+    const bool scaled = first && base.data != nullptr && base.factor != T(1);
     if (!first) {
       call.base = target;
-      call.base_step = ldc_;
-    } else if (base_.data != nullptr) {
-      call.base = base_.data + row * base_.step + j;
-      call.base_step = base_.step;
+      call.base_step = x_.ldc;
+    } else if (base.data != nullptr) {
+      call.base = base.data + row * base.step + j;
+      call.base_step = base.step;
     }
     const bool whole = width == vectors * S::lanes;
     alignas(64) T copy[S::rows * S::width];
@@ -184,7 +232,7 @@ class blocked_product {
       for (std::size_t r = 0; r < rows; ++r) {
         T* const to = copy + r * S::width;
         const T* const from = call.base + r * call.base_step;
-        for (std::size_t q = 0; q < width; ++q) to[q] = scaled ? base_.factor * from[q] : from[q];
+        for (std::size_t q = 0; q < width; ++q) to[q] = scaled ? base.factor * from[q] : from[q];
         std::fill(to + width, to + S::width, T(0));
       }
       call.base = copy;
@@ -197,30 +245,22 @@ class blocked_product {
       // The tile's stores would wait for the lines, which are far apart.
       for (std::size_t r = 0; r < rows; ++r) {
         for (std::size_t q = 0; q < width; q += line) {
-          __builtin_prefetch(target + r * ldc_ + q, 1);
+          __builtin_prefetch(target + r * x_.ldc + q, 1);
         }
       }
     }
     tile_of<S>(rows, vectors, layout)(call);
-    if constexpr (!std::is_same_v<Finish, unfinished>) {
-      if (part.k0 + part.terms == k_) finish_(call.c, call.c_step, rows, vectors, row, j, width);
-    }
     for (std::size_t r = 0; r < rows && !whole; ++r) {
-      std::copy_n(copy + r * S::width, width, target + r * ldc_);
+      std::copy_n(copy + r * S::width, width, target + r * x_.ldc);
     }
+    if (strip.k0 + strip.terms == x_.k) x_.finish({target, x_.ldc, row, j, rows, width});
   }
 
-  std::size_t n_, k_;
-  T alpha_;
-  matrix<T> a_, b_;
-  addend<T> base_;
-  T* c_;
-  std::size_t ldc_;
-  const Finish& finish_;
+  const multiplication<T>& x_;
   blocking how_;
   panels panels_;
-  std::size_t group_;    // panels of a at a time
   std::size_t columns_;  // of b at a time
+  std::size_t terms_;    // of b at a time, in whole blocks
 };
 
 }  // namespace parx::detail::product

@@ -137,24 +137,22 @@ class few_sums {
   T left_[Rows][block_k];
 };
 
-/// Row i of c = alpha a b + base for `Rows` rows and n columns. base(i, j) is what is added to
-/// element (i, j), and store(i, j, value) takes the result. b's rows or columns must be dense.
-template <std::size_t Rows, typename T, typename Base, typename Store>
-void multiply_few_rows(std::size_t n, std::size_t k, T alpha, matrix<T> a, matrix<T> b,
-                       const Base& base, const Store& store) {
+/// A product of `Rows` rows.
+template <std::size_t Rows, typename T>
+void multiply_few_rows(const multiplication<T>& x) {
   using V = square_vector<T>;
   constexpr std::size_t side = square_side<T>, width = few_sums<T, Rows>::width;
-  const V factor = alpha - V{};
-  for (std::size_t j = 0; j < n; j += width) {
-    const std::size_t columns = std::min(width, n - j);
+  const V factor = x.alpha - V{};
+  for (std::size_t j = 0; j < x.n; j += width) {
+    const std::size_t columns = std::min(width, x.n - j);
     T c[Rows][width] = {};
     for (std::size_t i = 0; i < Rows; ++i) {
-      for (std::size_t q = 0; q < columns; ++q) c[i][q] = base(i, j + q);
+      for (std::size_t q = 0; q < columns; ++q) c[i][q] = x.base.at(i, j + q);
     }
-    for (std::size_t k0 = 0; k0 < k; k0 += block_k) {
-      few_sums<T, Rows> block(a.from(0, k0), std::min(block_k, k - k0));
-      if (b.right == 1) block.add_rows(b.from(k0, j), columns);
-      else block.add_columns(b.from(k0, j), columns);
+    for (std::size_t k0 = 0; k0 < x.k; k0 += block_k) {
+      few_sums<T, Rows> block(x.a.from(0, k0), std::min(block_k, x.k - k0));
+      if (x.b.right == 1) block.add_rows(x.b.from(k0, j), columns);
+      else block.add_columns(x.b.from(k0, j), columns);
       for (std::size_t i = 0; i < Rows; ++i) {
         for (std::size_t s = 0; s * side < columns; ++s) {
           T* const to = c[i] + s * side;
@@ -162,19 +160,17 @@ void multiply_few_rows(std::size_t n, std::size_t k, T alpha, matrix<T> a, matri
         }
       }
     }
-    for (std::size_t i = 0; i < Rows; ++i) {
-      for (std::size_t q = 0; q < columns; ++q) store(i, j + q, c[i][q]);
-    }
+    for (std::size_t i = 0; i < Rows; ++i) std::copy_n(c[i], columns, x.c + i * x.ldc + j);
+    x.finish({x.c + j, x.ldc, 0, j, Rows, columns});
   }
 }
 
 /// The same with a number of rows from 1 to most_few_rows.
-template <typename T, typename Base, typename Store>
-void multiply_few_rows(std::size_t rows, std::size_t n, std::size_t k, T alpha, matrix<T> a,
-                       matrix<T> b, const Base& base, const Store& store) {
-  if (rows == 1) return multiply_few_rows<1>(n, k, alpha, a, b, base, store);
-  if (rows == 2) return multiply_few_rows<2>(n, k, alpha, a, b, base, store);
-  multiply_few_rows<3>(n, k, alpha, a, b, base, store);
+template <typename T>
+void multiply_few_rows(const multiplication<T>& x) {
+  if (x.m == 1) return multiply_few_rows<1>(x);
+  if (x.m == 2) return multiply_few_rows<2>(x);
+  multiply_few_rows<3>(x);
 }
 
 }  // namespace parx::detail::product

@@ -1,51 +1,69 @@
 // gemm: parx's own product of matrices, c = finish(alpha a b + base), in the order of order.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <type_traits>
 
 #include <parx/tensor/gemm/blocking.hpp>
 #include <parx/tensor/gemm/few_rows.hpp>
+#include <parx/tensor/gemm/operand.hpp>
+#include <parx/tensor/gemm/workspace.hpp>
 
 namespace parx::inline PARX_ABI::detail::product {
 
-/// See blocked_product.
-template <typename S, typename T, typename Finish = unfinished>
-void multiply(std::size_t m, std::size_t n, std::size_t k, T alpha, matrix<T> a, matrix<T> b,
-              addend<T> base, T* c, std::size_t ldc, const Finish& finish = {}) {
-  if (m == 0 || n == 0) return;
-  if constexpr (std::is_same_v<Finish, unfinished>) {
-    if (m <= most_few_rows && (b.down == 1 || b.right == 1)) {
-      return multiply_few_rows(
-          m, n, k, alpha, a, b, [&](std::size_t i, std::size_t j) { return base.at(i, j); },
-          [&](std::size_t i, std::size_t j, T value) { c[i * ldc + j] = value; });
-    }
-    // A few columns are the few rows of the transposed product: no term changes its place.
-    if (n <= most_few_rows && (a.down == 1 || a.right == 1)) {
-      return multiply_few_rows(
-          n, m, k, alpha, b.transposed(), a.transposed(),
-          [&](std::size_t i, std::size_t j) { return base.at(j, i); },
-          [&](std::size_t i, std::size_t j, T value) { c[j * ldc + i] = value; });
-    }
+/// Whether the rows of the transposed product fill vectors better than the n columns do: 10 columns
+/// are 10 of 16 lanes, but 10 rows are a tile. Transposing a then pays if there are many terms.
+template <typename S, typename T>
+[[nodiscard]] bool is_narrow(const multiplication<T>& x) noexcept {
+  if (x.n <= most_few_rows) return true;
+  const std::size_t padded = (x.n + S::lanes - 1) / S::lanes * S::lanes;
+  return x.n < S::width && 4 * x.n < 3 * padded && x.m >= S::width && x.k >= 64;
+}
+
+template <typename S, typename T>
+void multiply(const multiplication<T>& x);
+
+/// By c^T = b^T a^T: no term changes its place.
+template <typename S, typename T>
+void multiply_transposed(const multiplication<T>& x) {
+  const workspace<T> memory(x.m * x.n);
+  T* const c = memory.data();
+  for (std::size_t i = 0; x.base.data != nullptr && i < x.m; ++i) {
+    for (std::size_t j = 0; j < x.n; ++j) c[j * x.m + i] = x.base.at(i, j);
   }
-  blocked_product<S, Finish>(m, n, k, alpha, a, b, base, c, ldc, finish,
-                             blocking::choose<S>(m, n, k, a, b))
-      .run();
+  const addend<T> base = x.base.data == nullptr ? addend<T>{} : addend<T>{c, x.m, T(1)};
+  multiply<S>(multiplication<T>{.m = x.n, .n = x.m, .k = x.k, .alpha = x.alpha,
+                                .a = x.b.transposed(), .b = x.a.transposed(), .base = base, .c = c,
+                                .ldc = x.m});
+  for (std::size_t i = 0; i < x.m; ++i) {
+    for (std::size_t j = 0; j < x.n; ++j) x.c[i * x.ldc + j] = c[j * x.m + i];
+  }
+  x.finish({x.c, x.ldc, 0, 0, x.m, x.n});
+}
+
+template <typename S, typename T>
+void multiply(const multiplication<T>& x) {
+  if (x.m == 0 || x.n == 0) return;
+  if (x.m <= most_few_rows) return multiply_few_rows(x);
+  if (is_narrow<S>(x)) return multiply_transposed<S>(x);
+  blocked_product<S>(x, blocking::choose<S>(x)).run();
 }
 
 /// As parx::gemm, with flags in place of `op`.
 template <typename T>
 void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
           const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
-          const T* row) {
+          const T* row, const product_finish<T>& finish) {
   const auto operand = [](bool transposed, const T* data, std::size_t ld) {
     return transposed ? matrix<T>{data, 1, ld} : matrix<T>{data, ld, 1};
   };
   const addend<T> base = row != nullptr ? addend<T>{row, 0, T(1)}
                          : beta != T(0) ? addend<T>{c, ldc, beta}
                                         : addend<T>{};
-  multiply<native_tile<T>>(m, n, k, alpha, operand(transpose_a, a, lda),
-                           operand(transpose_b, b, ldb), base, c, ldc);
+  multiply<native_tile<T>>(multiplication<T>{.m = m, .n = n, .k = k, .alpha = alpha,
+                                             .a = operand(transpose_a, a, lda),
+                                             .b = operand(transpose_b, b, ldb), .base = base,
+                                             .c = c, .ldc = ldc, .finish = finish});
 }
 
 }  // namespace parx::detail::product

@@ -1,9 +1,10 @@
-// operand: what a product reads and what it adds its sums to, by strides.
+// operand: what a product reads, what it adds its sums to and where it puts them.
 #pragma once
 
 #include <cstddef>
 
 #include <parx/core/abi.hpp>
+#include <parx/tensor/gemm/finish.hpp>
 
 namespace parx::inline PARX_ABI::detail::product {
 
@@ -34,6 +35,19 @@ struct addend {
   [[nodiscard]] T at(std::size_t i, std::size_t j) const noexcept {
     return data == nullptr ? T(0) : factor * data[i * step + j];
   }
+};
+
+/// c = finish(alpha a b + base): a is m x k, b is k x n, each with dense rows or columns; c is
+/// row-major, with `ldc` elements from row to row. base may be c; c must not overlap a and b.
+template <typename T>
+struct multiplication {
+  std::size_t m, n, k;
+  T alpha;
+  matrix<T> a, b;
+  addend<T> base;
+  T* c;
+  std::size_t ldc;
+  product_finish<T> finish = {};
 };
 
 }  // namespace parx::detail::product
