@@ -104,8 +104,11 @@ class leaf final : public node<T> {
     if (!written_) return;
     T* const values = this->gradient.data();
     const std::size_t count = this->gradient.size();
-    for (std::size_t i = 0; i < count; ++i)
-      values[i] = static_cast<T>(static_cast<double>(values[i]) * factor);
+    parallel_for(count, elements_of_a_block, [=](std::size_t first, std::size_t last) {
+      for (std::size_t i = first; i < last; ++i) {
+        values[i] = static_cast<T>(static_cast<double>(values[i]) * factor);
+      }
+    });
   }
   void introduce_to(backward_observer& watcher) const override {
     if (!name.empty()) watcher.unobserved(name, {this->shape().begin(), this->shape().end()});

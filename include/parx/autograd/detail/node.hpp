@@ -18,6 +18,7 @@
 
 #include <parx/autograd/observer.hpp>
 #include <parx/autograd/region.hpp>
+#include <parx/core/parallel_for.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -214,7 +215,9 @@ class node : public node_base {
     T* const to = sum.data();
     const T* const from = addend.data();
     const std::size_t count = sum.size();
-    for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
+    parallel_for(count, elements_of_a_block, [=](std::size_t first, std::size_t last) {
+      for (std::size_t i = first; i < last; ++i) to[i] += from[i];
+    });
   }
 
  private:

@@ -7,8 +7,8 @@
 // of them. Parameters and constants are kept as they are, because they stay alive anyway.
 #pragma once
 
-#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,6 +20,7 @@
 
 #include <parx/autograd/autocast.hpp>
 #include <parx/autograd/variable.hpp>
+#include <parx/core/parallel_for.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -35,15 +36,17 @@ template <typename T>
   return std::is_same_v<T, float> && autocast_type() != dtype::float32;
 }
 
+/// Small enough for the stack and the first-level cache, large enough for a thread.
+inline constexpr std::size_t converted_at_once = 8192;
+
 /// to = from, rounded to `type`; they may be the same memory.
 inline void round_values(const float* from, float* to, std::size_t count, dtype type) {
   with_half(type, [=]<typename Half>(Half) {
-    std::array<Half, 1024> rounded;
-    for (std::size_t begin = 0; begin < count; begin += rounded.size()) {
-      const std::size_t piece = std::min(rounded.size(), count - begin);
-      convert(from + begin, rounded.data(), piece);
-      convert(rounded.data(), to + begin, piece);
-    }
+    parallel_for(count, converted_at_once, [=](std::size_t first, std::size_t last) {
+      std::array<Half, converted_at_once> rounded;
+      convert(from + first, rounded.data(), last - first);
+      convert(rounded.data(), to + first, last - first);
+    });
   });
 }
 
@@ -81,28 +84,29 @@ struct packed_values {
       : bits(tensor<std::uint16_t>::empty(source.shape())), type(to), exact(true) {
     with_half(type, [&]<typename Half>(Half) {
       static_assert(sizeof(Half) == sizeof(std::uint16_t));
-      std::array<Half, 1024> rounded;
-      std::array<float, 1024> back;
-      for (std::size_t begin = 0; begin < source.size(); begin += rounded.size()) {
-        const std::size_t piece = std::min(rounded.size(), source.size() - begin);
-        const float* const from = source.data() + begin;
-        convert(from, rounded.data(), piece);
-        std::memcpy(bits.data() + begin, rounded.data(), piece * sizeof(Half));
-        if (!exact) continue;
-        convert(rounded.data(), back.data(), piece);
-        exact = std::memcmp(from, back.data(), piece * sizeof(float)) == 0;
-      }
+      std::atomic<bool> rounds{false};
+      parallel_for(source.size(), converted_at_once, [&](std::size_t first, std::size_t last) {
+        std::array<Half, converted_at_once> rounded;
+        const float* const from = source.data() + first;
+        const std::size_t count = last - first;
+        convert(from, rounded.data(), count);
+        std::memcpy(bits.data() + first, rounded.data(), count * sizeof(Half));
+        if (rounds.load(std::memory_order_relaxed)) return;
+        std::array<float, converted_at_once> back;
+        convert(rounded.data(), back.data(), count);
+        if (std::memcmp(from, back.data(), count * sizeof(float)) != 0) rounds = true;
+      });
+      exact = !rounds;
     });
   }
   [[nodiscard]] tensor<float> unpack() const {
     const tensor<float> values = tensor<float>::empty(bits.shape());
     with_half(type, [&]<typename Half>(Half) {
-      std::array<Half, 1024> half;
-      for (std::size_t begin = 0; begin < bits.size(); begin += half.size()) {
-        const std::size_t piece = std::min(half.size(), bits.size() - begin);
-        std::memcpy(half.data(), bits.data() + begin, piece * sizeof(Half));
-        convert(half.data(), values.data() + begin, piece);
-      }
+      parallel_for(bits.size(), converted_at_once, [&](std::size_t first, std::size_t last) {
+        std::array<Half, converted_at_once> half;
+        std::memcpy(half.data(), bits.data() + first, (last - first) * sizeof(Half));
+        convert(half.data(), values.data() + first, last - first);
+      });
     });
     return values;
   }

@@ -1,0 +1,263 @@
+// Models train to the same bits with any number of threads: losses, gradients and parameters, in
+// float and under autocast<bfloat16>, alone and where two ranks divide the work.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/test/unit_test.hpp>
+
+#include <comm/jobs.hpp>
+
+#include <parx/autograd.hpp>
+#include <parx/core/hash.hpp>
+#include <parx/core/parallel_for.hpp>
+#include <parx/ddp.hpp>
+#include <parx/fsdp.hpp>
+#include <parx/models.hpp>
+#include <parx/nn.hpp>
+#include <parx/optim.hpp>
+#include <parx/pipeline.hpp>
+#include <parx/tensor_parallel.hpp>
+#include <parx/tensor_parallel/plans.hpp>
+
+namespace {
+
+using parx::tensor;
+namespace models = parx::models;
+namespace nn = parx::nn;
+
+constexpr std::size_t vocabulary = 96, length = 64;
+
+// Sizes at which every operation is divided, and some of them unevenly.
+tensor<std::int64_t> tokens(std::size_t rows, int rank, int step) {
+  const auto ids = tensor<std::int64_t>::empty({rows, length});
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids.data()[i] = static_cast<std::int64_t>(
+        (i * i * 31 + static_cast<std::size_t>(rank) * 17 + static_cast<std::size_t>(step) * 7) %
+        vocabulary);
+  }
+  return ids;
+}
+tensor<float> pictures(std::size_t count, int rank, int step) {
+  const auto x = tensor<float>::empty({count, 1, 28, 28});
+  parx::random_stream(static_cast<std::uint64_t>(rank), "pictures")
+      .substream(static_cast<std::uint64_t>(step))
+      .normal(x, 0.F, 1.F);
+  return x;
+}
+
+const auto language_model = [](auto& model, int rank, int step) {
+  const auto ids = tokens(9, rank, step);
+  return nn::cross_entropy(model(ids), ids);
+};
+const auto classifier = [](auto& model, int rank, int step) {
+  return nn::cross_entropy(model(tokens(9, rank, step)), tensor<std::int64_t>::full({9}, rank));
+};
+const auto translator = [](auto& model, int rank, int step) {
+  const auto target = tokens(5, rank, step + 1);
+  const auto mask = tensor<std::uint8_t>::ones({5, length});
+  return nn::cross_entropy(model(tokens(5, rank, step), mask, target), target);
+};
+const auto images = [](auto& model, int rank, int step) {
+  return nn::cross_entropy(model(pictures(19, rank, step)), tensor<std::int64_t>::full({19}, rank));
+};
+
+const auto make_gpt = [] {
+  return models::gpt<>({.vocab_size = vocabulary,
+                        .n_positions = length,
+                        .n_embd = 64,
+                        .n_layer = 2,
+                        .n_head = 4});  // with dropout
+};
+const auto make_llama = [] {
+  return models::llama<>({.vocab_size = vocabulary,
+                          .hidden_size = 64,
+                          .intermediate_size = 160,
+                          .num_hidden_layers = 2,
+                          .num_attention_heads = 4,
+                          .num_key_value_heads = 2,
+                          .max_position_embeddings = length});
+};
+const auto make_bert = [] {
+  return models::bert_classifier<>({.vocab_size = vocabulary,
+                                    .hidden_size = 64,
+                                    .num_hidden_layers = 2,
+                                    .num_attention_heads = 4,
+                                    .intermediate_size = 160,
+                                    .max_position_embeddings = length,
+                                    .num_labels = 2});
+};
+const auto make_translator = [] {
+  return models::encoder_decoder<>({.vocab_size = vocabulary,
+                                    .d_model = 64,
+                                    .encoder_layers = 1,
+                                    .decoder_layers = 1,
+                                    .attention_heads = 4,
+                                    .ffn_dim = 160,
+                                    .max_position_embeddings = length,
+                                    .copying = models::copying::pointer});
+};
+const auto make_cnn = [] {
+  return models::cnn<>({.image_rows = 28,
+                        .image_columns = 28,
+                        .hidden_channels = 8,
+                        .hidden_size = 64,
+                        .num_labels = 2});
+};
+
+/// PARX_TEST_STEPS for more.
+int steps() {
+  const char* const wanted = std::getenv("PARX_TEST_STEPS");
+  return wanted != nullptr ? std::atoi(wanted) : 20;
+}
+
+struct text {
+  tensor<std::int64_t> input_ids;
+};
+
+/// A hash of all losses, and of all gradients and values of the last step.
+struct outcome {
+  std::uint64_t losses = 0, gradients = 0, values = 0;
+  bool operator==(const outcome&) const = default;
+};
+template <typename T>
+void mix(std::uint64_t& hash, const tensor<T>& values) {
+  const auto all = values.contiguous();
+  hash = hash * 31 + parx::detail::fnv1a({reinterpret_cast<const char*>(all.data()),
+                                          all.size() * sizeof(T)});
+}
+
+template <typename Model, typename Loss>
+outcome train_alone(Model model, Loss loss_of, bool rounds) {
+  model.initialize(7);
+  parx::optim::adamw opt{model.parameters(), {.lr = 1e-2F}};
+  outcome found;
+  for (int step = 0; step < steps(); ++step) {
+    std::optional<parx::autocast<parx::bfloat16>> scope;
+    if (rounds) scope.emplace();
+    const auto loss = loss_of(model, 0, step);
+    scope.reset();
+    loss.backward();
+    mix(found.losses, tensor<double>::full({1}, loss.mean()));
+    found.gradients = 0;
+    for (const auto& each : opt.targets()) mix(found.gradients, each.owner().grad());
+    parx::optim::clip_grad_norm(opt.targets(), 1.0);
+    opt.step();
+  }
+  for (const auto& each : opt.targets()) mix(found.values, each.owner().value());
+  return found;
+}
+
+template <typename Make, typename Loss>
+void check_alone(Make make, Loss loss_of) {
+  for (const bool rounds : {false, true}) {
+    parx::set_num_threads(1);
+    const outcome alone = train_alone(make(), loss_of, rounds);
+    for (const int threads : {2, 3, 4, 8}) {
+      parx::set_num_threads(threads);
+      const outcome found = train_alone(make(), loss_of, rounds);
+      const std::string what =
+          fmt::format("{} threads, {}", threads, rounds ? "bfloat16" : "float");
+      BOOST_TEST(found.losses == alone.losses, what << ": losses");
+      BOOST_TEST(found.gradients == alone.gradients, what << ": gradients");
+      BOOST_TEST(found.values == alone.values, what << ": values");
+    }
+    parx::set_num_threads(1);
+  }
+}
+
+/// The values' hashes of both ranks, which train by step_of(group) -> hash.
+template <typename Train>
+void check_together(const std::string& what, Train train) {
+  const auto by = [&](int threads) {
+    parx::set_num_threads(threads);
+    std::vector<std::uint64_t> found(2);
+    const auto failures =
+        jobs::run_collecting(jobs::kind::inproc, 2, [&](parx::process_group& group) {
+          found[static_cast<std::size_t>(group.rank())] = train(group);
+        });
+    for (const std::string& failure : failures) BOOST_TEST(failure == "", what << failure);
+    parx::set_num_threads(1);
+    return found;
+  };
+  const auto alone = by(1);
+  for (const int threads : {2, 3}) BOOST_TEST(by(threads) == alone, what << ": " << threads);
+}
+
+template <typename Model, typename Wrapper, typename Loss>
+std::uint64_t train_wrapped(Model& model, Wrapper& wrapper, int rank, Loss loss_of) {
+  parx::optim::adamw opt{model.parameters(), {.lr = 1e-2F}};
+  for (int step = 0; step < steps(); ++step) {
+    loss_of(wrapper, rank, step).backward();
+    opt.step();
+  }
+  std::uint64_t hash = 0;
+  for (const auto& each : opt.targets()) mix(hash, each.owner().value());
+  return hash;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_gpt_alone) { check_alone(make_gpt, language_model); }
+BOOST_AUTO_TEST_CASE(a_llama_alone) { check_alone(make_llama, language_model); }
+BOOST_AUTO_TEST_CASE(a_bert_alone) { check_alone(make_bert, classifier); }
+BOOST_AUTO_TEST_CASE(an_encoder_and_decoder_alone) { check_alone(make_translator, translator); }
+BOOST_AUTO_TEST_CASE(a_cnn_alone) { check_alone(make_cnn, images); }
+
+BOOST_AUTO_TEST_CASE(two_ranks_by_ddp) {
+  check_together("ddp", [](parx::process_group& group) {
+    auto model = make_cnn();
+    model.initialize(7);
+    parx::ddp ddp{model, group};
+    return train_wrapped(model, ddp, group.rank(), images);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(two_ranks_by_fsdp) {
+  check_together("fsdp", [](parx::process_group& group) {
+    auto model = make_bert();
+    model.initialize(7);
+    parx::fsdp fsdp{model, group, {.units = parx::by_size(1 << 16)}};
+    parx::optim::adamw opt{fsdp.parameters(), {.lr = 1e-2F}};
+    for (int step = 0; step < steps(); ++step) {
+      classifier(fsdp, group.rank(), step).backward();
+      opt.step();
+    }
+    return fsdp.values_hash();
+  });
+}
+
+BOOST_AUTO_TEST_CASE(two_ranks_by_tensor_parallelism) {
+  check_together("tp", [](parx::process_group& group) {
+    auto model = make_gpt();
+    auto tp = parx::parallelize(model, group, parx::tp::ready_plan(model));
+    model.initialize(7);
+    return train_wrapped(model, model, 0, [&](auto& whole, int rank, int step) {
+      const auto ids = tokens(9, rank, step);
+      return tp.cross_entropy(whole(ids), ids);
+    });
+  });
+}
+
+BOOST_AUTO_TEST_CASE(two_ranks_by_a_pipeline) {
+  check_together("pp", [](parx::process_group& group) {
+    auto model = make_gpt();
+    model.initialize(7);
+    parx::pipeline pipe{model, model.blocks<std::int64_t>(), group, {.microbatches = 3}};
+    parx::optim::adamw opt{pipe.parameters(), {.lr = 1e-2F}};
+    const auto loss_of = [](const parx::variable<float>& logits, const text& batch) {
+      return nn::cross_entropy(logits, batch.input_ids);
+    };
+    for (int step = 0; step < steps(); ++step) {
+      (void)pipe.step(text{tokens(9, 0, step)}, loss_of);
+      opt.step();
+    }
+    std::uint64_t hash = 0;
+    for (const auto& each : opt.targets()) mix(hash, each.owner().value());
+    return hash;
+  });
+}
