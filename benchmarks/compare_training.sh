@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares training with parx and with PyTorch's DDP: the same models, batches and optimizers, one thread a
-# rank, in alternating rounds on this host.
+# Compares training with parx and with PyTorch's DDP: the same models, batches and optimizers, the same number of
+# threads a rank, in alternating rounds on this host.
 #
 #   bash benchmarks/compare_training.sh                         all four models at 1 and 2 ranks
 #   MODELS=bert RANKS=2 ROUNDS=7 bash benchmarks/compare_training.sh --dropout 0.1
@@ -14,6 +14,7 @@
 #   BUILD      folder with bin/parx-bench-train and bin/parxrun (build/release of the repository)
 #   MODELS     models to train (bert mlp cnn gpt)
 #   RANKS      worlds to measure (1 2)
+#   THREADS    threads of a rank (1)
 #   ROUNDS     rounds (3)
 #   SECONDS_EACH  length of one measurement (4)
 #   PYTHON     an interpreter with PyTorch (/usr/bin/python3)
@@ -41,7 +42,7 @@ if ! "$python" -c 'import torch' 2>/dev/null; then
   with_torch=
 fi
 
-export OMP_NUM_THREADS=1
+export OMP_NUM_THREADS=${THREADS:-1}
 # record CONTENDER COMMAND...: its JSON line, marked with the contender.
 record() {
   local contender=$1 line; shift

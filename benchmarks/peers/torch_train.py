@@ -4,7 +4,8 @@ synthetic data, one JSON line with the same fields.
 
     python3 torch_train.py --model bert --world 2 [--bucket-view] [--dropout 0.1] [--seconds 4]
 
-One process a rank, started by this script; above one rank DistributedDataParallel over Gloo.
+One process a rank, started by this script, of OMP_NUM_THREADS threads (1); above one rank
+DistributedDataParallel over Gloo.
 """
 import argparse
 import json
@@ -26,6 +27,7 @@ parser.add_argument("--zero", action="store_true", help="ZeroRedundancyOptimizer
 parser.add_argument("--bucket-view", action="store_true", help="gradient_as_bucket_view=True")
 options = parser.parse_args()
 
+threads = os.environ.get("OMP_NUM_THREADS", "1")
 if "RANK" not in os.environ:
     import socket
     with socket.socket() as probe:
@@ -36,7 +38,7 @@ if "RANK" not in os.environ:
             [sys.executable, os.path.abspath(__file__), *sys.argv[1:]],
             env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(options.world),
                  "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo",
-                 "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
+                 "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads})
         for rank in range(options.world)
     ]
     sys.exit(max(abs(rank.wait()) for rank in ranks))
@@ -46,7 +48,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(threads))
 torch.manual_seed(0)
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
