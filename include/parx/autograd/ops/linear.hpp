@@ -1,9 +1,9 @@
 // linear: y = f(x W^T + b), the product, the bias and an activation function as one operation.
 //
-// The product is added to the bias, and the activation is applied to each block of rows while it is
-// still in the cache. Backward needs one tensor besides the inputs: relu's result, else the
-// derivatives of f, which cost little beside its values. It sums the bias's gradient in the same
-// pass.
+// The product is added to the bias, and the activation is applied to each part of the result while
+// it is in the cache. Backward needs one tensor besides the inputs: relu's result, else the
+// derivatives of f, which cost little beside its values. It sums the bias's gradient in the pass
+// that multiplies by them.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/detail/activations.hpp>
 #include <parx/autograd/ops/detail/cut_weights.hpp>
+#include <parx/autograd/ops/detail/linear_passes.hpp>
 #include <parx/tensor/matmul.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -29,63 +30,6 @@ template <typename T>
   if (!v.is_leaf()) return "";
   const std::string& name = static_cast<const leaf<T>&>(*v.node()).name;
   return name.empty() ? "" : formatted(" \"{}\"", name);
-}
-
-/// The rows of a product that are computed at a time: few enough to stay in the cache until they
-/// are finished, and not fewer, because each block packs the other operand again.
-[[nodiscard]] inline std::size_t rows_of_a_block(std::size_t width) noexcept {
-  return std::max<std::size_t>(128, 65536 / std::max<std::size_t>(width, 1));
-}
-
-/// For activation_backward, where the derivative itself was saved.
-struct saved_slope {
-  template <typename V>
-  [[gnu::always_inline]] static value_and_slope<V> both(V saved) {
-    return {saved, saved};
-  }
-};
-
-/// Adds rows to a sum (may be null), in blocks, so that rounding errors of many rows do not
-/// accumulate.
-template <typename T>
-class row_sum_by_blocks {
- public:
-  row_sum_by_blocks(std::size_t width, T* sum)
-      : width_(width), sum_(sum), partial_(tensor<T>::zeros({sum != nullptr ? width : 0})) {}
-
-  void add(const T* row) {
-    if (sum_ == nullptr) return;
-    T* __restrict const partial = partial_.data();
-    for (std::size_t i = 0; i < width_; ++i) partial[i] += row[i];
-    if (++rows_ == 64) end_block();
-  }
-  /// After the last row.
-  void end_block() {
-    T* const partial = partial_.data();
-    for (std::size_t i = 0; sum_ != nullptr && i < width_; ++i) {
-      sum_[i] += std::exchange(partial[i], T(0));
-    }
-    rows_ = 0;
-  }
-
- private:
-  std::size_t width_;
-  T* sum_;
-  tensor<T> partial_;
-  std::size_t rows_ = 0;
-};
-
-/// dz = upstream f'(saved), and the sum of its rows into bias_sum (may be null).
-template <typename Function, typename T>
-void activation_backward(std::size_t rows, std::size_t width, const T* upstream, const T* saved,
-                         T* dz, T* bias_sum) {
-  row_sum_by_blocks<T> sum(width, bias_sum);
-  for (std::size_t row = 0; row < rows; ++row) {
-    const std::size_t at = row * width;
-    multiply_by_slope<Function>(width, upstream + at, saved + at, dz + at);
-    sum.add(dz + at);
-  }
-  sum.end_block();
 }
 
 }  // namespace detail
@@ -145,32 +89,27 @@ template <typename T>
   shape s = x.shape();
   s[s.rank() - 1] = out;
   tensor<T> y = tensor<T>::empty(s);
-  // Autocast rounds the activation's input, and keeps that in 16 bits.
+  // Autocast rounds the activation's arguments, and keeps them in 16 bits.
   const bool rounds = detail::autocasting<T>();
-  const bool in_place = f == activation::none || f == activation::relu || !records(x, weight, bias);
-  const bool derives = !in_place && !rounds;
-  const tensor<T> z = in_place ? y : tensor<T>::empty(s);
-  const auto activate = [&](std::size_t first, std::size_t count) {
-    detail::with_activation<T>(f, [&]<typename Function>(Function) {
-      T* const to = y.data() + first * out;
-      if (derives) {
-        detail::activate_and_derive<Function>(count * out, z.data() + first * out, to);
-      } else {
-        detail::activate_values<Function>(count * out, to, to);
-      }
-    });
+  using detail::kept_values;
+  const kept_values keeps =
+      f == activation::none || f == activation::relu || !records(x, weight, bias)
+          ? kept_values::none
+      : rounds ? kept_values::arguments
+               : kept_values::derivatives;
+  const tensor<T> z = keeps == kept_values::none ? y : tensor<T>::empty(s);
+  const auto multiply = [&](product_finish<T> finish) {
+    gemm(op::plain, transposed ? op::transposed : op::plain, rows, out, in, T(1), input.data(), in,
+         w.data(), ld, T(0), y.data(), out, b.data(), finish);
   };
-  const std::size_t block = detail::rows_of_a_block(out);
-  for (std::size_t first = 0; first < rows; first += block) {
-    const std::size_t count = std::min(block, rows - first);
-    gemm(op::plain, transposed ? op::transposed : op::plain, count, out, in, T(1),
-         input.data() + first * in, in, w.data(), ld, T(0), z.data() + first * out, out, b.data());
-    if (f != activation::none && !rounds) activate(first, count);
-  }
-  if (rounds) {
-    detail::round_result(z);
-    if (!in_place) y.copy_from(z);
-    if (f != activation::none) activate(0, rows);
+  if (f == activation::none && !rounds) {
+    multiply({});
+  } else {
+    detail::with_activation<T>(f, [&, type = detail::autocast_type()]<typename Function>(Function) {
+      multiply([&](const result_part<T>& part) {
+        detail::activate_part<Function>(part, keeps, z.data(), out, type);
+      });
+    });
   }
   const detail::saved<T> before = f == activation::none ? detail::saved<T>() : detail::saved<T>(z);
   return differentiable(
@@ -188,15 +127,14 @@ template <typename T>
             detail::activation_backward<Function>(rows, out, upstream.data(), kept.data(),
                                                   dz.data(), bias_sum);
           };
-          if (derives) {
+          if (keeps == kept_values::derivatives) {
             derive(detail::saved_slope{});
           } else {
             detail::with_activation<T>(f, derive);
           }
         } else if (db.needed() && f != activation::none) {
-          detail::row_sum_by_blocks<T> sum(out, db.zeroed().data());
-          for (std::size_t row = 0; row < rows; ++row) sum.add(dz.data() + row * out);
-          sum.end_block();
+          detail::sum_rows(rows, out, db.zeroed().data(),
+                           [&](std::size_t row) { return dz.data() + row * out; });
         } else if (db.needed()) {
           const auto target = db.memory();
           sum_into(upstream.reshape({rows, out}), target.values,
@@ -207,12 +145,8 @@ template <typename T>
         const T* const u = operand.data();
         const auto to_input = [&](const detail::gradient_memory<T>& target) {
           const tensor<T> kept = right.values().contiguous();
-          const std::size_t step = detail::rows_of_a_block(in);
-          for (std::size_t first = 0; first < rows; first += step) {
-            gemm(op::plain, transposed ? op::plain : op::transposed, std::min(step, rows - first),
-                 in, out, T(1), u + first * out, out, kept.data(), ld, target.beta(),
-                 target.values.data() + first * in, in);
-          }
+          gemm(op::plain, transposed ? op::plain : op::transposed, rows, in, out, T(1), u, out,
+               kept.data(), ld, target.beta(), target.values.data(), in);
         };
         const bool is_reduced = reduction != nullptr && dx.needed();
         const tensor<T> partial = is_reduced ? tensor<T>::empty(dx.shape()) : tensor<T>();

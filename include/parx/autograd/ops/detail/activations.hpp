@@ -90,13 +90,21 @@ void activate_values(std::size_t count, const T* z, T* y) {
     store_packet(y + i, value_of<Function>(load_packet(z + i, left...)), left...);
   });
 }
-/// y = f(z) and z = f'(z).
+/// y = f(y) and slope = f'(y).
 template <typename Function, typename T>
-void activate_and_derive(std::size_t count, T* z, T* y) {
+void activate_and_derive(std::size_t count, T* y, T* slope) {
   for_each_packet<T>(count, [&](std::size_t i, auto... left) PARX_PACKET_BODY {
-    const auto result = Function::both(load_packet(z + i, left...));
+    const auto result = Function::both(load_packet(y + i, left...));
     store_packet(y + i, result.value, left...);
-    store_packet(z + i, result.slope, left...);
+    store_packet(slope + i, result.slope, left...);
+  });
+}
+/// sum += values.
+template <typename T>
+void add_values(std::size_t count, const T* values, T* sum) {
+  for_each_packet<T>(count, [&](std::size_t i, auto... left) PARX_PACKET_BODY {
+    store_packet(sum + i, load_packet(sum + i, left...) + load_packet(values + i, left...),
+                 left...);
   });
 }
 /// dz = upstream f'(saved).
