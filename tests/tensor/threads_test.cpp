@@ -1,5 +1,6 @@
 // Element-wise functions, copies, reductions and exact norms have the same bits with any number of
 // threads, at sizes around those where the work is divided.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -80,4 +81,32 @@ BOOST_AUTO_TEST_CASE(exact_norms) {
     squares.add(std::span<const float>(x.span()));
     return tensor<double>::full({1}, squares.norm());
   });
+}
+
+BOOST_AUTO_TEST_CASE(batches_of_products) {
+  for (const auto& [batch, m, n, k] :
+       {std::array<std::size_t, 4>{37, 20, 31, 17}, {3, 200, 190, 180}, {1, 70, 70, 70}}) {
+    const auto a = numbers({batch, 2, m, k}), b = numbers({2, k, n}, 2);
+    require_same_bits_by_threads("matmul", [&] { return parx::matmul(a, b); });
+    require_same_bits_by_threads("of transposed",
+                                 [&] { return parx::matmul(a.transpose(0, 1), b.select(0, 1)); });
+  }
+}
+
+BOOST_AUTO_TEST_CASE(random_numbers_and_indices) {
+  const parx::random_stream stream(3, "x");
+  for (const std::uint64_t first : {0, 1, 7}) {
+    require_same_bits_by_threads("uniform", [&] {
+      const auto x = tensor<double>::empty({70'001});
+      stream.uniform(x.span(), -1.0, 2.0, first);
+      return x;
+    });
+    require_same_bits_by_threads("normal", [&] {
+      const auto x = tensor<float>::empty({70'001});
+      stream.normal(x.span(), 1.F, 2.F, first);
+      return x;
+    });
+  }
+  const auto x = numbers({3000, 21});
+  require_same_bits_by_threads("argmax", [&] { return parx::argmax(x); });
 }

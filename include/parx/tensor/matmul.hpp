@@ -84,15 +84,22 @@ void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T be
   const loop_nest<3> nest(
       batch, {broadcast_strides(batch_shape(left.shape()), left.strides(), batch),
               broadcast_strides(batch_shape(right.shape()), right.strides(), batch), c.strides()});
-  const std::size_t count = nest.run_length();
   const auto step = nest.run_step();
-  nest.for_each_run([&](const auto& offset) {
+  const auto multiply = [&](const auto& offset, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       gemm(as_a, as_b, lc.rows, lc.columns, k, T(1), left.data() + offset[0] + i * step[0], la.ld,
            right.data() + offset[1] + i * step[1], lb.ld, beta, c.data() + offset[2] + i * step[2],
            lc.ld);
     }
-  });
+  };
+  // Threads share the batch, or, where its products are large, each product.
+  constexpr std::size_t large = std::size_t{1} << 22U, task = std::size_t{1} << 20U;
+  const std::size_t multiply_adds = std::max<std::size_t>(lc.rows * lc.columns * k, 1);
+  if (multiply_adds < large) {
+    nest.for_each_run_by_threads(multiply, task / multiply_adds + 1);
+  } else {
+    nest.for_each_run([&](const auto& offset) { multiply(offset, nest.run_length()); });
+  }
 }
 
 /// The shape of a b. Throws usage_error naming both shapes where they do not fit.

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <parx/core/hash.hpp>
+#include <parx/core/parallel_for.hpp>
 #include <parx/tensor/philox.hpp>
 #include <parx/tensor/tensor.hpp>
 
@@ -72,24 +73,9 @@ class random_stream {
   /// stream.
   template <std::floating_point T>
   void uniform(std::span<T> out, T low, T high, std::uint64_t first = 0) const {
-    if constexpr (sizeof(T) > 4) {
-      words(2 * first, 2 * out.size(),
-            [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
-              for (std::size_t i = 0; i < count; i += 2) {
-                const std::uint64_t bits = (std::uint64_t{word[i + 1]} << 32) | word[i];
-                out[(at + i) / 2 - first] =
-                    low + (high - low) * (static_cast<T>(bits >> 11) * T(0x1p-53));
-              }
-            });
-    } else {
-      words(first, out.size(),
-            [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
-              for (std::size_t i = 0; i < count; ++i) {
-                out[at + i - first] =
-                    low + (high - low) * (static_cast<T>(word[i] >> 8) * T(0x1p-24));
-              }
-            });
-    }
+    parallel_for(out.size(), numbers_of_a_block, [&](std::size_t begin, std::size_t end) {
+      uniform_block(out.subspan(begin, end - begin), low, high, first + begin);
+    });
   }
   template <std::floating_point T>
   void uniform(const tensor<T>& target, T low, T high) const {
@@ -100,21 +86,9 @@ class random_stream {
   /// mean). Element i of `out` gets number first + i of the stream.
   template <std::floating_point T>
   void normal(std::span<T> out, T mean, T deviation, std::uint64_t first = 0) const {
-    // Numbers come in pairs: start at an even word and drop the number that is not asked for.
-    const std::uint64_t end = first + out.size();
-    words(first & ~std::uint64_t{1}, end - (first & ~std::uint64_t{1}) + (end & 1),
-          [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
-            for (std::size_t i = 0; i < count; i += 2) {
-              const double radius = std::sqrt(-2 * std::log((word[i] + 0.5) * 0x1p-32));
-              const double angle = 2 * std::numbers::pi * (word[i + 1] * 0x1p-32);
-              const auto put = [&](std::uint64_t index, double value) {
-                if (index >= first && index < end)
-                  out[index - first] = mean + deviation * static_cast<T>(value);
-              };
-              put(at + i, radius * std::cos(angle));
-              put(at + i + 1, radius * std::sin(angle));
-            }
-          });
+    parallel_for(out.size(), numbers_of_a_block, [&](std::size_t begin, std::size_t end) {
+      normal_block(out.subspan(begin, end - begin), mean, deviation, first + begin);
+    });
   }
   template <std::floating_point T>
   void normal(const tensor<T>& target, T mean, T deviation) const {
@@ -138,7 +112,50 @@ class random_stream {
   }
 
  private:
+  /// Some 20 us of uniform numbers, 300 us of normal ones.
+  static constexpr std::size_t numbers_of_a_block = 16384;
+
   random_stream(std::uint64_t seed, std::uint64_t path) noexcept : seed_(seed), path_(path) {}
+
+  template <typename T>
+  void uniform_block(std::span<T> out, T low, T high, std::uint64_t first) const {
+    if constexpr (sizeof(T) > 4) {
+      words(2 * first, 2 * out.size(),
+            [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+              for (std::size_t i = 0; i < count; i += 2) {
+                const std::uint64_t bits = (std::uint64_t{word[i + 1]} << 32) | word[i];
+                out[(at + i) / 2 - first] =
+                    low + (high - low) * (static_cast<T>(bits >> 11) * T(0x1p-53));
+              }
+            });
+    } else {
+      words(first, out.size(),
+            [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+              for (std::size_t i = 0; i < count; ++i) {
+                out[at + i - first] =
+                    low + (high - low) * (static_cast<T>(word[i] >> 8) * T(0x1p-24));
+              }
+            });
+    }
+  }
+  template <typename T>
+  void normal_block(std::span<T> out, T mean, T deviation, std::uint64_t first) const {
+    // Numbers come in pairs: start at an even word and drop the number that is not asked for.
+    const std::uint64_t end = first + out.size();
+    words(first & ~std::uint64_t{1}, end - (first & ~std::uint64_t{1}) + (end & 1),
+          [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+            for (std::size_t i = 0; i < count; i += 2) {
+              const double radius = std::sqrt(-2 * std::log((word[i] + 0.5) * 0x1p-32));
+              const double angle = 2 * std::numbers::pi * (word[i + 1] * 0x1p-32);
+              const auto put = [&](std::uint64_t index, double value) {
+                if (index >= first && index < end)
+                  out[index - first] = mean + deviation * static_cast<T>(value);
+              };
+              put(at + i, radius * std::cos(angle));
+              put(at + i + 1, radius * std::sin(angle));
+            }
+          });
+  }
 
   /// The high 64 bits of bits * bound: uniform in [0, bound).
   [[nodiscard]] static std::uint64_t scaled(std::uint64_t bits, std::uint64_t bound) noexcept {

@@ -244,10 +244,13 @@ template <typename T>
   shape s = rows.shape();
   s.erase(s.rank() - 1);
   tensor<std::int64_t> result = tensor<std::int64_t>::empty(s);
-  for (std::size_t row = 0; row < s.size(); ++row) {
-    const T* const x = rows.data() + row * width;
-    result.data()[row] = std::max_element(x, x + width) - x;
-  }
+  parallel_for(s.size(), detail::elements_of_a_block / width + 1,
+               [&](std::size_t row, std::size_t last) {
+                 for (; row < last; ++row) {
+                   const T* const x = rows.data() + row * width;
+                   result.data()[row] = std::max_element(x, x + width) - x;
+                 }
+               });
   return result;
 }
 

@@ -94,18 +94,18 @@ struct loop_nest {
   }
 
   /// Calls run(offsets, count) for all elements, by the threads of the rank: for the inner runs, or
-  /// for pieces of them where there is one.
+  /// for pieces of it where there is one. A thread does about `grain` elements at a time.
   template <typename Run>
-  void for_each_run_by_threads(const Run& run) const {
+  void for_each_run_by_threads(const Run& run, std::size_t grain = elements_of_a_block) const {
     const std::size_t count = runs(), length = run_length();
     if (count == 1) {
-      parallel_for(length, elements_of_a_block, [&](std::size_t first, std::size_t last) {
+      parallel_for(length, grain, [&](std::size_t first, std::size_t last) {
         std::array<std::size_t, N> offset;
         for (std::size_t i = 0; i < N; ++i) offset[i] = first * run_step()[i];
         run(offset, last - first);
       });
     } else if (length > 0) {
-      parallel_for(count, (elements_of_a_block - 1) / length + 1,
+      parallel_for(count, (grain - 1) / length + 1,
                    [&](std::size_t first, std::size_t last) {
                      for_each_run(first, last, [&](const auto& offset) { run(offset, length); });
                    });
