@@ -17,21 +17,11 @@
 #include <parx/tensor/gemm/operand.hpp>
 #include <parx/tensor/gemm/order.hpp>
 #include <parx/tensor/gemm/pack.hpp>
+#include <parx/tensor/gemm/tasks.hpp>
 #include <parx/tensor/gemm/tile.hpp>
 #include <parx/tensor/gemm/workspace.hpp>
 
 namespace parx::inline PARX_ABI::detail::product {
-
-/// Multiply-adds that take a core about 20 us: less work is not given to another thread.
-inline constexpr std::size_t least_task = std::size_t{1} << 20U;
-
-/// How many tasks so many multiply-adds should be: one for a single thread or little work, else
-/// several a thread, because a thread may get its core late.
-[[nodiscard]] inline std::size_t wanted_tasks(std::size_t multiply_adds) {
-  if (multiply_adds < 2 * least_task || thread_pool::is_inside()) return 1;
-  const auto threads = static_cast<std::size_t>(get_num_threads());
-  return threads == 1 ? 1 : std::min(4 * threads, multiply_adds / least_task);
-}
 
 /// Which operands are packed, and how much at a time.
 struct blocking {
@@ -150,7 +140,7 @@ class blocked_product {
   }
 
   void multiply(const part& p, T* packed_b) const {
-    const std::size_t wanted = wanted_tasks(x_.m * p.columns * p.terms);
+    const std::size_t wanted = wanted_tasks(x_.m * p.columns * p.terms, work::by_arithmetic);
     const std::size_t group = std::max<std::size_t>(
         std::min(how_.rows / S::rows, (panels_.count() + wanted - 1) / wanted),
         std::min<std::size_t>(panels_.count(), 2));

@@ -3,96 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 
 #include <parx/tensor/gemm/operand.hpp>
-#include <parx/types/simd.hpp>
+#include <parx/tensor/gemm/square.hpp>
 
 namespace parx::inline PARX_ABI::detail::product {
-
-/// Squares of elements are transposed in registers: 8 x 8 floats or 4 x 4 doubles with AVX.
-inline constexpr std::size_t square_bytes = simd::register_bytes >= 32 ? 32 : 16;
-template <typename T>
-inline constexpr std::size_t square_side = square_bytes / sizeof(T);
-template <typename T>
-using square_vector = typename simd::vector_type<T, square_bytes>::type;
-template <typename T>
-using square = square_vector<T>[square_side<T>];
-
-template <typename T>
-[[nodiscard, gnu::always_inline]] inline square_vector<T> load_side(const T* from) noexcept {
-  square_vector<T> v;
-  std::memcpy(&v, from, sizeof v);
-  return v;
-}
-template <typename T>
-[[gnu::always_inline]] inline void store_side(T* to, const square_vector<T>& v) noexcept {
-  std::memcpy(to, &v, sizeof v);
-}
-
-// r[p] = element p of row(0), of row(1), ...: as many rows and elements as a square has sides.
-
-#if defined(PARX_VECTORS_AVX512) || defined(PARX_VECTORS_AVX2)
-
-/// The four floats at `low` and at `high`: a load into one half of a register needs no shuffle.
-[[nodiscard, gnu::always_inline]] inline square_vector<float> load_halves(
-    const float* low, const float* high) noexcept {
-  return square_vector<float>(
-      _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1));
-}
-template <typename Row>
-[[gnu::always_inline]] inline void load_transposed(square<float>& r, Row row) noexcept {
-#pragma GCC unroll 2
-  for (std::size_t p = 0; p < 8; p += 4) {
-    const auto r04 = load_halves(row(0) + p, row(4) + p), r15 = load_halves(row(1) + p, row(5) + p);
-    const auto r26 = load_halves(row(2) + p, row(6) + p), r37 = load_halves(row(3) + p, row(7) + p);
-    const auto low_01 = __builtin_shufflevector(r04, r15, 0, 8, 1, 9, 4, 12, 5, 13);
-    const auto high_01 = __builtin_shufflevector(r04, r15, 2, 10, 3, 11, 6, 14, 7, 15);
-    const auto low_23 = __builtin_shufflevector(r26, r37, 0, 8, 1, 9, 4, 12, 5, 13);
-    const auto high_23 = __builtin_shufflevector(r26, r37, 2, 10, 3, 11, 6, 14, 7, 15);
-    r[p] = __builtin_shufflevector(low_01, low_23, 0, 1, 8, 9, 4, 5, 12, 13);
-    r[p + 1] = __builtin_shufflevector(low_01, low_23, 2, 3, 10, 11, 6, 7, 14, 15);
-    r[p + 2] = __builtin_shufflevector(high_01, high_23, 0, 1, 8, 9, 4, 5, 12, 13);
-    r[p + 3] = __builtin_shufflevector(high_01, high_23, 2, 3, 10, 11, 6, 7, 14, 15);
-  }
-}
-template <typename Row>
-[[gnu::always_inline]] inline void load_transposed(square<double>& r, Row row) noexcept {
-  const auto r0 = load_side(row(0)), r1 = load_side(row(1));
-  const auto r2 = load_side(row(2)), r3 = load_side(row(3));
-  const auto even_01 = __builtin_shufflevector(r0, r1, 0, 4, 2, 6);
-  const auto odd_01 = __builtin_shufflevector(r0, r1, 1, 5, 3, 7);
-  const auto even_23 = __builtin_shufflevector(r2, r3, 0, 4, 2, 6);
-  const auto odd_23 = __builtin_shufflevector(r2, r3, 1, 5, 3, 7);
-  r[0] = __builtin_shufflevector(even_01, even_23, 0, 1, 4, 5);
-  r[1] = __builtin_shufflevector(odd_01, odd_23, 0, 1, 4, 5);
-  r[2] = __builtin_shufflevector(even_01, even_23, 2, 3, 6, 7);
-  r[3] = __builtin_shufflevector(odd_01, odd_23, 2, 3, 6, 7);
-}
-
-#else
-
-template <typename Row>
-[[gnu::always_inline]] inline void load_transposed(square<float>& r, Row row) noexcept {
-  const auto r0 = load_side(row(0)), r1 = load_side(row(1));
-  const auto r2 = load_side(row(2)), r3 = load_side(row(3));
-  const auto low_01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
-  const auto high_01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-  const auto low_23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
-  const auto high_23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-  r[0] = __builtin_shufflevector(low_01, low_23, 0, 1, 4, 5);
-  r[1] = __builtin_shufflevector(low_01, low_23, 2, 3, 6, 7);
-  r[2] = __builtin_shufflevector(high_01, high_23, 0, 1, 4, 5);
-  r[3] = __builtin_shufflevector(high_01, high_23, 2, 3, 6, 7);
-}
-template <typename Row>
-[[gnu::always_inline]] inline void load_transposed(square<double>& r, Row row) noexcept {
-  const auto r0 = load_side(row(0)), r1 = load_side(row(1));
-  r[0] = __builtin_shufflevector(r0, r1, 0, 2);
-  r[1] = __builtin_shufflevector(r0, r1, 1, 3);
-}
-
-#endif
 
 /// What a panel may write behind its end, in elements.
 template <typename T>
