@@ -237,7 +237,7 @@ class optimizer : public placed_state {
     }
     const tensor<T>& value = one.updated.owner().value_at_rows(gradient.rows);
     const std::size_t width = value.size() / std::max<std::size_t>(value.shape()[0], 1);
-    parallel_for(gradient.rows.size(), detail::rows_of_a_block(width),
+    parallel_for(gradient.rows.size(), parx::detail::rows_of_a_block(width),
                  [&](std::size_t first, std::size_t last) {
                    for (const std::size_t row : gradient.rows.subspan(first, last - first)) {
                      update(one, rule, value.data(), gradient.values.data(), row * width, width);

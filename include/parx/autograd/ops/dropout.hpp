@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <parx/autograd/function.hpp>
+#include <parx/core/parallel_for.hpp>
 #include <parx/tensor/random.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
@@ -30,16 +31,20 @@ template <typename T>
   const T* const in = input.data();
   T* const out = y.data();
   part.for_each_run([&](const shard_run& run) {
-    stream.words(run.global, run.length,
-                 [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
-                   const std::size_t offset = run.local + static_cast<std::size_t>(at - run.global);
-                   std::uint8_t* const keep = kept.data() + offset;
-                   for (std::size_t i = 0; i < count; ++i) {
-                     const bool keeps = word[i] >= threshold;
-                     keep[i] = keeps ? 1 : 0;
-                     out[offset + i] = keeps ? in[offset + i] * scale : T(0);
-                   }
-                 });
+    parallel_for(
+        run.length, detail::elements_of_a_block / 2, [&](std::size_t first, std::size_t last) {
+          stream.words(run.global + first, last - first,
+                       [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+                         const std::size_t offset =
+                             run.local + static_cast<std::size_t>(at - run.global);
+                         std::uint8_t* const keep = kept.data() + offset;
+                         for (std::size_t i = 0; i < count; ++i) {
+                           const bool keeps = word[i] >= threshold;
+                           keep[i] = keeps ? 1 : 0;
+                           out[offset + i] = keeps ? in[offset + i] * scale : T(0);
+                         }
+                       });
+        });
   });
   return differentiable(
       std::move(y),

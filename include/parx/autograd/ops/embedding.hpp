@@ -1,12 +1,12 @@
 // embedding: rows of a table by index, with a row-sparse gradient.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <vector>
 
 #include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/rows.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -30,18 +30,16 @@ template <typename T, std::integral Index>
   }
   // Only these rows are read: postponed updates of others can wait.
   const tensor<T> source = table.value_at_rows(rows).contiguous();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    std::copy_n(source.data() + rows[i] * width, width, picked.data() + i * width);
-  }
+  detail::copy_rows(
+      width, rows.size(), [&](std::size_t i) { return source.data() + rows[i] * width; },
+      [&](std::size_t i) { return picked.data() + i * width; });
   return differentiable(
       std::move(picked),
       [rows = std::move(rows), width](const tensor<T>& upstream, grad_sink<T> dtable) {
         T* const sum = dtable.rows(rows).data();
-        const T* const u = upstream.data();
-        for (std::size_t i = 0; i < rows.size(); ++i) {
-          T* const to = sum + rows[i] * width;
-          for (std::size_t j = 0; j < width; ++j) to[j] += u[i * width + j];
-        }
+        detail::add_rows(
+            width, rows.size(), [&](std::size_t i) { return upstream.data() + i * width; },
+            [&](std::size_t i) { return sum + rows[i] * width; });
       },
       table);
 }

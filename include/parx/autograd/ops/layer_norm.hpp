@@ -35,7 +35,7 @@ template <typename T>
   const tensor<T> mean = tensor<T>::empty({rows}), inverse = tensor<T>::empty({rows});
   const T* const g = gain.data();
   const T* const b = bias.data();
-  for (std::size_t row = 0; row < rows; ++row) {
+  detail::for_each_row(rows, width, [&](std::size_t row) {
     const T* const in = input.data() + row * width;
     // Without __restrict, compilers check four pointers for overlap before every row.
     T* __restrict const out = y.data() + row * width;
@@ -46,38 +46,40 @@ template <typename T>
     for (std::size_t i = 0; i < width; ++i) out[i] = out[i] * r * g[i] + b[i];
     mean.data()[row] = m;
     inverse.data()[row] = r;
-  }
+  });
   return differentiable(
       std::move(y),
       undivided([=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dscale,
                     grad_sink<T> dshift) {
-        const tensor<T> sums = tensor<T>::zeros({2, width});
-        T* __restrict const db = dshift.needed() ? sums.data() : nullptr;
-        T* __restrict const dg = dscale.needed() ? sums.data() + width : nullptr;
         const auto target = dx.needed() ? dx.memory() : detail::gradient_memory<T>{};
         const T* const weight = gain.data();
-        const tensor<T> scratch = tensor<T>::empty({2, width});
-        T* __restrict const normal = scratch.data();  // (x - mean) / deviation
-        T* __restrict const gained = normal + width;  // its gradient
-        for (std::size_t row = 0; row < rows; ++row) {
-          const T* const in = input.data() + row * width;
-          const T* const u = upstream.data() + row * width;
-          const T m = mean.data()[row], r = inverse.data()[row];
-          for (std::size_t i = 0; i < width; ++i) normal[i] = (in[i] - m) * r;
-          for (std::size_t i = 0; db != nullptr && i < width; ++i) db[i] += u[i];
-          for (std::size_t i = 0; dg != nullptr && i < width; ++i) dg[i] += u[i] * normal[i];
-          if (!dx.needed()) continue;
-          for (std::size_t i = 0; i < width; ++i) gained[i] = u[i] * weight[i];
-          const T first = share * detail::row_sum<T>(gained, width);
-          const T second = share * detail::row_dot<T>(gained, normal, width);
-          T* __restrict const d = target.values.data() + row * width;
-          if (!target.add) std::fill_n(d, width, T(0));
-          for (std::size_t i = 0; i < width; ++i) {
-            d[i] += r * (gained[i] - first - normal[i] * second);
+        const auto of_rows = [&](std::size_t row, std::size_t last, T* sums) {
+          T* __restrict const db = dshift.needed() ? sums : nullptr;
+          T* __restrict const dg = dscale.needed() ? sums + width : nullptr;
+          const tensor<T> scratch = tensor<T>::empty({2, width});
+          T* __restrict const normal = scratch.data();  // (x - mean) / deviation
+          T* __restrict const gained = normal + width;  // its gradient
+          for (; row < last; ++row) {
+            const T* const in = input.data() + row * width;
+            const T* const u = upstream.data() + row * width;
+            const T m = mean.data()[row], r = inverse.data()[row];
+            for (std::size_t i = 0; i < width; ++i) normal[i] = (in[i] - m) * r;
+            for (std::size_t i = 0; db != nullptr && i < width; ++i) db[i] += u[i];
+            for (std::size_t i = 0; dg != nullptr && i < width; ++i) dg[i] += u[i] * normal[i];
+            if (!dx.needed()) continue;
+            for (std::size_t i = 0; i < width; ++i) gained[i] = u[i] * weight[i];
+            const T first = share * detail::row_sum<T>(gained, width);
+            const T second = share * detail::row_dot<T>(gained, normal, width);
+            T* __restrict const d = target.values.data() + row * width;
+            if (!target.add) std::fill_n(d, width, T(0));
+            for (std::size_t i = 0; i < width; ++i) {
+              d[i] += r * (gained[i] - first - normal[i] * second);
+            }
           }
-        }
-        if (dshift.needed()) dshift.add(sums.select(0, 0));
-        if (dscale.needed()) dscale.add(sums.select(0, 1));
+        };
+        const tensor<T> sums = detail::sum_over_rows<T>(rows, width, 2 * width, of_rows);
+        if (dshift.needed()) dshift.add(sums.slice(0, 0, width));
+        if (dscale.needed()) dscale.add(sums.slice(0, width, 2 * width));
       }),
       x, scale, shift);
 }

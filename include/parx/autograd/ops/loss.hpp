@@ -26,6 +26,16 @@ struct cross_entropy_options {
 
 namespace detail {
 
+/// A loss summed over rows, and the sum of their weights.
+struct summed_loss {
+  double total = 0, count = 0;
+  summed_loss& operator+=(const summed_loss& other) noexcept {
+    total += other.total;
+    count += other.count;
+    return *this;
+  }
+};
+
 template <typename T>
 void takes_logits(const variable<T>&);
 template <std::integral Label>
@@ -78,10 +88,9 @@ template <typename T, std::integral Label>
   // The gradient is a by-product of the exponentials: it is computed here, and backward only scales
   // it.
   const bool record = records(logits);
-  const tensor<T> gradient = tensor<T>::empty(record ? logits.shape() : shape{1, classes});
-  double total = 0, count = 0;
-  for (std::size_t row = 0; row < rows; ++row) {
-    T* const e = gradient.data() + (record ? row * classes : 0);
+  const tensor<T> gradient = record ? tensor<T>::empty(logits.shape()) : tensor<T>();
+  /// Of one row; e: its gradient.
+  const auto loss_of = [&](std::size_t row, T* e) -> detail::summed_loss {
     const auto index = static_cast<std::int64_t>(label.data()[row]);
     const bool ignored = index == options.ignore_index;
     const T weight = ignored                       ? T(0)
@@ -89,7 +98,7 @@ template <typename T, std::integral Label>
                                                    : static_cast<T>(options.row_weights[row]);
     if (weight == T(0)) {
       if (record) std::fill_n(e, classes, T(0));
-      continue;
+      return {};
     }
     if (index < 0 || static_cast<std::size_t>(index) >= classes) [[unlikely]] {
       throw_usage(
@@ -109,16 +118,25 @@ template <typename T, std::integral Label>
                                            [=](std::size_t i) { return highest - x[i]; });
       loss = (T(1) - smoothing) * loss + smoothing * log_sum + everywhere * below;
     }
-    total += static_cast<double>(weight) * static_cast<double>(loss);
-    count += static_cast<double>(weight);
-    if (!record) continue;
-    const T scale = weight / sum;
-    const T shift = weight * everywhere;
-    for (std::size_t i = 0; i < classes; ++i) e[i] = e[i] * scale - shift;
-    e[hit] -= weight * (T(1) - smoothing);
-  }
+    if (record) {
+      const T scale = weight / sum;
+      const T shift = weight * everywhere;
+      for (std::size_t i = 0; i < classes; ++i) e[i] = e[i] * scale - shift;
+      e[hit] -= weight * (T(1) - smoothing);
+    }
+    return {static_cast<double>(weight) * static_cast<double>(loss), static_cast<double>(weight)};
+  };
+  const auto all = ordered_reduce<detail::summed_loss>(
+      rows, detail::rows_of_a_block(classes), [&](std::size_t row, std::size_t last) {
+        const tensor<T> scratch = record ? tensor<T>() : tensor<T>::empty({classes});
+        detail::summed_loss sum;
+        for (; row < last; ++row) {
+          sum += loss_of(row, record ? gradient.data() + row * classes : scratch.data());
+        }
+        return sum;
+      });
   variable<T> sum = differentiable(
-      tensor<T>::scalar(static_cast<T>(total)),
+      tensor<T>::scalar(static_cast<T>(all.total)),
       [gradient](const tensor<T>& upstream, grad_sink<T> dx) {
         const T u = upstream.item();
         if (u == T(1)) {
@@ -128,7 +146,7 @@ template <typename T, std::integral Label>
         }
       },
       logits);
-  return {std::move(sum), count};
+  return {std::move(sum), all.count};
 }
 
 /// For other arguments: a compile-time error that says what to do.
@@ -170,19 +188,23 @@ template <typename T>
   for (std::size_t row = 0; row < row_weights.size(); ++row) {
     weights.data()[row] = static_cast<T>(row_weights[row]);
   }
-  double total = 0, count = 0;
-  for (std::size_t row = 0; row < rows; ++row) {
-    T* const d = difference.data() + row * width;
-    const T weight = weights.data()[row];
-    if (weight == T(0)) {
-      std::fill_n(d, width, T(0));
-      continue;
-    }
-    total += static_cast<double>(weight * detail::row_dot(d, d, width));
-    count += static_cast<double>(weight) * static_cast<double>(width);
-  }
+  const auto all = ordered_reduce<detail::summed_loss>(
+      rows, detail::rows_of_a_block(width), [&](std::size_t row, std::size_t last) {
+        detail::summed_loss sum;
+        for (; row < last; ++row) {
+          T* const d = difference.data() + row * width;
+          const T weight = weights.data()[row];
+          if (weight == T(0)) {
+            std::fill_n(d, width, T(0));
+            continue;
+          }
+          sum += {static_cast<double>(weight * detail::row_dot(d, d, width)),
+                  static_cast<double>(weight) * static_cast<double>(width)};
+        }
+        return sum;
+      });
   variable<T> sum = differentiable(
-      tensor<T>::scalar(static_cast<T>(total)),
+      tensor<T>::scalar(static_cast<T>(all.total)),
       [=](const tensor<T>& upstream, grad_sink<T> dp, grad_sink<T> dt) {
         const T u = T(2) * upstream.item();
         const tensor<T> flat = difference.reshape({rows, width});
@@ -195,7 +217,7 @@ template <typename T>
         if (dt.needed()) contribute(dt, -u);
       },
       prediction, target);
-  return {std::move(sum), count};
+  return {std::move(sum), all.count};
 }
 
 }  // namespace parx

@@ -96,7 +96,7 @@ template <typename T, std::integral Id, std::integral Mask>
   // generated fraction of P.
   const tensor<T> copied = tensor<T>::zeros(scores.shape());
   const tensor<T> log_share = tensor<T>::zeros(scores.shape());
-  for (std::size_t row = 0; row < rows; ++row) {
+  detail::for_each_row(rows, width + keys, [&](std::size_t row) {
     const T log_generate = -detail::log_add(T(0), -z.data()[row]);
     const T log_copy = -detail::log_add(T(0), z.data()[row]);
     const T* const in = x.data() + row * width;
@@ -129,7 +129,7 @@ template <typename T, std::integral Id, std::integral Mask>
       both = detail::log_add(generated, log_copy + std::log(c[k]));
       log_share.data()[row * keys + k] = generated - both;
     }
-  }
+  });
   return differentiable(
       y,
       undivided([=](const tensor<T>& upstream, grad_sink<T> dlogits, grad_sink<T> dscores,
@@ -137,7 +137,7 @@ template <typename T, std::integral Id, std::integral Mask>
         const tensor<T> to_logits = tensor<T>::empty(y.shape());
         const tensor<T> to_scores = tensor<T>::zeros(attention.shape());
         const tensor<T> to_gate = tensor<T>::empty(z.shape());
-        for (std::size_t row = 0; row < rows; ++row) {
+        detail::for_each_row(rows, width + keys, [&](std::size_t row) {
           const T* const u = upstream.data() + row * width;
           const T* const log_p = y.data() + row * width;
           const T* const a = attention.data() + row * keys;
@@ -154,7 +154,7 @@ template <typename T, std::integral Id, std::integral Mask>
           const T generated = all - to_copies;
           const T log_generate = -detail::log_add(T(0), -z.data()[row]);
           T* const d = to_logits.data() + row * width;
-          detail::row_probabilities(log_p, log_generate, width, d);
+          detail::row_exp_shifted(log_p, log_generate, width, d);
           for (std::size_t v = 0; v < width; ++v) d[v] = u[v] - d[v] * generated;
           T* const e = to_scores.data() + row * keys;
           for (std::size_t k = 0; k < keys; ++k) {
@@ -166,7 +166,7 @@ template <typename T, std::integral Id, std::integral Mask>
               d[v] = u[v] * std::exp(r) - std::exp(log_p[v] - log_generate + r) * generated;
           }
           to_gate.data()[row] = generated - std::exp(log_generate) * all;
-        }
+        });
         if (dlogits.needed()) dlogits.add(to_logits);
         if (dscores.needed()) dscores.add(to_scores);
         if (dgate.needed()) dgate.add(to_gate);

@@ -29,40 +29,44 @@ template <typename T>
   tensor<T> y = tensor<T>::empty(x.shape());
   const tensor<T> inverse = tensor<T>::empty({rows});
   const T* const g = gain.data();
-  for (std::size_t row = 0; row < rows; ++row) {
+  detail::for_each_row(rows, width, [&](std::size_t row) {
     const T* const in = input.data() + row * width;
     T* __restrict const out = y.data() + row * width;
     const T r =
         T(1) / std::sqrt(detail::row_dot(in, in, width) * share + static_cast<T>(options.epsilon));
     for (std::size_t i = 0; i < width; ++i) out[i] = in[i] * r * g[i];
     inverse.data()[row] = r;
-  }
+  });
   return differentiable(
       std::move(y),
       undivided([=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dscale) {
-        const tensor<T> of_scale = dscale.needed() ? tensor<T>::zeros({width}) : tensor<T>();
-        T* __restrict const dg = of_scale.data();
         const auto target = dx.needed() ? dx.memory() : detail::gradient_memory<T>{};
         const T* const weight = gain.data();
-        for (std::size_t row = 0; row < rows; ++row) {
-          const T* const in = input.data() + row * width;
-          const T* const u = upstream.data() + row * width;
-          const T r = inverse.data()[row];
-          for (std::size_t i = 0; dg != nullptr && i < width; ++i) dg[i] += u[i] * in[i] * r;
-          if (!dx.needed()) continue;
-          const T along =
-              share * r * r *
-              detail::reduce_lanes(0, width, T(0), detail::add_op{},
-                                   [=](std::size_t i) { return u[i] * weight[i] * in[i]; });
-          T* __restrict const d = target.values.data() + row * width;
-          const auto value = [=](std::size_t i) { return r * (u[i] * weight[i] - in[i] * along); };
-          if (target.add) {
-            for (std::size_t i = 0; i < width; ++i) d[i] += value(i);
-          } else {
-            for (std::size_t i = 0; i < width; ++i) d[i] = value(i);
+        const auto of_rows = [&](std::size_t row, std::size_t last, T* sums) {
+          T* __restrict const dg = dscale.needed() ? sums : nullptr;
+          for (; row < last; ++row) {
+            const T* const in = input.data() + row * width;
+            const T* const u = upstream.data() + row * width;
+            const T r = inverse.data()[row];
+            for (std::size_t i = 0; dg != nullptr && i < width; ++i) dg[i] += u[i] * in[i] * r;
+            if (!dx.needed()) continue;
+            const T along =
+                share * r * r *
+                detail::reduce_lanes(0, width, T(0), detail::add_op{},
+                                     [=](std::size_t i) { return u[i] * weight[i] * in[i]; });
+            T* __restrict const d = target.values.data() + row * width;
+            const auto value = [=](std::size_t i) {
+              return r * (u[i] * weight[i] - in[i] * along);
+            };
+            if (target.add) {
+              for (std::size_t i = 0; i < width; ++i) d[i] += value(i);
+            } else {
+              for (std::size_t i = 0; i < width; ++i) d[i] = value(i);
+            }
           }
-        }
-        if (dscale.needed()) dscale.add(of_scale);
+        };
+        const tensor<T> sums = detail::sum_over_rows<T>(rows, width, width, of_rows);
+        if (dscale.needed()) dscale.add(sums);
       }),
       x, scale);
 }

@@ -9,6 +9,7 @@
 #include <cstddef>
 
 #include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/rows.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -68,7 +69,7 @@ void rotate(const tensor<T>& from, const rotary_table<T>& table, const rotary_op
   const std::size_t positions = from.extent(-2), rows = row == 0 ? 0 : from.size() / row;
   const bool halves = options.layout == rotary_layout::halves;
   const std::size_t step = halves ? 1 : 2, other = halves ? pairs : 1;
-  for (std::size_t r = 0; r < rows; ++r) {
+  for_each_row(rows, row, [&](std::size_t r) {
     const std::size_t position = options.first_position + r % positions;
     const T* const c = table.cosines(position);
     const T* const s = table.sines(position);
@@ -83,7 +84,7 @@ void rotate(const tensor<T>& from, const rotary_table<T>& table, const rotary_op
       };
       for (std::size_t i = 0; i < pairs; ++i) turn(i, step * i, step * i + other);
     }
-  }
+  });
 }
 
 }  // namespace detail

@@ -22,17 +22,17 @@ template <typename T>
   tensor<T> y = tensor<T>::empty(x.shape());
   const std::size_t width = x.shape().back();
   const std::size_t rows = width == 0 ? 0 : x.size() / width;
-  for (std::size_t row = 0; row < rows; ++row) {
+  for_each_row(rows, width, [&](std::size_t row) {
     const T* const in = input.data() + row * width;
     T* const out = y.data() + row * width;
     const T scale = T(1) / row_exp(in, row_max(in, width), width, out);
     for (std::size_t i = 0; i < width; ++i) out[i] *= scale;
-  }
+  });
   return differentiable(
       y,
       [y, rows, width](const tensor<T>& upstream, grad_sink<T> dx) {
         const auto target = dx.memory();
-        for (std::size_t row = 0; row < rows; ++row) {
+        for_each_row(rows, width, [&](std::size_t row) {
           const T* const p = y.data() + row * width;
           const T* const u = upstream.data() + row * width;
           T* const d = target.values.data() + row * width;
@@ -42,7 +42,7 @@ template <typename T>
           } else {
             for (std::size_t i = 0; i < width; ++i) d[i] = p[i] * (u[i] - dot);
           }
-        }
+        });
       },
       x);
 }
@@ -53,13 +53,13 @@ template <typename T>
   tensor<T> y = tensor<T>::empty(x.shape());
   const std::size_t width = x.shape().back();
   const std::size_t rows = width == 0 ? 0 : x.size() / width;
-  for (std::size_t row = 0; row < rows; ++row) {
+  for_each_row(rows, width, [&](std::size_t row) {
     const T* const in = input.data() + row * width;
     T* const out = y.data() + row * width;
     const T highest = row_max(in, width);
     const T shift = highest + std::log(row_exp(in, highest, width, out));
     for (std::size_t i = 0; i < width; ++i) out[i] = in[i] - shift;
-  }
+  });
   return differentiable(
       y,
       [y](const tensor<T>& upstream, grad_sink<T> dx) {

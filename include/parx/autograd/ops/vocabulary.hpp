@@ -50,19 +50,17 @@ template <typename T, std::integral Index>
     places.push_back(i);
   }
   const tensor<T> source = table.value_at_rows(rows).contiguous();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    std::copy_n(source.data() + rows[i] * width, width, picked.data() + places[i] * width);
-  }
+  detail::copy_rows(
+      width, rows.size(), [&](std::size_t i) { return source.data() + rows[i] * width; },
+      [&](std::size_t i) { return picked.data() + places[i] * width; });
   return differentiable(
       std::move(picked),
       [rows = std::move(rows), places = std::move(places), width](const tensor<T>& upstream,
                                                                   grad_sink<T> dtable) {
         T* const sum = dtable.rows(rows).data();
-        for (std::size_t i = 0; i < rows.size(); ++i) {
-          const T* const u = upstream.data() + places[i] * width;
-          T* const to = sum + rows[i] * width;
-          for (std::size_t j = 0; j < width; ++j) to[j] += u[j];
-        }
+        detail::add_rows(
+            width, rows.size(), [&](std::size_t i) { return upstream.data() + places[i] * width; },
+            [&](std::size_t i) { return sum + rows[i] * width; });
       },
       table);
 }
@@ -123,8 +121,9 @@ template <typename T, std::integral Label>
   // Two more numbers check that all ranks have the same labels: the largest digest, and minus the
   // smallest.
   std::vector<T> highest(rows + 2, -std::numeric_limits<T>::infinity());
-  for (std::size_t row = 0; row < rows && here > 0; ++row)
+  detail::for_each_row(here > 0 ? rows : 0, here, [&](std::size_t row) {
     highest[row] = detail::row_max(input.data() + row * here, here);
+  });
   highest[rows] = detail::digest_of_labels<T>(label);
   highest[rows + 1] = -highest[rows];
   highest = detail::once([&] {
@@ -145,8 +144,8 @@ template <typename T, std::integral Label>
   const auto hit = [&](std::size_t row) {
     return static_cast<std::size_t>(label.data()[row]) - first;  // huge where it is elsewhere
   };
-  for (std::size_t row = 0; row < rows; ++row) {
-    if (weight[row] == T(0) || here == 0) continue;
+  detail::for_each_row(rows, here, [&](std::size_t row) {
+    if (weight[row] == T(0) || here == 0) return;
     const T* const x = input.data() + row * here;
     T* const of_row = sums.data() + figures * row;
     of_row[0] = detail::row_exp(x, highest[row], here, gradient.data() + row * here);
@@ -156,30 +155,36 @@ template <typename T, std::integral Label>
       of_row[2] = detail::reduce_lanes(0, here, T(0), detail::add_op{},
                                        [=](std::size_t i) { return top - x[i]; });
     }
-  }
+  });
   sums = detail::once([&] {
     axis.all_reduce(const_view_of(sums), view_of(sums), rank_axis::reduction::sum);
     return sums;
   });
 
   const T everywhere = smoothing / static_cast<T>(classes);
-  double total = 0;
-  for (std::size_t row = 0; row < rows; ++row) {
+  const auto loss_of = [&](std::size_t row) {
     T* const e = gradient.data() + row * here;
     if (weight[row] == T(0)) {
       std::fill_n(e, here, T(0));
-      continue;
+      return 0.0;
     }
     const T* const of_row = sums.data() + figures * row;
     const T log_sum = std::log(of_row[0]);
     T loss = log_sum - of_row[1];
     if (figures == 3)
       loss = (T(1) - smoothing) * loss + smoothing * log_sum + everywhere * of_row[2];
-    total += static_cast<double>(weight[row]) * static_cast<double>(loss);
     const T scale = weight[row] / of_row[0], shift = weight[row] * everywhere;
     for (std::size_t i = 0; i < here; ++i) e[i] = e[i] * scale - shift;
     if (hit(row) < here) e[hit(row)] -= weight[row] * (T(1) - smoothing);
-  }
+    return static_cast<double>(weight[row]) * static_cast<double>(loss);
+  };
+  // In blocks of rows that do not depend on how many classes this rank has.
+  const double total = ordered_reduce<double>(rows, detail::rows_of_a_block(classes),
+                                              [&](std::size_t row, std::size_t last) {
+                                                double sum = 0;
+                                                for (; row < last; ++row) sum += loss_of(row);
+                                                return sum;
+                                              });
   variable<T> sum = differentiable(
       tensor<T>::scalar(static_cast<T>(total)),
       [gradient](const tensor<T>& upstream, grad_sink<T> dx) {

@@ -17,7 +17,6 @@
 #include <functional>
 #include <vector>
 
-#include <parx/core/parallel_for.hpp>
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/simd.hpp>
 
@@ -126,11 +125,6 @@ void for_each_lanes(T* value, const std::vector<tensor<T>>& state, std::size_t b
   std::size_t at = begin;
   for (; at + lanes<T>::count <= end; at += lanes<T>::count) block(at);
   if (at < end) block(at, end - at);
-}
-
-/// The rows of `width` elements that a thread updates at a time.
-[[nodiscard]] constexpr std::size_t rows_of_a_block(std::size_t width) noexcept {
-  return parx::detail::elements_of_a_block / 4 / std::max<std::size_t>(width, 1) + 1;
 }
 
 /// One step of [begin, begin + count) with the gradient `grad` (of the whole value).

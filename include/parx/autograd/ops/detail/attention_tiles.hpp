@@ -73,6 +73,12 @@ struct attention_problem {
   /// wasted, and in short texts the diagonal tiles are a large part of all.
   [[nodiscard]] std::size_t rows() const noexcept { return !causal ? 128 : keys <= 256 ? 32 : 64; }
 
+  /// Heads whose products take some 20 us or more.
+  [[nodiscard]] std::size_t heads_of_a_task() const noexcept {
+    constexpr std::size_t multiply_adds = std::size_t{1} << 20U;
+    return multiply_adds / std::max<std::size_t>(queries * keys * (width + value_width), 1) + 1;
+  }
+
   /// The number of keys that query t may see.
   [[nodiscard]] std::size_t visible(std::size_t b, std::size_t t) const noexcept {
     return causal ? std::min(key_end[b], t + query_offset + 1) : key_end[b];
@@ -129,55 +135,58 @@ void attention_forward(const attention_problem<T>& p, heads_view<const T> q, hea
                        heads_view<const T> v, heads_view<T> out, T* log_sum) {
   constexpr T infinity = std::numeric_limits<T>::infinity();
   constexpr std::size_t columns = attention_problem<T>::columns;
-  const tensor<T> scores = tensor<T>::empty({p.rows(), std::min(columns, p.keys)});
-  std::array<T, 128> total;
-  for (std::size_t bh = 0; bh < p.batches * p.heads; ++bh) {
-    const std::size_t b = bh / p.heads, h = bh % p.heads;
-    for (std::size_t t0 = 0; t0 < p.queries; t0 += p.rows()) {
-      const std::size_t n = std::min(p.rows(), p.queries - t0);
-      T* const highest = log_sum + bh * p.queries + t0;
-      std::fill_n(highest, n, -infinity);
-      std::fill_n(total.data(), n, T(0));
-      const std::size_t end = p.visible(b, t0 + n - 1);
-      for (std::size_t s0 = 0; s0 < end; s0 += columns) {
-        const std::size_t m = std::min(columns, end - s0);
-        p.score(q, k, b, h, t0, n, s0, m, scores.data());
-        for (std::size_t r = 0; r < n; ++r) {
-          T* const x = scores.data() + r * m;
-          const std::size_t seen = p.visible(b, t0 + r);
-          const std::size_t count = seen <= s0 ? 0 : std::min(m, seen - s0);
-          std::fill_n(x + count, m - count, T(0));
-          if (count == 0) continue;
-          p.add_biases(b, h, t0 + r, s0, count, x);
-          const T top = std::max(highest[r], row_max(x, count));
-          const T base = top == -infinity ? T(0) : top;
-          const T sum = row_exp(x, base, count, x);
-          if (s0 > 0) {
-            const T shrink = std::exp(highest[r] - base);
-            total[r] *= shrink;
-            T* const o = out.at(b, h, t0 + r);
-            for (std::size_t d = 0; d < p.value_width; ++d) o[d] *= shrink;
+  const auto of_heads = [&](std::size_t bh, std::size_t last) {
+    const tensor<T> scores = tensor<T>::empty({p.rows(), std::min(columns, p.keys)});
+    std::array<T, 128> total;
+    for (; bh < last; ++bh) {
+      const std::size_t b = bh / p.heads, h = bh % p.heads;
+      for (std::size_t t0 = 0; t0 < p.queries; t0 += p.rows()) {
+        const std::size_t n = std::min(p.rows(), p.queries - t0);
+        T* const highest = log_sum + bh * p.queries + t0;
+        std::fill_n(highest, n, -infinity);
+        std::fill_n(total.data(), n, T(0));
+        const std::size_t end = p.visible(b, t0 + n - 1);
+        for (std::size_t s0 = 0; s0 < end; s0 += columns) {
+          const std::size_t m = std::min(columns, end - s0);
+          p.score(q, k, b, h, t0, n, s0, m, scores.data());
+          for (std::size_t r = 0; r < n; ++r) {
+            T* const x = scores.data() + r * m;
+            const std::size_t seen = p.visible(b, t0 + r);
+            const std::size_t count = seen <= s0 ? 0 : std::min(m, seen - s0);
+            std::fill_n(x + count, m - count, T(0));
+            if (count == 0) continue;
+            p.add_biases(b, h, t0 + r, s0, count, x);
+            const T top = std::max(highest[r], row_max(x, count));
+            const T base = top == -infinity ? T(0) : top;
+            const T sum = row_exp(x, base, count, x);
+            if (s0 > 0) {
+              const T shrink = std::exp(highest[r] - base);
+              total[r] *= shrink;
+              T* const o = out.at(b, h, t0 + r);
+              for (std::size_t d = 0; d < p.value_width; ++d) o[d] *= shrink;
+            }
+            total[r] += sum;
+            highest[r] = top;
+            if (p.dropout > 0) p.drop(b, h, t0 + r, s0, count, x, x);
           }
-          total[r] += sum;
-          highest[r] = top;
-          if (p.dropout > 0) p.drop(b, h, t0 + r, s0, count, x, x);
+          gemm(op::plain, op::plain, n, p.value_width, m, T(1), scores.data(), m,
+               v.at(b, h / p.group, s0), v.row, s0 == 0 ? T(0) : T(1), out.at(b, h, t0), out.row);
         }
-        gemm(op::plain, op::plain, n, p.value_width, m, T(1), scores.data(), m,
-             v.at(b, h / p.group, s0), v.row, s0 == 0 ? T(0) : T(1), out.at(b, h, t0), out.row);
-      }
-      for (std::size_t r = 0; r < n; ++r) {
-        T* const o = out.at(b, h, t0 + r);
-        if (total[r] == T(0)) {
-          std::fill_n(o, p.value_width, T(0));
-          highest[r] = infinity;
-          continue;
+        for (std::size_t r = 0; r < n; ++r) {
+          T* const o = out.at(b, h, t0 + r);
+          if (total[r] == T(0)) {
+            std::fill_n(o, p.value_width, T(0));
+            highest[r] = infinity;
+            continue;
+          }
+          const T share = T(1) / total[r];
+          for (std::size_t d = 0; d < p.value_width; ++d) o[d] *= share;
+          highest[r] += std::log(total[r]);
         }
-        const T share = T(1) / total[r];
-        for (std::size_t d = 0; d < p.value_width; ++d) o[d] *= share;
-        highest[r] += std::log(total[r]);
       }
     }
-  }
+  };
+  parallel_for(p.batches * p.heads, p.heads_of_a_task(), of_heads);
 }
 
 /// Adds to dk and dv; dq is overwritten when beta_q is 0, else added to.
@@ -188,52 +197,57 @@ void attention_backward(const attention_problem<T>& p, heads_view<const T> q, he
                         heads_view<T> dv) {
   constexpr std::size_t columns = attention_problem<T>::columns;
   const shape tile{p.rows(), std::min(columns, p.keys)};
-  const tensor<T> probabilities = tensor<T>::empty(tile);
-  const tensor<T> derivative = tensor<T>::empty(tile);
-  const tensor<T> kept = p.dropout > 0 ? tensor<T>::empty(tile) : probabilities;
-  std::array<T, 128> common;  // sum over the keys of p dp, which is the sum over d of out dout
-  for (std::size_t bh = 0; bh < p.batches * p.heads; ++bh) {
-    const std::size_t b = bh / p.heads, h = bh % p.heads, g = h / p.group;
-    for (std::size_t t0 = 0; t0 < p.queries; t0 += p.rows()) {
-      const std::size_t n = std::min(p.rows(), p.queries - t0);
-      const T* const shift = log_sum + bh * p.queries + t0;
-      for (std::size_t r = 0; r < n; ++r) {
-        common[r] = row_dot(out.at(b, h, t0 + r), dout.at(b, h, t0 + r), p.value_width);
-      }
-      const std::size_t end = p.visible(b, t0 + n - 1);
-      if (end == 0 && beta_q == T(0)) {
-        for (std::size_t r = 0; r < n; ++r) std::fill_n(dq.at(b, h, t0 + r), p.width, T(0));
-      }
-      for (std::size_t s0 = 0; s0 < end; s0 += columns) {
-        const std::size_t m = std::min(columns, end - s0);
-        p.score(q, k, b, h, t0, n, s0, m, probabilities.data());
+  // A task has whole groups: their heads add to the same gradients of keys and values.
+  const auto of_heads = [&](std::size_t first_group, std::size_t last_group) {
+    const tensor<T> probabilities = tensor<T>::empty(tile);
+    const tensor<T> derivative = tensor<T>::empty(tile);
+    const tensor<T> kept = p.dropout > 0 ? tensor<T>::empty(tile) : probabilities;
+    std::array<T, 128> common;  // sum over the keys of p dp, which is the sum over d of out dout
+    for (std::size_t bh = first_group * p.group; bh < last_group * p.group; ++bh) {
+      const std::size_t b = bh / p.heads, h = bh % p.heads, g = h / p.group;
+      for (std::size_t t0 = 0; t0 < p.queries; t0 += p.rows()) {
+        const std::size_t n = std::min(p.rows(), p.queries - t0);
+        const T* const shift = log_sum + bh * p.queries + t0;
         for (std::size_t r = 0; r < n; ++r) {
-          T* const x = probabilities.data() + r * m;
-          const std::size_t seen = p.visible(b, t0 + r);
-          const std::size_t count = seen <= s0 ? 0 : std::min(m, seen - s0);
-          p.add_biases(b, h, t0 + r, s0, count, x);
-          row_probabilities(x, shift[r], count, x);
-          std::fill_n(x + count, m - count, T(0));
-          if (p.dropout > 0) p.drop(b, h, t0 + r, s0, m, x, kept.data() + r * m);
+          common[r] = row_dot(out.at(b, h, t0 + r), dout.at(b, h, t0 + r), p.value_width);
         }
-        gemm(op::transposed, op::plain, m, p.value_width, n, T(1), kept.data(), m,
-             dout.at(b, h, t0), dout.row, T(1), dv.at(b, g, s0), dv.row);
-        gemm(op::plain, op::transposed, n, m, p.value_width, T(1), dout.at(b, h, t0), dout.row,
-             v.at(b, g, s0), v.row, T(0), derivative.data(), m);
-        for (std::size_t r = 0; r < n; ++r) {
-          T* const d = derivative.data() + r * m;
-          const T* const x = probabilities.data() + r * m;
-          const T* const y = kept.data() + r * m;
-          const T c = common[r];
-          for (std::size_t j = 0; j < m; ++j) d[j] = y[j] * d[j] - x[j] * c;
+        const std::size_t end = p.visible(b, t0 + n - 1);
+        if (end == 0 && beta_q == T(0)) {
+          for (std::size_t r = 0; r < n; ++r) std::fill_n(dq.at(b, h, t0 + r), p.width, T(0));
         }
-        gemm(op::plain, op::plain, n, p.width, m, p.scale, derivative.data(), m, k.at(b, g, s0),
-             k.row, s0 == 0 ? beta_q : T(1), dq.at(b, h, t0), dq.row);
-        gemm(op::transposed, op::plain, m, p.width, n, p.scale, derivative.data(), m,
-             q.at(b, h, t0), q.row, T(1), dk.at(b, g, s0), dk.row);
+        for (std::size_t s0 = 0; s0 < end; s0 += columns) {
+          const std::size_t m = std::min(columns, end - s0);
+          p.score(q, k, b, h, t0, n, s0, m, probabilities.data());
+          for (std::size_t r = 0; r < n; ++r) {
+            T* const x = probabilities.data() + r * m;
+            const std::size_t seen = p.visible(b, t0 + r);
+            const std::size_t count = seen <= s0 ? 0 : std::min(m, seen - s0);
+            p.add_biases(b, h, t0 + r, s0, count, x);
+            row_exp_shifted(x, shift[r], count, x);
+            std::fill_n(x + count, m - count, T(0));
+            if (p.dropout > 0) p.drop(b, h, t0 + r, s0, m, x, kept.data() + r * m);
+          }
+          gemm(op::transposed, op::plain, m, p.value_width, n, T(1), kept.data(), m,
+               dout.at(b, h, t0), dout.row, T(1), dv.at(b, g, s0), dv.row);
+          gemm(op::plain, op::transposed, n, m, p.value_width, T(1), dout.at(b, h, t0), dout.row,
+               v.at(b, g, s0), v.row, T(0), derivative.data(), m);
+          for (std::size_t r = 0; r < n; ++r) {
+            T* const d = derivative.data() + r * m;
+            const T* const x = probabilities.data() + r * m;
+            const T* const y = kept.data() + r * m;
+            const T c = common[r];
+            for (std::size_t j = 0; j < m; ++j) d[j] = y[j] * d[j] - x[j] * c;
+          }
+          gemm(op::plain, op::plain, n, p.width, m, p.scale, derivative.data(), m, k.at(b, g, s0),
+               k.row, s0 == 0 ? beta_q : T(1), dq.at(b, h, t0), dq.row);
+          gemm(op::transposed, op::plain, m, p.width, n, p.scale, derivative.data(), m,
+               q.at(b, h, t0), q.row, T(1), dk.at(b, g, s0), dk.row);
+        }
       }
     }
-  }
+  };
+  const std::size_t grain = (p.heads_of_a_task() + p.group - 1) / p.group;
+  parallel_for(p.batches * p.heads / p.group, grain, of_heads);
 }
 
 }  // namespace parx::detail
