@@ -145,7 +145,7 @@ class blocked_product {
         std::min(how_.rows / S::rows, (panels_.count() + wanted - 1) / wanted),
         std::min<std::size_t>(panels_.count(), 2));
     const std::size_t groups = (panels_.count() + group - 1) / group;
-    const std::size_t cuts = std::max<std::size_t>(wanted / groups, 1);
+    const std::size_t cuts = (wanted + groups - 1) / groups;
     const std::size_t strips = (strips_of(p.columns) + cuts - 1) / cuts;
     const std::size_t pieces = (strips_of(p.columns) + strips - 1) / strips;
     parallel_for(groups * pieces, 1, [&](std::size_t task, std::size_t last) {
