@@ -31,7 +31,7 @@ int count_own_arguments(int argc, const char* const* argv) {
     const std::string_view argument = argv[i];
     if (argument == "--" || !argument.starts_with('-')) return i;
     for (const std::string_view takes_value :
-         {"-n", "-np", "--ranks", "--log-dir", "--grace", "--env", "--on-loss"}) {
+         {"-n", "-np", "--ranks", "--threads", "--log-dir", "--grace", "--env", "--on-loss"}) {
       if (argument == takes_value) ++i;
     }
   }
@@ -67,6 +67,7 @@ void warn_of_late_n(const std::vector<std::string>& command) {
 parx::agent_options read_options(const cxxopts::ParseResult& given) {
   parx::agent_options options;
   options.ranks = examples::number(given, "n", 1, 4096);
+  if (given.count("threads") != 0) options.threads = examples::number(given, "threads", 1, 4096);
   options.log_dir = given["log-dir"].as<std::string>();
   options.tags = examples::choice(given, "tag-output", {"true", "false"}) == "true"
                      ? parx::output_tags::rank
@@ -94,6 +95,8 @@ int main(int argc, char** argv) {
     auto option = description.add_options();
     option("n,ranks", "Number of ranks, before the program; -np, as mpirun has it, is the same",
            cxxopts::value<std::string>()->default_value("1"), "N");
+    option("threads", "Threads of each rank (the cores divided by the ranks)",
+           cxxopts::value<std::string>(), "N");
     option("log-dir", "Write each rank's output to DIR/rank_R.out and rank_R.err instead of here",
            cxxopts::value<std::string>()->default_value(""), "DIR");
     option("tag-output", "Put \"[rank R] \" before each line; --tag-output=false leaves it out",

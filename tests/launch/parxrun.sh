@@ -63,6 +63,19 @@ the_threads_of_a_rank_are_its_share_of_the_cores_unless_set() {
   run 0 -n 64 sh -c 'echo $OMP_NUM_THREADS'; has out '[rank 63] 1'
   run 0 -n 1 sh -c 'echo $OMP_NUM_THREADS'; [ "$(cat out)" = "$(nproc)" ]
   run 0 -n 2 --env OMP_NUM_THREADS=7 sh -c 'echo $OMP_NUM_THREADS'; has out '[rank 0] 7'
+  run 0 -n 2 --threads 3 sh -c 'echo $OMP_NUM_THREADS $PARX_THREADS'; has out '[rank 1] 3 3'
+  run 2 -n 2 --threads 0 true; has err 'threads'
+}
+ranks_say_how_many_threads_they_have_and_why() {
+  run 2 -n 2 --env PARX_THREADS=none "$hello"; has err 'PARX_THREADS="none" is not a number of threads from 1'
+  run 0 -n 2 --threads 1 "$hello"; ! grep -q thread err
+  [ "$(nproc)" -ge 2 ] || return 0
+  run 0 -n 1 --threads 2 "$hello"; has err '1 rank x 2 threads (PARX_THREADS=2)'; [ "$(grep -c threads err)" = 1 ]
+  run 0 -n 1 --threads 2 --env PARX_LOG_LEVEL=error "$hello"; ! grep -q thread err
+  run 0 -n 1 --threads 4000 "$hello"; has err "(PARX_THREADS=4000, $(nproc) cores)"
+  run 0 -n 1 --threads 2 taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')" "$hello"; has err '1 rank x 1 thread (PARX_THREADS=2, 1 core)'
+  run 0 -n "$(nproc)" --threads "$(nproc)" "$hello"; has err "$(nproc) ranks x 1 thread (PARX_THREADS=$(nproc), $(nproc) ranks on $(nproc) cores)"
+  run 0 -n 1 env OMP_NUM_THREADS= SLURM_CPUS_PER_TASK=2 "$hello"; has err '1 rank x 2 threads (SLURM_CPUS_PER_TASK=2)'
 }
 variables_given_on_the_command_line_arrive_whole() {
   run 0 -n 2 --env A=1,2=3 --env 'B=x y' --env C= -- sh -c 'echo "$A|$B|$C|"'; has out '[rank 1] 1,2=3|x y||'

@@ -46,9 +46,10 @@ class thread_pool {
   [[nodiscard]] int threads() const noexcept { return threads_.load(std::memory_order_relaxed); }
   /// Waits for the call that is going on. Not from within a block.
   void set_threads(int count);
-  /// Where threads run: the caller on cores[0], worker i on cores[i]; empty: anywhere. `shared`:
-  /// other ranks' threads have the same cores, so that nobody may spin. As set_threads() otherwise.
-  void place(std::vector<int> cores, bool shared);
+  /// For a rank of a job: as many threads, unless the program has chosen itself, the caller on
+  /// cores[0] and worker i on cores[i] (empty: anywhere). `shared`: other ranks' threads have the
+  /// same cores, so that nobody may spin. As set_threads() otherwise.
+  void lay_out(int threads, std::vector<int> cores, bool shared);
 
   /// Runs all blocks of `grain` items of 0 ... count - 1. Throws the exception of the lowest block
   /// that threw, after all have ended.

@@ -77,7 +77,8 @@ class agent {
                         .secret_file = in_file ? file_with_secret.path() : std::string(),
                         .secret = in_file ? std::string() : secret,
                         .keeps_store = goes_on(),
-                        .threads_per_rank = threads_per_rank(options_.ranks)};
+                        .threads_per_rank = threads_per_rank(options_.ranks),
+                        .threads = options_.threads};
     if (!options_.log_dir.empty()) make_log_folder(options_.log_dir);
     recorder_ = find_flight_place(env, name_of_start(job.run_id, job.host, job.port));
 

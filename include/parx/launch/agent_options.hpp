@@ -22,6 +22,9 @@ enum class on_loss {
 
 struct agent_options {
   int ranks = 1;
+  /// With which each rank computes (PARX_THREADS, OMP_NUM_THREADS). 0: those of their environment,
+  /// else this process's cores divided by the ranks.
+  int threads = 0;
   std::vector<std::string> command = {};  ///< the program and its arguments
   /// The folder for each rank's output, rank_R.out and rank_R.err. Empty: parxrun's own output.
   std::string log_dir = {};

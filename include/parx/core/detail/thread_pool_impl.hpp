@@ -218,9 +218,10 @@ PARX_INLINE void thread_pool::set_threads(int count) {
   threads_ = count;
 }
 
-PARX_INLINE void thread_pool::place(std::vector<int> cores, bool shared) {
+PARX_INLINE void thread_pool::lay_out(int threads, std::vector<int> cores, bool shared) {
   const std::lock_guard owned(owner_);
   stop_workers();
+  if (threads_by_program() == 0) threads_ = threads;
   cores_ = std::move(cores);
   may_spin_ = !shared;
 }

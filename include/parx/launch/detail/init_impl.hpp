@@ -1,6 +1,8 @@
 // Definitions of init.hpp.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
@@ -21,6 +23,7 @@
 #include <parx/core/joined_text.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/socket_address.hpp>
+#include <parx/core/thread_pool.hpp>
 #include <parx/core/tls.hpp>
 #include <parx/launch/detail/hydra.hpp>
 #include <parx/launch/detail/job_secret.hpp>
@@ -28,6 +31,7 @@
 #include <parx/launch/init.hpp>
 #include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
+#include <parx/launch/thread_layout.hpp>
 #include <parx/transport/solo.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -141,6 +145,28 @@ inline void provide_secret(launch_env& job, const environment& env) {
   require(why_no_tls().empty(), "PARX_TLS=1: this process cannot encrypt: {}", why_no_tls());
 }
 
+/// Chooses this rank's threads and their cores. Throws usage_error for a PARX_THREADS that is no
+/// number from 1.
+inline void place_threads(const launch_env& job, const environment& env) {
+  const std::vector<int> cores = allowed_cores();
+  const thread_choice choice =
+      choose_threads(env, static_cast<int>(cores.size()), own_cpu_quota());
+  const thread_layout layout = lay_out_threads(
+      choice,
+      {.local_rank = job.local_rank.value_or(job.rank),
+       .local_ranks = job.local_world_size.value_or(job.world_size),
+       .host_cores = static_cast<int>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L)),
+       .cores = cores},
+      env_string(env, "OMP_PROC_BIND").value_or(""));
+  thread_pool::of_this_process().lay_out(layout.threads, layout.cores, layout.shared);
+  const std::string text = to_text(layout, job.world_size);
+  if (!text.empty() && job.rank == 0 && logger::instance().shows(log_level::warn)) {
+    logger::instance().write(log_level::info, text);
+  }
+  const std::string hidden = job.started_by == launcher::torchrun ? hidden_by_torchrun(env) : "";
+  if (!hidden.empty()) log0(log_level::warn, "{}", hidden);
+}
+
 }  // namespace detail
 
 PARX_INLINE world::world(launch_env job, std::unique_ptr<rendezvous> meeting,
@@ -215,6 +241,7 @@ PARX_INLINE world init(init_options options) {
   if (const auto given = detail::env_seconds(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
     options.rendezvous_timeout = *given;
   }
+  detail::place_threads(job, options.env);
   static_cast<void>(detail::checked(options.group));
   const auto read_settings = [&] { detail::read_group_settings(options.env, options.group); };
   if (job.world_size > 1) std::setvbuf(stdout, nullptr, _IOLBF, 0);

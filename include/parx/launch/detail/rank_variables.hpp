@@ -4,23 +4,23 @@
 // an outer launcher describes parxrun itself are removed.
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include <parx/core/cpu_quota.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/socket_address.hpp>
+#include <parx/core/thread_count.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-/// The processors of this process, divided among its ranks.
-[[nodiscard]] inline int threads_per_rank(int ranks) noexcept {
-  cpu_set_t cpus;
-  const int count = ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-  return std::max(1, count / ranks);
+/// What this process may use, divided among its ranks: the cores of its mask, or the quota of its
+/// control groups where that is less.
+[[nodiscard]] inline int threads_per_rank(int ranks) {
+  const auto cores = static_cast<double>(allowed_cores().size());
+  return std::max(1, static_cast<int>(std::min(cores, own_cpu_quota().value_or(cores)) / ranks));
 }
 
 /// The settings that all ranks of one start share.
@@ -33,6 +33,7 @@ struct local_job {
   std::string secret;        ///< the secret itself, where it cannot be in a file
   bool keeps_store = false;  ///< parxrun keeps the job's store, instead of rank 0
   int threads_per_rank = 1;  ///< becomes OMP_NUM_THREADS where that is unset
+  int threads = 0;           ///< as the user has asked; 0: has not
 };
 
 /// Whether an outer launcher's variable `name` describes parxrun's own place in an outer job.
@@ -73,7 +74,10 @@ struct local_job {
   env.erase("PARX_SECRET_FILE");
   if (!job.secret_file.empty()) set("PARX_SECRET_FILE", job.secret_file);
   if (!job.secret.empty()) set("PARX_SECRET", job.secret);
-  if (!env_string(env, "OMP_NUM_THREADS")) {
+  if (job.threads > 0) {
+    set("PARX_THREADS", std::to_string(job.threads));
+    set("OMP_NUM_THREADS", std::to_string(job.threads));
+  } else if (!env_string(env, "OMP_NUM_THREADS")) {
     set("OMP_NUM_THREADS", std::to_string(job.threads_per_rank));
   }
   return env;
