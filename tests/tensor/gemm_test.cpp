@@ -275,6 +275,22 @@ BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_a_product) {
   BOOST_TEST(differing == 0);
 }
 
+// Each product of two elements is too small for a float, so all sums are -0.
+BOOST_AUTO_TEST_CASE(threads_keep_the_sign_of_zero) {
+  constexpr std::size_t m = 48, n = 64, k = 2048;
+  const std::vector<float> a(m * k, 1e-30F), b(k * n, -1e-30F);
+  for (const int threads : {1, 2}) {
+    parx::set_num_threads(threads);
+    std::vector<float> c(m * n, -0.0F);
+    product::multiply<product::native_tile<float>>(multiplication<float>{
+        .m = m, .n = n, .k = k, .alpha = 1, .a = {a.data(), 1, m}, .b = {b.data(), n, 1},
+        .base = {c.data(), n, 1}, .c = c.data(), .ldc = n});
+    const auto is_minus_zero = [](float x) { return x == 0 && std::signbit(x); };
+    BOOST_TEST(std::all_of(c.begin(), c.end(), is_minus_zero), threads << " threads");
+  }
+  parx::set_num_threads(1);
+}
+
 BOOST_AUTO_TEST_CASE(the_error_of_a_sum_is_within_the_bound_of_its_blocks) {
   std::mt19937 random(4);
   for (const std::size_t k : {1U, 7U, 64U, 256U, 257U, 1000U, 4096U}) {

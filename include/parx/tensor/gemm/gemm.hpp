@@ -7,6 +7,7 @@
 #include <parx/tensor/gemm/blocking.hpp>
 #include <parx/tensor/gemm/few_rows.hpp>
 #include <parx/tensor/gemm/operand.hpp>
+#include <parx/tensor/gemm/split_terms.hpp>
 #include <parx/tensor/gemm/workspace.hpp>
 
 namespace parx::inline PARX_ABI::detail::product {
@@ -46,6 +47,7 @@ void multiply(const multiplication<T>& x) {
   if (x.m == 0 || x.n == 0) return;
   if (x.m <= most_few_rows) return multiply_few_rows(x);
   if (is_narrow<S>(x)) return multiply_transposed<S>(x);
+  if (should_split_terms(x)) return multiply_split<S>(x);
   blocked_product<S>(x, blocking::choose<S>(x)).run();
 }
 
