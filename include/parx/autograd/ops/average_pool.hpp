@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/rows.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -55,9 +56,10 @@ template <typename T>
   const tensor<T> input = x.value().contiguous();
   const std::size_t planes = x.extent(0) * x.extent(1), plane = down.extent * right.extent;
   tensor<T> y = tensor<T>::empty({x.extent(0), x.extent(1), down.windows, right.windows});
-  T* result = y.data();
-  for (std::size_t p = 0; p < planes; ++p) {
+  const std::size_t windows = down.windows * right.windows;
+  for_each_row(planes, plane, [&](std::size_t p) {
     const T* const from = input.data() + p * plane;
+    T* result = y.data() + p * windows;
     each_pooled_window(down, right, [&](std::size_t first, std::size_t rows, std::size_t columns,
                                         std::size_t divisor) {
       T sum = 0;
@@ -66,13 +68,13 @@ template <typename T>
       }
       *result++ = sum / static_cast<T>(divisor);
     });
-  }
+  });
   return differentiable(
       std::move(y),
       [=](const tensor<T>& upstream, grad_sink<T> dx) {
         T* const target = dx.zeroed().data();
-        const T* u = upstream.data();
-        for (std::size_t p = 0; p < planes; ++p) {
+        for_each_row(planes, plane, [&](std::size_t p) {
+          const T* u = upstream.data() + p * windows;
           T* const to = target + p * plane;
           each_pooled_window(down, right, [&](std::size_t first, std::size_t rows,
                                               std::size_t columns, std::size_t divisor) {
@@ -81,7 +83,7 @@ template <typename T>
               for (std::size_t c = 0; c < columns; ++c) to[first + r * right.extent + c] += share;
             }
           });
-        }
+        });
       },
       x);
 }

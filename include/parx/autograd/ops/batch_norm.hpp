@@ -13,6 +13,7 @@
 #include <span>
 
 #include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/rows.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -30,14 +31,18 @@ struct local_sums {
 
 namespace detail {
 
-/// Calls run(channel, offset, length) for each run of x's values that belong to one channel.
+/// Calls run(channel, offset, length) for each run of x's values that belong to one channel: those
+/// of a channel in the order of the images, those of others perhaps by other threads.
 template <typename Run>
 void each_channel_run(const shape& s, Run&& run) {
   const std::size_t images = s[0], channels = s[1];
   const std::size_t pixels = images * channels == 0 ? 0 : s.size() / (images * channels);
-  for (std::size_t n = 0; n < images; ++n) {
-    for (std::size_t c = 0; c < channels; ++c) run(c, (n * channels + c) * pixels, pixels);
-  }
+  parallel_for(channels, rows_of_a_block(images * pixels), [&](std::size_t first,
+                                                                std::size_t last) {
+    for (std::size_t n = 0; n < images; ++n) {
+      for (std::size_t c = first; c < last; ++c) run(c, (n * channels + c) * pixels, pixels);
+    }
+  });
 }
 
 inline void check_batch_norm(const shape& x, const shape& weight, const shape& bias) {

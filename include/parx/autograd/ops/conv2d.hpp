@@ -17,7 +17,9 @@
 #include <parx/autograd/ops/detail/activations.hpp>
 #include <parx/autograd/ops/detail/sliding_product.hpp>
 #include <parx/autograd/ops/detail/unroll.hpp>
+#include <parx/core/parallel_for.hpp>
 #include <parx/tensor/matmul.hpp>
+#include <parx/tensor/reduction.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -45,6 +47,12 @@ struct convolution {
   [[nodiscard]] std::size_t parts_at_once(std::size_t parts) const {
     return groups > 1 || slides() ? 1 : window.images_at_once(parts);
   }
+  /// Of a thread: 50 us of multiply-adds or more, and whole groups of `together` parts.
+  [[nodiscard]] std::size_t parts_of_a_task(std::size_t together = 1) const {
+    constexpr std::size_t multiply_adds = std::size_t{1} << 22U;
+    const std::size_t one = std::max<std::size_t>(out_size() * window.unrolled_rows(), 1);
+    return divide_up(std::max<std::size_t>(multiply_adds / one, 1), together) * together;
+  }
   [[nodiscard]] std::size_t out_size() const { return outputs * window.out_pixels(); }
   [[nodiscard]] std::size_t weight_size() const { return outputs * window.unrolled_rows(); }
 };
@@ -60,19 +68,21 @@ void slide_forward(const convolution& conv, std::size_t parts, const T* x, const
       return weight[(g * conv.outputs + o) * w.taps() + tap];
     }));
   }
-  for (std::size_t part = 0; part < parts; ++part) {
-    const std::size_t group = part % conv.groups, first = part * conv.out_size();
-    slide(w, x + part * conv.window.image_size(), packed[group], conv.outputs,
-          [&](std::size_t o, std::size_t row, const T* product) {
-            const std::size_t at = first + (o * w.out_height + row) * w.out_width;
-            const T b = bias != nullptr ? bias[group * conv.outputs + o] : T(0);
-            for_each_packet<T>(w.out_width, [&](std::size_t i, auto... left) PARX_PACKET_BODY {
-              const packet<T> sum = load_packet(product + i, left...) + b;
-              if (z != y) store_packet(z + at + i, sum, left...);
-              store_packet(y + at + i, value_of<Function>(sum), left...);
+  parallel_for(parts, conv.parts_of_a_task(), [&](std::size_t part, std::size_t last) {
+    for (; part < last; ++part) {
+      const std::size_t group = part % conv.groups, first = part * conv.out_size();
+      slide(w, x + part * conv.window.image_size(), packed[group], conv.outputs,
+            [&](std::size_t o, std::size_t row, const T* product) {
+              const std::size_t at = first + (o * w.out_height + row) * w.out_width;
+              const T b = bias != nullptr ? bias[group * conv.outputs + o] : T(0);
+              for_each_packet<T>(w.out_width, [&](std::size_t i, auto... left) PARX_PACKET_BODY {
+                const packet<T> sum = load_packet(product + i, left...) + b;
+                if (z != y) store_packet(z + at + i, sum, left...);
+                store_packet(y + at + i, value_of<Function>(sum), left...);
+              });
             });
-          });
-  }
+    }
+  });
 }
 
 template <typename Function, typename T>
@@ -81,29 +91,31 @@ void unroll_forward(const convolution& conv, std::size_t parts, const T* x, cons
   const window2d& w = conv.window;
   const std::size_t pixels = w.out_pixels(), unrolled = w.unrolled_rows(), out = conv.outputs;
   const std::size_t together = conv.parts_at_once(parts);
-  const tensor<T> columns =
-      w.is_identity() ? tensor<T>() : tensor<T>::empty({unrolled, together * pixels});
-  const tensor<T> product =
-      together == 1 ? tensor<T>() : tensor<T>::empty({out, together * pixels});
-  for (std::size_t first = 0; first < parts; first += together) {
-    const std::size_t count = std::min(together, parts - first), width = count * pixels;
-    const std::size_t group = first % conv.groups, at = first * conv.out_size();
-    const T* unrolled_images = x + first * w.image_size();
-    if (!w.is_identity()) {
-      unroll(w, unrolled_images, count, columns.data());
-      unrolled_images = columns.data();
-    }
-    T* const result = together == 1 ? z + at : product.data();
-    if (bias != nullptr) {
-      for (std::size_t o = 0; o < out; ++o) {
-        std::fill_n(result + o * width, width, bias[group * out + o]);
+  parallel_for(parts, conv.parts_of_a_task(together), [&](std::size_t first, std::size_t last) {
+    const tensor<T> columns =
+        w.is_identity() ? tensor<T>() : tensor<T>::empty({unrolled, together * pixels});
+    const tensor<T> product =
+        together == 1 ? tensor<T>() : tensor<T>::empty({out, together * pixels});
+    for (; first < last; first += together) {
+      const std::size_t count = std::min(together, last - first), width = count * pixels;
+      const std::size_t group = first % conv.groups, at = first * conv.out_size();
+      const T* unrolled_images = x + first * w.image_size();
+      if (!w.is_identity()) {
+        unroll(w, unrolled_images, count, columns.data());
+        unrolled_images = columns.data();
       }
+      T* const result = together == 1 ? z + at : product.data();
+      if (bias != nullptr) {
+        for (std::size_t o = 0; o < out; ++o) {
+          std::fill_n(result + o * width, width, bias[group * out + o]);
+        }
+      }
+      gemm(op::plain, op::plain, out, width, unrolled, T(1), weight + group * conv.weight_size(),
+           unrolled, unrolled_images, width, bias != nullptr ? T(1) : T(0), result, width);
+      if (together > 1) swap_images_and_channels(product.data(), out, count, pixels, z + at);
+      activate_values<Function>(count * conv.out_size(), z + at, y + at);
     }
-    gemm(op::plain, op::plain, out, width, unrolled, T(1), weight + group * conv.weight_size(),
-         unrolled, unrolled_images, width, bias != nullptr ? T(1) : T(0), result, width);
-    if (together > 1) swap_images_and_channels(product.data(), out, count, pixels, z + at);
-    activate_values<Function>(count * conv.out_size(), z + at, y + at);
-  }
+  });
 }
 
 /// The memory of the gradients that are needed; the others are not defined().
@@ -121,10 +133,12 @@ void add_bias_gradient(const T* gradient, std::size_t outputs, std::size_t count
   }
 }
 
-/// gradient_of(first, count) is the gradient of the activation's input, for `count` parts.
+/// gradient_of(first, count) is the gradient of the activation's input, for `count` parts: here of
+/// first_part ... last_part - 1. The sums in `to` of weight and bias are added to.
 template <typename T, typename GradientOf>
-void slide_backward(const convolution& conv, std::size_t parts, const T* x, const T* weight,
-                    GradientOf&& gradient_of, const convolution_gradients<T>& to) {
+void slide_backward(const convolution& conv, std::size_t first_part, std::size_t last_part,
+                    const T* x, const T* weight, GradientOf&& gradient_of,
+                    const convolution_gradients<T>& to) {
   const sliding_window w = sliding_window::forward(conv.window);
   const sliding_window back = sliding_window::backward(conv.window, conv.outputs);
   const std::size_t area = w.kernel_height * w.kernel_width;
@@ -138,7 +152,7 @@ void slide_backward(const convolution& conv, std::size_t parts, const T* x, cons
       return kernels[(tap / area * w.channels + c) * area + area - 1 - tap % area];
     }));
   }
-  for (std::size_t part = 0; part < parts; ++part) {
+  for (std::size_t part = first_part; part < last_part; ++part) {
     const std::size_t group = part % conv.groups, first = part * conv.window.image_size();
     const T* const u = gradient_of(part, std::size_t{1});
     if (to.bias.values.defined()) {
@@ -157,25 +171,23 @@ void slide_backward(const convolution& conv, std::size_t parts, const T* x, cons
     });
   }
   for (std::size_t g = 0; g < weight_sums.size(); ++g) {
-    weight_sums[g].write(to.weight.values.data() + g * conv.weight_size(), to.weight.beta());
+    weight_sums[g].add_to(to.weight.values.data() + g * conv.weight_size());
   }
 }
 
+/// As slide_backward, for `together` parts at a time.
 template <typename T, typename GradientOf>
-void unroll_backward(const convolution& conv, std::size_t parts, const T* x, const T* weight,
-                     GradientOf&& gradient_of, const convolution_gradients<T>& to) {
+void unroll_backward(const convolution& conv, std::size_t first_part, std::size_t last_part,
+                     std::size_t together, const T* x, const T* weight, GradientOf&& gradient_of,
+                     const convolution_gradients<T>& to) {
   const window2d& w = conv.window;
   const std::size_t pixels = w.out_pixels(), unrolled = w.unrolled_rows(), out = conv.outputs;
-  const std::size_t together = conv.parts_at_once(parts);
   const tensor<T> columns =
       w.is_identity() ? tensor<T>() : tensor<T>::empty({unrolled, together * pixels});
   const tensor<T> gathered =
       together == 1 ? tensor<T>() : tensor<T>::empty({out, together * pixels});
-  // An unrolled gradient is added back pixel by pixel; an image that is its own unrolling is
-  // overwritten.
-  if (to.x.values.defined() && !to.x.add && !w.is_identity()) to.x.values.fill(T(0));
-  for (std::size_t first = 0; first < parts; first += together) {
-    const std::size_t count = std::min(together, parts - first), width = count * pixels;
+  for (std::size_t first = first_part; first < last_part; first += together) {
+    const std::size_t count = std::min(together, last_part - first), width = count * pixels;
     const std::size_t group = first % conv.groups;
     const T* u = gradient_of(first, count);
     if (together > 1) {
@@ -192,18 +204,49 @@ void unroll_backward(const convolution& conv, std::size_t parts, const T* x, con
         unrolled_images = columns.data();
       }
       gemm(op::plain, op::transposed, out, unrolled, width, T(1), u, width, unrolled_images, width,
-           first < conv.groups ? to.weight.beta() : T(1),
-           to.weight.values.data() + group * conv.weight_size(), unrolled);
+           T(1), to.weight.values.data() + group * conv.weight_size(), unrolled);
     }
     if (!to.x.values.defined()) continue;
     T* const image = to.x.values.data() + first * w.image_size();
+    // An unrolled gradient is added back pixel by pixel; an image that is its own unrolling is
+    // overwritten.
+    if (!to.x.add && !w.is_identity()) std::fill_n(image, count * w.image_size(), T(0));
     gemm(op::transposed, op::plain, unrolled, width, out, T(1), weight + group * conv.weight_size(),
          unrolled, u, width, w.is_identity() ? to.x.beta() : T(0),
          w.is_identity() ? image : columns.data(), width);
     if (!w.is_identity()) roll_back(w, columns.data(), count, image);
   }
-  // Without images no product has written the gradient, which is zero.
-  if (parts == 0 && to.weight.values.defined() && !to.weight.add) to.weight.values.fill(T(0));
+}
+
+/// Calls of_parts(first, last, gradients) for blocks of parts, by the threads of the rank. Each
+/// block has sums of its own for weight and bias, which are added in order: the blocks depend on
+/// sizes alone.
+template <typename T, typename OfParts>
+void backward_by_blocks(const convolution& conv, std::size_t parts, std::size_t together,
+                        const convolution_gradients<T>& to, const OfParts& of_parts) {
+  constexpr std::size_t most_blocks = 16;  // each has a sum of the weight's size
+  const std::size_t unit = conv.groups * together;
+  const std::size_t grain =
+      divide_up(std::max(conv.parts_of_a_task(together), divide_up(parts, most_blocks)), unit) *
+      unit;
+  const std::size_t blocks = std::max<std::size_t>(divide_up(parts, grain), 1);
+  const auto sums_of = [&](const gradient_memory<T>& whole) {
+    return whole.values.defined() ? tensor<T>::zeros({blocks, whole.values.size()}) : tensor<T>();
+  };
+  const tensor<T> weights = sums_of(to.weight), biases = sums_of(to.bias);
+  parallel_for(parts, grain, [&](std::size_t first, std::size_t last) {
+    const auto part_of = [&](const tensor<T>& sums) -> gradient_memory<T> {
+      return {sums.defined() ? sums.select(0, first / grain) : tensor<T>(), true};
+    };
+    of_parts(first, last, convolution_gradients<T>{to.x, part_of(weights), part_of(biases)});
+  });
+  const auto add_up = [&](const gradient_memory<T>& whole, const tensor<T>& sums) {
+    if (!whole.values.defined()) return;
+    const accumulate how = whole.add ? accumulate::add : accumulate::overwrite;
+    sum_into(sums, whole.values.reshape({whole.values.size()}), how);
+  };
+  add_up(to.weight, weights);
+  add_up(to.bias, biases);
 }
 
 }  // namespace detail
@@ -267,15 +310,13 @@ template <typename T>
         detail::convolution_gradients<T> to;
         if (dx.needed()) to.x = dx.memory();
         if (dweight.needed()) to.weight = dweight.memory();
-        if (dbias.needed()) to.bias = {dbias.zeroed(), true};
+        if (dbias.needed()) to.bias = dbias.memory();
         const tensor<T> kept = f == activation::none ? tensor<T>() : before.values();
         const std::size_t size = conv.out_size();
-        const tensor<T> scratch = f == activation::none && type == dtype::float32
-                                      ? tensor<T>()
-                                      : tensor<T>::empty({conv.parts_at_once(parts), size});
-        const auto gradient_of = [&](std::size_t first, std::size_t count) {
+        const std::size_t together = conv.parts_at_once(parts);
+        const bool is_made = f != activation::none || type != dtype::float32;
+        const auto gradient_of = [&](std::size_t first, std::size_t count, T* made) {
           const T* u = upstream.data() + first * size;
-          T* const made = scratch.data();
           if (f != activation::none) {
             const T* const v = kept.data() + first * size;
             detail::with_activation<T>(f, [&]<typename Function>(Function) {
@@ -292,11 +333,20 @@ template <typename T>
           return u;
         };
         const tensor<T> image = left.values().contiguous(), filter = right.values().contiguous();
-        if (conv.slides()) {
-          detail::slide_backward(conv, parts, image.data(), filter.data(), gradient_of, to);
-        } else {
-          detail::unroll_backward(conv, parts, image.data(), filter.data(), gradient_of, to);
-        }
+        detail::backward_by_blocks(
+            conv, parts, together, to,
+            [&](std::size_t begin, std::size_t end, const detail::convolution_gradients<T>& sums) {
+              const tensor<T> made = is_made ? tensor<T>::empty({together, size}) : tensor<T>();
+              const auto u = [&](std::size_t first, std::size_t count) {
+                return gradient_of(first, count, made.data());
+              };
+              if (conv.slides()) {
+                detail::slide_backward(conv, begin, end, image.data(), filter.data(), u, sums);
+              } else {
+                detail::unroll_backward(conv, begin, end, together, image.data(), filter.data(), u,
+                                        sums);
+              }
+            });
       },
       x, weight, bias);
 }

@@ -8,6 +8,7 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/detail/unroll.hpp>
+#include <parx/autograd/ops/rows.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -67,16 +68,10 @@ void pool_padded_plane(const window2d& w, const T* plane, T* best, std::uint32_t
 
 template <typename T>
 void pool_planes(const window2d& w, std::size_t planes, const T* x, T* best, std::uint32_t* where) {
-  for (std::size_t i = 0; i < planes; ++i) {
-    const T* const plane = x + i * w.image_size();
-    if (w.padding > 0) {
-      pool_padded_plane(w, plane, best, where);
-    } else {
-      pool_plane(w, plane, best, where);
-    }
-    best += w.out_pixels();
-    where += w.out_pixels();
-  }
+  const auto pool = w.padding > 0 ? pool_padded_plane<T> : pool_plane<T>;
+  for_each_row(planes, w.image_size(), [&](std::size_t i) {
+    pool(w, x + i * w.image_size(), best + i * w.out_pixels(), where + i * w.out_pixels());
+  });
 }
 
 // Adjacent windows of 2x2, the usual case: no pixel is in two of them, so that backward writes each
@@ -126,11 +121,10 @@ void spread_line(std::size_t count, const T* upstream, const std::uint8_t* where
 /// dx = upstream where a pixel was the largest of its window, 0 elsewhere; or adds that to dx.
 template <typename T>
 void spread_quarters(const window2d& w, std::size_t planes, const T* upstream,
-                     const std::uint8_t* where, const gradient_memory<T>& target) {
+                     const std::uint8_t* where, T* dx, bool adds) {
   const std::size_t columns = w.out_width(), pixels = w.out_pixels(), covered = 2 * columns;
   // All upper rows of a plane in one loop, and all lower ones: single rows are short.
   const tensor<T> lines = tensor<T>::empty({2, 2 * pixels});
-  T* dx = target.values.data();
   for (std::size_t plane = 0; plane < planes; ++plane, upstream += pixels, where += pixels) {
     spread_line(pixels, upstream, where, 0, lines.data());
     spread_line(pixels, upstream, where, 2, lines.data() + 2 * pixels);
@@ -138,7 +132,7 @@ void spread_quarters(const window2d& w, std::size_t planes, const T* upstream,
       // The last row of an odd height is in no window, nor is the last column of an odd width.
       const std::size_t inside = y < 2 * w.out_height() ? covered : 0;
       const T* const line = lines.data() + y % 2 * 2 * pixels + y / 2 * covered;
-      if (target.add) {
+      if (adds) {
         for (std::size_t i = 0; i < inside; ++i) dx[i] += line[i];
       } else {
         std::copy_n(line, inside, dx);
@@ -177,11 +171,22 @@ template <typename T>
   tensor<T> y = tensor<T>::empty(s);
   if (detail::is_quartering(window)) {
     const tensor<std::uint8_t> where = tensor<std::uint8_t>::empty(s);
-    detail::quarter_planes(window, planes, input.data(), y.data(), where.data());
+    parallel_for(planes, detail::rows_of_a_block(plane_size),
+                 [&](std::size_t first, std::size_t last) {
+                   detail::quarter_planes(window, last - first, input.data() + first * plane_size,
+                                          y.data() + first * pixels, where.data() + first * pixels);
+                 });
     return differentiable(
         std::move(y),
         [=](const tensor<T>& upstream, grad_sink<T> dx) {
-          detail::spread_quarters(window, planes, upstream.data(), where.data(), dx.memory());
+          const auto target = dx.memory();
+          parallel_for(planes, detail::rows_of_a_block(plane_size),
+                       [&](std::size_t first, std::size_t last) {
+                         detail::spread_quarters(
+                             window, last - first, upstream.data() + first * pixels,
+                             where.data() + first * pixels,
+                             target.values.data() + first * plane_size, target.add);
+                       });
         },
         x);
   }
@@ -191,11 +196,11 @@ template <typename T>
       std::move(y),
       [=](const tensor<T>& upstream, grad_sink<T> dx) {
         T* const sum = dx.zeroed().data();
-        for (std::size_t plane = 0; plane < planes; ++plane) {
+        detail::for_each_row(planes, plane_size, [&](std::size_t plane) {
           const T* const u = upstream.data() + plane * pixels;
           const std::uint32_t* const at = where.data() + plane * pixels;
           for (std::size_t i = 0; i < pixels; ++i) sum[plane * plane_size + at[i]] += u[i];
-        }
+        });
       },
       x);
 }

@@ -5,7 +5,7 @@
 // from the first-level cache. The windows that begin in the padding at the right of a row are
 // computed and dropped. Images are processed in strips of rows that stay in the second-level cache.
 // The gradient of the image is the same product with the kernel rotated by 180 degrees; that of the
-// weight has the output's channels in its registers. Pure; one thread.
+// weight has the output's channels in its registers. Pure.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,8 @@
 #include <cstring>
 
 #include <parx/autograd/ops/detail/unroll.hpp>
+#include <parx/tensor/gemm/tile.hpp>
+#include <parx/tensor/packet.hpp>
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/simd.hpp>
 
@@ -144,11 +146,14 @@ template <std::size_t Vectors, typename T>
 #pragma GCC unroll 8
         for (std::size_t v = 0; v < Vectors; ++v) {
           std::memcpy(&x[v], from + v * lanes_of<T>, sizeof(vector));
+          product::hold(x[v]);
         }
 #pragma GCC unroll 8
         for (std::size_t o = 0; o < outputs_at_once; ++o) {
 #pragma GCC unroll 8
-          for (std::size_t v = 0; v < Vectors; ++v) sum[o][v] += x[v] * weight[o];
+          for (std::size_t v = 0; v < Vectors; ++v) {
+            sum[o][v] = simd::fma(x[v], all_of<vector>(weight[o]), sum[o][v]);
+          }
         }
         weight += outputs_at_once;
         from += w.dilation;
@@ -219,11 +224,14 @@ template <std::size_t Taps, std::size_t Vectors, typename T>
 #pragma GCC unroll 8
       for (std::size_t v = 0; v < Vectors; ++v) {
         std::memcpy(&g[v], gradient + v * lanes_of<T>, sizeof(vector));
+        product::hold(g[v]);
       }
 #pragma GCC unroll 8
       for (std::size_t i = 0; i < Taps; ++i) {
 #pragma GCC unroll 8
-        for (std::size_t v = 0; v < Vectors; ++v) sum[i][v] += g[v] * tap[i][at];
+        for (std::size_t v = 0; v < Vectors; ++v) {
+          sum[i][v] = simd::fma(g[v], all_of<vector>(tap[i][at]), sum[i][v]);
+        }
       }
     }
   }
@@ -296,12 +304,11 @@ class weight_gradient {
       }
     }
   }
-  /// Writes the sums to target (outputs, taps), or adds them with beta 1.
-  void write(T* target, T beta) const {
+  /// Adds the sums to target (outputs, taps).
+  void add_to(T* target) const {
     for (std::size_t o = 0; o < outputs_; ++o) {
-      for (std::size_t tap = 0; tap < w_.taps(); ++tap, ++target) {
-        const T sum = sums_.data()[tap * padded_ + o];
-        *target = beta == T(0) ? sum : *target + sum;
+      for (std::size_t tap = 0; tap < w_.taps(); ++tap) {
+        *target++ += sums_.data()[tap * padded_ + o];
       }
     }
   }
