@@ -1,17 +1,17 @@
 // For parx_doctor: what one rank can find out about its host without communication.
 #pragma once
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <string>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include <parx/core/file_text.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/core/parallel_for.hpp>
+#include <parx/core/thread_count.hpp>
 #include <parx/launch.hpp>
 #include <parx/launch/health.hpp>
 #include <parx/transport/detail/interfaces.hpp>
@@ -19,17 +19,6 @@
 namespace examples {
 
 using parx::rank_health;
-
-inline std::vector<int> own_cpus() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  std::vector<int> cpus;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(static_cast<std::size_t>(cpu), &allowed)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
 
 inline std::string first_line_of(const char* path) {
   const std::string text = parx::detail::file_text(path).value_or("");
@@ -52,7 +41,8 @@ inline rank_health look_at_this_process(const parx::world& world, const parx::la
       .version = PARX_VERSION " " PARX_ABI_TEXT,
       .program = fmt::format(
           "{:016x}", parx::detail::fnv1a(parx::detail::file_text("/proc/self/exe").value_or(""))),
-      .cpus = own_cpus(),
+      .cpus = parx::detail::allowed_cores(),
+      .threads = parx::get_num_threads(),
       .descriptors = files.rlim_max};
 }
 

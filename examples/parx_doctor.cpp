@@ -29,16 +29,18 @@ constexpr std::string_view usage =
 void print_host(const std::vector<const rank_health*>& ranks) {
   const rank_health& first = *ranks.front();
   std::vector<int> numbers, cpus;
+  int threads = 0;
   for (const rank_health* each : ranks) {
     numbers.push_back(each->rank);
     cpus.insert(cpus.end(), each->cpus.begin(), each->cpus.end());
+    threads += each->threads;
   }
   std::sort(cpus.begin(), cpus.end());
   cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
-  fmt::print("{:<16} rank{} {}: {} core{}, address {}, {} files\n",
+  fmt::print("{:<16} rank{} {}: {} core{}, {} thread{}, address {}, {} files\n",
              first.host, numbers.size() == 1 ? "" : "s", parx::detail::some_of(numbers),
-             cpus.size(), cpus.size() == 1 ? "" : "s", first.address,
-             first.descriptors);
+             cpus.size(), cpus.size() == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
+             first.address, first.descriptors);
 }
 
 }  // namespace

@@ -54,6 +54,10 @@ BOOST_AUTO_TEST_CASE(each_thing_that_hurts_is_named_with_its_host_and_the_way_ou
   told(finding_after([](auto& ranks) { ranks[0].version = "0.2.0"; }), "different versions");
   told(finding_after([](auto& ranks) { ranks[2].cpus = ranks[3].cpus = {5}; }),
        "n2: 2 ranks share 1 core:", "--cpu-bind");
+  told(finding_after([](auto& ranks) { ranks[0].threads = ranks[1].threads = 2; }),
+       "n1: 2 ranks compute with 4 threads on 2 cores", "Ask for 1 a rank");
+  told(finding_after([](auto& ranks) { ranks[2].cpus = ranks[3].cpus = {0, 1, 2, 3}; }),
+       "n2: 2 of the 4 cores that its ranks may use have no thread", "2 threads a rank");
   told(finding_after([](auto& ranks) { ranks[1].reads_neighbour = false; }),
        "n1: ", "process_vm_readv", "ptrace_scope");
   told(finding_after([](auto& ranks) { ranks[2].address = ranks[3].address = "127.0.1.1"; }),
@@ -78,6 +82,7 @@ BOOST_AUTO_TEST_CASE(facts_travel_as_text) {
   auto facts = healthy()[3];
   facts.reads_neighbour = false;
   facts.clock_ahead_s = -0.25;
+  facts.threads = 3;
   const std::string text = facts.to_bytes();
   const auto back = rank_health::from_bytes(std::as_bytes(std::span(text)));
   BOOST_TEST(back.to_bytes() == text);

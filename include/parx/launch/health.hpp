@@ -31,6 +31,7 @@ struct rank_health {
   std::string version;            ///< of parx, with its ABI tag
   std::string program;            ///< hash of the executable's bytes
   std::vector<int> cpus;          ///< its affinity mask
+  int threads = 1;                ///< with which it computes
   std::uint64_t descriptors = 0;  ///< the hard limit on open descriptors
   double clock_ahead_s = 0;       ///< of rank 0's clock
   bool reads_neighbour = true;    ///< process_vm_readv from the next rank of the host works
@@ -45,6 +46,7 @@ struct rank_health {
                                    {"version", version},
                                    {"program", program},
                                    {"cpus", list},
+                                   {"threads", threads},
                                    {"descriptors", descriptors},
                                    {"clock_ahead_s", clock_ahead_s},
                                    {"reads_neighbour", reads_neighbour}});
@@ -62,6 +64,7 @@ struct rank_health {
             .version = text.at("version").text(),
             .program = text.at("program").text(),
             .cpus = std::move(allowed),
+            .threads = text.at("threads").as<int>(),
             .descriptors = text.at("descriptors").as<std::uint64_t>(),
             .clock_ahead_s = text.at("clock_ahead_s").as<double>(),
             .reads_neighbour = text.at("reads_neighbour").as<bool>()};
@@ -108,13 +111,16 @@ void require_equal(std::span<const rank_health> ranks, std::string_view what, Fa
   found.push_back(formatted("{}: {}", what, text));
 }
 
-inline void check_host(const std::vector<const rank_health*>& ranks,
-                         std::vector<std::string>& found) {
+/// `world`: all ranks of the job. One rank by itself may leave cores to others.
+inline void check_host(const std::vector<const rank_health*>& ranks, std::size_t world,
+                       std::vector<std::string>& found) {
   const rank_health& first = *ranks.front();
   std::set<int> cpus;
+  std::size_t threads = 0;
   bool reads = true;
   for (const rank_health* each : ranks) {
     cpus.insert(each->cpus.begin(), each->cpus.end());
+    threads += static_cast<std::size_t>(std::max(each->threads, 1));
     reads = reads && each->reads_neighbour;
   }
   if (ranks.size() > cpus.size()) {
@@ -123,6 +129,16 @@ inline void check_host(const std::vector<const rank_health*>& ranks,
                   "the scheduler. Start fewer, or widen the binding (srun --cpu-bind, "
                   "--cpus-per-task)",
                   first.host, ranks.size(), cpus.size(), cpus.size() == 1 ? "" : "s"));
+  } else if (threads > cpus.size()) {
+    found.push_back(
+        formatted("{}: {} ranks compute with {} threads on {} cores: they take turns. Ask for {} a "
+                  "rank (PARX_THREADS, parxrun --threads, srun -c)",
+                  first.host, ranks.size(), threads, cpus.size(), cpus.size() / ranks.size()));
+  } else if (world > 1 && cpus.size() / ranks.size() * ranks.size() > threads) {
+    found.push_back(
+        formatted("{}: {} of the {} cores that its ranks may use have no thread: start more ranks, "
+                  "or ask for {} threads a rank (PARX_THREADS, parxrun --threads, srun -c)",
+                  first.host, cpus.size() - threads, cpus.size(), cpus.size() / ranks.size()));
   }
   if (!reads) {
     found.push_back(formatted(
@@ -197,7 +213,7 @@ inline void check_links(std::span<const link_health> links, std::vector<std::str
       ranks, "the ranks have different versions of parx",
       [](const rank_health& each) { return each.version; }, found);
   const auto hosts = by_host(ranks);
-  for (const auto& [id, those] : hosts) detail::check_host(those, found);
+  for (const auto& [id, those] : hosts) detail::check_host(those, ranks.size(), found);
   detail::check_addresses(ranks, hosts.size(), found);
   // An upper estimate: two groups with two descriptors for each peer, and 64 for all else.
   const std::uint64_t descriptors = 64 + 4 * ranks.size();
