@@ -76,7 +76,11 @@ class few_rows_product {
   template <std::size_t Width>
   void load_base(std::size_t j, std::size_t columns, T (&c)[Rows][Width]) const {
     for (std::size_t i = 0; i < Rows; ++i) {
-      for (std::size_t q = 0; q < columns; ++q) c[i][q] = x_.base.at(i, j + q);
+      if (x_.base.data == nullptr) {
+        std::fill_n(c[i], columns, T(0));
+      } else {
+        for (std::size_t q = 0; q < columns; ++q) c[i][q] = x_.base.at(i, j + q);
+      }
     }
   }
   template <std::size_t Width>
@@ -150,18 +154,19 @@ class few_rows_product {
       V sum[group / side][Rows] = {};
       const std::size_t end = std::min(x_.k, k0 + block_k);
       std::size_t p = k0;
-      for (; p + side <= end; p += side) {
+      // A line is used up at once: lines of columns 4 KiB apart share a set of the cache.
+      for (; p + line <= end; p += line) {
         const std::size_t ahead = line_ahead(j, p);
         for (std::size_t at = 0; at < columns; at += side) {
           const T* const from = x_.b.at(p, j + at);
           if (at + side <= columns) {
-            add_square(x_.a.at(0, p), from, x_.b.right, ahead, sum[at / side]);
+            add_line(x_.a.at(0, p), from, x_.b.right, ahead, sum[at / side]);
           } else {
-            alignas(64) T copy[side * side] = {};
+            alignas(64) T copy[side * line] = {};
             for (std::size_t q = 0; at + q < columns; ++q) {
-              std::copy_n(from + q * x_.b.right, side, copy + q * side);
+              std::copy_n(from + q * x_.b.right, line, copy + q * line);
             }
-            add_square(x_.a.at(0, p), copy, side, 0, sum[at / side]);
+            add_line(x_.a.at(0, p), copy, line, 0, sum[at / side]);
           }
         }
       }
@@ -186,22 +191,31 @@ class few_rows_product {
     }
     store_result(j, columns, c);
   }
-  /// The square at `from`, whose columns are `apart`, times the terms from `left` on. Asks for the
-  /// lines that are `ahead` of it.
-  [[gnu::always_inline]] void add_square(const T* left, const T* from, std::size_t apart,
-                                         std::size_t ahead, V (&sum)[Rows]) const noexcept {
-    wide_square<T> r;
-    const few_columns<T, side> column(from, apart), next(from + ahead, apart);
-    load_wide_transposed<T>(r, [&](std::size_t q) __attribute__((always_inline)) {
-      __builtin_prefetch(next[q], 0, 2);
-      return column[q];
-    });
+  /// A line of each of `side` columns, which begin at `from` and are `apart`, times the terms from
+  /// `left` on. Asks for the lines that are `ahead` of them.
+  [[gnu::always_inline]] void add_line(const T* left, const T* from, std::size_t apart,
+                                       std::size_t ahead, V (&sum)[Rows]) const noexcept {
+    if (ahead != 0) {
+      const few_columns<T, side> next(from + ahead, apart);
 #pragma GCC unroll 16
-    for (std::size_t q = 0; q < side; ++q) multiply_add(left + q, r[q], sum);
+      for (std::size_t q = 0; q < side; ++q) __builtin_prefetch(next[q], 0, 2);
+    }
+    const few_columns<T, side> column(from, apart);
+#pragma GCC unroll 4
+    for (std::size_t part = 0; part < line; part += side) {
+      wide_square<T> r;
+      load_wide_transposed<T>(r, [&](std::size_t q) __attribute__((always_inline)) {
+        return column[q] + part;
+      });
+#pragma GCC unroll 16
+      for (std::size_t q = 0; q < side; ++q) multiply_add(left + part + q, r[q], sum);
+    }
   }
   /// From term p of column j to one that comes some lines later, in the column or the next group.
+  /// 0: a matrix of so few elements is in the second-level cache already.
   [[nodiscard]] std::size_t line_ahead(std::size_t j, std::size_t p) const noexcept {
     constexpr std::size_t ahead = 8 * line;
+    if (x_.k * x_.n <= std::size_t{1} << 16U) return 0;
     if (p + ahead < x_.k) return ahead;
     return x_.k >= ahead && j + 2 * group <= x_.n ? group * x_.b.right + ahead - x_.k : 0;
   }
