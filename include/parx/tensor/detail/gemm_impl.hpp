@@ -27,7 +27,7 @@ template <typename T>
   requires std::same_as<T, float> || std::same_as<T, double>
 void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,
           std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
-          const T* row, std::type_identity_t<product_finish<T>> finish) {
+          const std::type_identity_t<T>* row, std::type_identity_t<product_finish<T>> finish) {
   if (m == 0 || n == 0) return;
 #if !defined(PARX_GEMM_ONEDNN) && !defined(PARX_GEMM_BLAS)
   if (m * n * k >= 1'000'000) detail::warn_of_unused_instructions();
