@@ -52,7 +52,8 @@ cxxopts::Options flags() {
        text("10gbit"))
       ("memory-link", "between ranks of a host, likewise", text("memory"))
       ("memory", "GB of a host; 0: as this machine", text("0"))
-      ("gflops", "of a rank in matrix products; 0: as one thread here", text("0"));
+      ("threads", "of a rank", text("1"))
+      ("gflops", "of a thread in matrix products; 0: as here", text("0"));
   return options;
 }
 
@@ -70,7 +71,8 @@ parx::training_plan plan_of(Model model, const char* layers, const cxxopts::Pars
        .hosts = static_cast<int>(whole("hosts", 1)),
        .network = parx::parse_link(given["link"].as<std::string>()),
        .memory_link = parx::parse_link(given["memory-link"].as<std::string>()),
-       .flops = gflops > 0 ? gflops * 1e9 : flops_of_a_thread(),
+       .flops = parx::flops_of_rank(gflops > 0 ? gflops * 1e9 : flops_of_a_thread(),
+                                    static_cast<int>(whole("threads", 1))),
        .memory_of_host = static_cast<std::size_t>(memory * 1e9)},
       parx::work_of(sizes), {.optimizer_bytes = whole("optimizer-bytes", 0)});
 }

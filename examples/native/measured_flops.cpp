@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include <parx/core/compiled_for.hpp>
+#include <parx/core/parallel_for.hpp>
 #include <parx/tensor.hpp>
 
 namespace examples {
@@ -11,6 +12,7 @@ namespace examples {
 constinit const char* const needed_by_measured_flops = parx::detail::compiled_for;
 
 double measured_flops() {
+  parx::set_num_threads(1);
   constexpr std::size_t n = 512;
   const auto a = parx::tensor<float>::full({n, n}, 1), b = parx::tensor<float>::full({n, n}, 2);
   static_cast<void>(parx::matmul(a, b));
