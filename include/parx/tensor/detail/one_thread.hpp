@@ -2,13 +2,15 @@
 //
 // Ranks are processes, usually one per core; a BLAS that starts one thread for each core of the
 // host in each of them makes everything slower. So where neither OMP_NUM_THREADS nor the library's
-// own variable is set, the libraries are limited to one thread. The functions that do this are weak
-// symbols, null where the program has no such library.
+// own variable is set, the libraries are limited to one thread; so are OpenMP's within a block of
+// parallel_for, whose threads are busy. The functions that do this are weak symbols, null where the
+// program has no such library.
 #pragma once
 
 #include <cstdlib>
 
 #include <parx/core/abi.hpp>
+#include <parx/core/thread_pool.hpp>
 
 extern "C" {
 [[gnu::weak]] void openblas_set_num_threads(int count);
@@ -38,9 +40,9 @@ inline void hold_openblas_to_one_thread() noexcept {
 class one_openmp_thread {
  public:
   one_openmp_thread() noexcept {
-    static const bool held = omp_set_num_threads != nullptr && omp_get_max_threads != nullptr &&
-                             !threads_are_chosen("OMP_NUM_THREADS");
-    if (!held) return;
+    static const bool known = omp_set_num_threads != nullptr && omp_get_max_threads != nullptr;
+    static const bool chosen = threads_are_chosen("OMP_NUM_THREADS");
+    if (!known || (chosen && !thread_pool::is_inside())) return;
     before_ = omp_get_max_threads();
     if (before_ > 1) omp_set_num_threads(1);
   }
