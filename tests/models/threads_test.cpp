@@ -208,6 +208,29 @@ BOOST_AUTO_TEST_CASE(a_bert_alone) { check_alone(make_bert, classifier); }
 BOOST_AUTO_TEST_CASE(an_encoder_and_decoder_alone) { check_alone(make_translator, translator); }
 BOOST_AUTO_TEST_CASE(a_cnn_alone) { check_alone(make_cnn, images); }
 
+// A row of a product has the same bits whatever the other rows are, and so have whole models: a
+// text is continued alike alone and in a batch.
+BOOST_AUTO_TEST_CASE(logits_of_a_batch_are_those_of_its_rows_alone) {
+  const auto check = [](auto model, const char* what) {
+    model.initialize(7);
+    model.eval();
+    const parx::no_grad guard;
+    const auto batch = tokens(8, 0, 0);
+    parx::set_num_threads(3);
+    const tensor<float> together = model(batch).value().contiguous();
+    parx::set_num_threads(1);
+    for (std::size_t row = 0; row < 8; ++row) {
+      const tensor<float> alone = model(batch.slice(0, row, row + 1).contiguous()).value();
+      BOOST_TEST(std::memcmp(alone.contiguous().data(), together.data() + row * alone.size(),
+                             alone.size() * sizeof(float)) == 0,
+                 what << ", row " << row);
+    }
+  };
+  check(make_gpt(), "gpt");
+  check(make_llama(), "llama");
+  check(make_bert(), "bert");
+}
+
 BOOST_AUTO_TEST_CASE(two_ranks_by_ddp) {
   check_together("ddp", [](parx::process_group& group) {
     auto model = make_cnn();

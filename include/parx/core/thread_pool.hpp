@@ -82,10 +82,10 @@ class thread_pool {
   void start_workers();
   void stop_workers() noexcept;
   void serve(int worker, std::uint32_t seen) noexcept;
-  /// Returns how many it has done.
-  std::size_t take_blocks(std::uint64_t call) noexcept;
+  /// Returns how long the shortest of them took; 0 for none.
+  clock::duration take_blocks(std::uint64_t call) noexcept;
   void wait_for_blocks_in_hand(std::uint32_t blocks) noexcept;
-  void note_wait(clock::time_point now, clock::duration waited, clock::duration usual) noexcept;
+  void note_wait(clock::time_point now, clock::duration waited, clock::duration block) noexcept;
   void leave_workers_core() const noexcept;
 
   std::mutex owner_;  ///< held by the caller, and while workers start or stop

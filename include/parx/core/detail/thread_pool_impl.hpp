@@ -105,8 +105,7 @@ PARX_INLINE void thread_pool::run(std::size_t count, std::size_t grain, block_bo
   const std::unique_lock owned(owner_, std::try_to_lock);
   if (!owned) return run_alone(count, grain, body);
   if (!started_) start_workers();
-  const auto begin = clock::now();
-  if (workers_.empty() || begin < alone_until_) return run_alone(count, grain, body);
+  if (workers_.empty() || clock::now() < alone_until_) return run_alone(count, grain, body);
   if (!cores_.empty()) leave_workers_core();
   const std::uint64_t call = call_of(ticket_.load(std::memory_order_relaxed)) + 1;
   ticket_.store(call << block_bits | closed);
@@ -123,18 +122,20 @@ PARX_INLINE void thread_pool::run(std::size_t count, std::size_t grain, block_bo
   if (sleepers_.load() > 0) {
     wake_sleepers(news_, static_cast<int>(std::min<std::size_t>(blocks - 1, workers_.size())));
   }
-  const std::size_t own = take_blocks(call);
+  const clock::duration block = take_blocks(call);
   const auto done = clock::now();
   wait_for_blocks_in_hand(static_cast<std::uint32_t>(blocks));
   const auto end = clock::now();
-  note_wait(end, end - done, (done - begin) / std::max<std::size_t>(own, 1));
+  note_wait(end, end - done, block);
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 PARX_INLINE void thread_pool::note_wait(clock::time_point now, clock::duration waited,
-                                        clock::duration usual) noexcept {
+                                        clock::duration block) noexcept {
   using std::chrono::milliseconds;
-  if (waited > milliseconds(1) && waited > 4 * usual) {  // of a block: no block takes so long
+  // Of the call's blocks: none takes so much longer than another. (The caller may have lost its own
+  // core in some of them, but not in the shortest.)
+  if (waited > milliseconds(1) && block > clock::duration::zero() && waited > 8 * block) {
     pause_ = std::clamp<clock::duration>(2 * pause_, milliseconds(20), std::chrono::seconds(1));
     alone_until_ = now + pause_;
   } else if (pause_ > clock::duration::zero() && now > alone_until_ + milliseconds(100)) {
@@ -142,9 +143,9 @@ PARX_INLINE void thread_pool::note_wait(clock::time_point now, clock::duration w
   }
 }
 
-PARX_INLINE std::size_t thread_pool::take_blocks(std::uint64_t call) noexcept {
+PARX_INLINE auto thread_pool::take_blocks(std::uint64_t call) noexcept -> clock::duration {
   inside() = true;
-  std::size_t taken = 0;
+  auto shortest = clock::duration::zero();
   std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
   while (call_of(ticket) == call && block_of(ticket) != closed) {
     const auto body_call = body_call_.load(std::memory_order_acquire);
@@ -161,6 +162,7 @@ PARX_INLINE std::size_t thread_pool::take_blocks(std::uint64_t call) noexcept {
     if ((float_control::get() & ~float_control::flags) != arithmetic) {
       float_control::set(arithmetic);
     }
+    const auto begin = clock::now();
     try {
       body_call(body, first, std::min(count, first + grain));
     } catch (...) {
@@ -170,13 +172,14 @@ PARX_INLINE std::size_t thread_pool::take_blocks(std::uint64_t call) noexcept {
         failure_ = std::current_exception();
       }
     }
-    ++taken;
+    const auto took = clock::now() - begin;
+    if (shortest == clock::duration::zero() || took < shortest) shortest = took;
     done_.fetch_add(1);
     if (caller_sleeps_.load()) wake_sleepers(done_, 1);
     ticket = ticket_.load(std::memory_order_acquire);
   }
   inside() = false;
-  return taken;
+  return shortest;
 }
 
 PARX_INLINE void thread_pool::wait_for_blocks_in_hand(std::uint32_t blocks) noexcept {
