@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(each_block_runs_once_and_is_cut_by_sizes_alone) {
     BOOST_TEST(parx::get_num_threads() == threads);
     for (int round = 0; round < rounds(200); ++round) {
       const auto count = static_cast<std::size_t>(round % 37);
-      for (const std::size_t grain : {0, 1, 3, 50}) {
+      for (const std::size_t grain : {0U, 1U, 3U, 50U}) {
         std::vector<std::atomic<int>> hits(count);
         std::atomic<int> wrong{0};
         parx::parallel_for(count, grain, [&](std::size_t first, std::size_t last) {

@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE(batches_of_products) {
 
 BOOST_AUTO_TEST_CASE(random_numbers_and_indices) {
   const parx::random_stream stream(3, "x");
-  for (const std::uint64_t first : {0, 1, 7}) {
+  for (const std::uint64_t first : {0U, 1U, 7U}) {
     require_same_bits_by_threads("uniform", [&] {
       const auto x = tensor<double>::empty({70'001});
       stream.uniform(x.span(), -1.0, 2.0, first);
