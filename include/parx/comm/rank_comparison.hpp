@@ -19,25 +19,16 @@
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/core/split.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-[[nodiscard]] inline std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const auto end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
 
 /// "- only on rank 0: ..." and "+ only on rank 3: ..." for the first few lines that differ.
 [[nodiscard]] inline std::string layout_difference(std::string_view first, std::string_view other,
                                                    int other_rank) {
   static constexpr std::size_t most_lines = 8;
-  const auto a = lines_of(first);
-  const auto b = lines_of(other);
+  const auto a = split_at(first, '\n');
+  const auto b = split_at(other, '\n');
   std::string text;
   std::size_t shown = 0;
   const auto list = [&](const auto& from, const auto& missing_in, char sign, int rank) {

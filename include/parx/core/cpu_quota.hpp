@@ -17,6 +17,7 @@
 #include <parx/core/abi.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/parse_number.hpp>
+#include <parx/core/split.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -27,16 +28,6 @@ struct cpu_hierarchy {
   bool is_v2 = false;
 };
 
-[[nodiscard]] inline std::vector<std::string> split_at(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const std::size_t end = text.find(separator);
-    parts.emplace_back(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  }
-  return parts;
-}
-
 /// The hierarchies, from the texts of /proc/self/cgroup and /proc/self/mountinfo.
 [[nodiscard]] inline std::vector<cpu_hierarchy> cpu_hierarchies(std::string_view cgroup,
                                                                 std::string_view mountinfo) {
@@ -45,15 +36,15 @@ struct cpu_hierarchy {
     return std::find(names.begin(), names.end(), "cpu") != names.end();
   };
   std::vector<cpu_hierarchy> found;
-  for (const std::string& line : split_at(cgroup, '\n')) {
+  for (const std::string_view line : split_at(cgroup, '\n')) {
     // "0::/user.slice" or "4:cpu,cpuacct:/docker/1f2e". A path may have colons.
     const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (second == std::string_view::npos) continue;
+    const std::string_view controllers = line.substr(first + 1, second - first - 1);
     const bool is_v2 = controllers.empty();
     if (!is_v2 && !names_cpu(controllers)) continue;
-    std::string group = line.substr(second + 1);
-    for (const std::string& mount : split_at(mountinfo, '\n')) {
+    std::string group(line.substr(second + 1));
+    for (const std::string_view mount : split_at(mountinfo, '\n')) {
       // ID PARENT MAJOR:MINOR ROOT MOUNT OPTIONS [TAG...] - TYPE SOURCE SUPER_OPTIONS
       const auto words = split_at(mount, ' ');
       const auto dash = std::find(words.begin(), words.end(), "-");
@@ -61,12 +52,12 @@ struct cpu_hierarchy {
       const bool fits = is_v2 ? dash[1] == "cgroup2" : dash[1] == "cgroup" && names_cpu(dash[3]);
       if (!fits) continue;
       // In a container the mount may begin at the container's group, which the path repeats.
-      const std::string& root = words[3];
+      const std::string root(words[3]);
       if (root != "/" && (group == root || group.starts_with(root + "/"))) {
         group.erase(0, root.size());
       }
       if (group == "/") group.clear();
-      found.push_back({words[4], group, is_v2});
+      found.push_back({std::string(words[4]), group, is_v2});
       break;
     }
   }

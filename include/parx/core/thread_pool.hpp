@@ -38,8 +38,9 @@ struct block_body {
 
 class thread_pool {
  public:
-  /// The process's, with as many threads as choose_threads() says. Throws its usage_error.
-  [[nodiscard]] static thread_pool& of_this_process();
+  /// The process's. If it is new, it has as many threads as the program has asked for, else
+  /// `threads`, else as choose_threads() says (0). Throws the usage_error of that.
+  [[nodiscard]] static thread_pool& of_this_process(int threads = 0);
   /// From now on `count` of them, also in forked children. As set_threads().
   static void set_threads_of_process(int count);
   /// Whether the calling thread is in a block of some call.
@@ -55,7 +56,7 @@ class thread_pool {
   /// For a rank of a job: as many threads, unless the program has chosen itself, the caller on
   /// cores[0] and worker i on cores[i] (empty: anywhere). `shared`: other ranks' threads have the
   /// same cores, so that nobody may spin. As set_threads() otherwise.
-  void lay_out(int threads, std::vector<int> cores, bool shared);
+  static void lay_out(int threads, std::vector<int> cores, bool shared);
 
   /// Runs all blocks of `grain` items of 0 ... count - 1. Throws the exception of the lowest block
   /// that threw, after all have ended.

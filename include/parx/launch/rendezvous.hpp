@@ -9,7 +9,6 @@
 #pragma once
 
 #include <poll.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -33,6 +32,7 @@
 #include <parx/core/log.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/socket_address.hpp>
+#include <parx/core/thread_count.hpp>
 #include <parx/launch/detail/job_keys.hpp>
 #include <parx/launch/detail/numbered_start.hpp>
 #include <parx/launch/detail/survivors.hpp>
@@ -80,7 +80,8 @@ class rendezvous {
           .rank = job.rank,
           .world_size = job.world_size,
           .local_world_size = job.local_world_size.value_or(job.world_size),
-          .may_spin = cores() >= job.local_world_size.value_or(job.world_size),
+          .may_spin = std::max(static_cast<int>(detail::allowed_cores().size()), 1) >=
+                      job.local_world_size.value_or(job.world_size),
           .env = env,
           .key = key_of(job_)};
       endpoint_.reset(new detail::endpoint(std::move(options), limit));
@@ -200,11 +201,6 @@ class rendezvous {
     return job_key(job.secret, job.run_id, job.encrypts);
   }
 
-  [[nodiscard]] static int cores() noexcept {
-    cpu_set_t mask;
-    CPU_ZERO(&mask);
-    return ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
-  }
   [[nodiscard]] static std::string program_name() {
     char path[4096];
     const auto length = ::readlink("/proc/self/exe", path, sizeof path);

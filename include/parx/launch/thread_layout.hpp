@@ -31,6 +31,7 @@ struct rank_place {
 
 struct thread_layout {
   int threads = 1;
+  int asked = 1;                ///< before the limits
   std::vector<int> cores = {};  ///< of each thread, the caller's first; empty: bound to none
   bool shared = false;          ///< more threads than cores: nobody may spin
   std::string reason = {};      ///< "OMP_NUM_THREADS=64, 2 cores"; "" by default
@@ -41,7 +42,8 @@ struct thread_layout {
                                                    const rank_place& place,
                                                    std::string_view binding = {}) {
   const int ranks = std::max(place.local_ranks, 1);
-  thread_layout made{.threads = choice.threads, .reason = choice.reason()};
+  thread_layout made{
+      .threads = choice.threads, .asked = choice.asked, .reason = choice.reason()};
   int most = std::max(place.host_cores / ranks, 1);
   std::string why = formatted("{} ranks on {} core{}", ranks, place.host_cores,
                               place.host_cores == 1 ? "" : "s");
@@ -67,7 +69,7 @@ struct thread_layout {
 
 /// What parx::run says of it; "" where there is nothing to say.
 [[nodiscard]] inline std::string to_text(const thread_layout& layout, int ranks) {
-  if (layout.threads == 1 && layout.reason.find(',') == std::string::npos) return "";
+  if (layout.threads == 1 && layout.asked == 1) return "";
   return formatted("{} rank{} x {} thread{} ({})", ranks, ranks == 1 ? "" : "s", layout.threads,
                    layout.threads == 1 ? "" : "s", layout.reason);
 }

@@ -121,10 +121,8 @@ void scale_grad(const std::vector<target<T>>& targets, double norm, double max_n
   if (factor >= 1) return;
   for (const target<T>& one : targets) {
     one.for_each_grad([&](std::span<T> grad) {
-      parallel_for(grad.size(), parx::detail::elements_of_a_block,
-                   [&](std::size_t first, std::size_t last) {
-                     for (std::size_t i = first; i < last; ++i) grad[i] *= static_cast<T>(factor);
-                   });
+      parx::detail::for_each_element(
+          grad.size(), [=](std::size_t i) { grad[i] *= static_cast<T>(factor); });
     });
   }
 }

@@ -63,12 +63,9 @@ class ema : public placed_state {
       const T* const value = parameters_[i].value().data();
       A* const shadow = shadows_[i].data();
       // In this form a shadow that equals the value does not change.
-      const auto update_block = [&](std::size_t first, std::size_t last) {
-        for (std::size_t k = first; k < last; ++k) {
-          shadow[k] += (A(1) - keep) * (static_cast<A>(value[k]) - shadow[k]);
-        }
-      };
-      parallel_for(shadows_[i].size(), parx::detail::elements_of_a_block, update_block);
+      parx::detail::for_each_element(shadows_[i].size(), [=](std::size_t k) {
+        shadow[k] += (A(1) - keep) * (static_cast<A>(value[k]) - shadow[k]);
+      });
     }
   }
   /// The decay of update number `update`, counted from 0.

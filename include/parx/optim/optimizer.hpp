@@ -211,10 +211,7 @@ class optimizer : public placed_state {
       tensor<float>& master = one.master.follow(one.updated.value());
       const tensor<float> grad = tensor<float>::empty(master.shape());
       const auto update_part = [&](const T* from, std::size_t begin, std::size_t count) {
-        parallel_for(count, parx::detail::elements_of_a_block,
-                     [&](std::size_t first, std::size_t last) {
-                       convert(from + begin + first, grad.data() + begin + first, last - first);
-                     });
+        detail::convert_by_threads(from + begin, grad.data() + begin, count);
         update(one, rule, master.data(), grad.data(), begin, count);
       };
       if (const auto rows = one.updated.row_grad(); rows && wish == row_updates::lazy) {

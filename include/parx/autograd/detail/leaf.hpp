@@ -103,11 +103,8 @@ class leaf final : public node<T> {
   void scale_gradient(double factor) override {
     if (!written_) return;
     T* const values = this->gradient.data();
-    const std::size_t count = this->gradient.size();
-    parallel_for(count, elements_of_a_block, [=](std::size_t first, std::size_t last) {
-      for (std::size_t i = first; i < last; ++i) {
-        values[i] = static_cast<T>(static_cast<double>(values[i]) * factor);
-      }
+    for_each_element(this->gradient.size(), [=](std::size_t i) {
+      values[i] = static_cast<T>(static_cast<double>(values[i]) * factor);
     });
   }
   void introduce_to(backward_observer& watcher) const override {

@@ -214,10 +214,7 @@ class node : public node_base {
   static void add_into(const tensor<T>& sum, const tensor<T>& addend) {
     T* const to = sum.data();
     const T* const from = addend.data();
-    const std::size_t count = sum.size();
-    parallel_for(count, elements_of_a_block, [=](std::size_t first, std::size_t last) {
-      for (std::size_t i = first; i < last; ++i) to[i] += from[i];
-    });
+    for_each_element(sum.size(), [=](std::size_t i) { to[i] += from[i]; });
   }
 
  private:

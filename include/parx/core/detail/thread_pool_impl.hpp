@@ -69,7 +69,7 @@ template <typename IsOver>
   return count;
 }
 
-PARX_INLINE thread_pool& thread_pool::of_this_process() {
+PARX_INLINE thread_pool& thread_pool::of_this_process(int threads) {
   auto& shared = pool_of_process();
   if (thread_pool* const there = shared.load(std::memory_order_acquire)) return *there;
   // The child has one thread and the parent's memory: the pool is left as it was, with its locks
@@ -77,9 +77,9 @@ PARX_INLINE thread_pool& thread_pool::of_this_process() {
   static const int at_fork =
       ::pthread_atfork(nullptr, nullptr, [] { pool_of_process() = nullptr; });
   static_cast<void>(at_fork);
-  const int asked = threads_by_program();
-  std::unique_ptr<thread_pool> made(
-      new thread_pool(asked > 0 ? asked : choose_threads(process_environment()).threads));
+  if (const int asked = threads_by_program(); asked > 0) threads = asked;
+  if (threads == 0) threads = choose_threads(process_environment()).threads;
+  std::unique_ptr<thread_pool> made(new thread_pool(threads));
   thread_pool* there = nullptr;
   // Never destroyed: at the end of the process its threads sleep until they end with it.
   if (shared.compare_exchange_strong(there, made.get())) there = made.release();
@@ -240,11 +240,12 @@ PARX_INLINE void thread_pool::set_threads(int count) {
 }
 
 PARX_INLINE void thread_pool::lay_out(int threads, std::vector<int> cores, bool shared) {
-  const std::lock_guard owned(owner_);
-  stop_workers();
-  if (threads_by_program() == 0) threads_ = threads;
-  cores_ = std::move(cores);
-  may_spin_ = !shared;
+  thread_pool& pool = of_this_process(threads);
+  const std::lock_guard owned(pool.owner_);
+  pool.stop_workers();
+  if (threads_by_program() == 0) pool.threads_ = threads;
+  pool.cores_ = std::move(cores);
+  pool.may_spin_ = !shared;
 }
 
 /// The kernel may leave the caller on a worker's core for long, where each of them keeps the other

@@ -158,7 +158,7 @@ inline void place_threads(const launch_env& job, const environment& env) {
        .host_cores = static_cast<int>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L)),
        .cores = cores},
       env_string(env, "OMP_PROC_BIND").value_or(""));
-  thread_pool::of_this_process().lay_out(layout.threads, layout.cores, layout.shared);
+  thread_pool::lay_out(layout.threads, layout.cores, layout.shared);
   const std::string text = to_text(layout, job.world_size);
   if (!text.empty() && job.rank == 0 && logger::instance().shows(log_level::warn)) {
     logger::instance().write(log_level::info, text);

@@ -18,6 +18,15 @@
 
 namespace parx::inline PARX_ABI::optim::detail {
 
+/// convert() by the threads of the rank.
+template <typename From, typename To>
+void convert_by_threads(const From* from, To* to, std::size_t count) {
+  parallel_for(count, parx::detail::elements_of_a_block,
+               [=](std::size_t first, std::size_t last) {
+                 convert(from + first, to + first, last - first);
+               });
+}
+
 template <typename Half>
 class master_copy {
  public:
@@ -40,10 +49,7 @@ class master_copy {
   }
   /// Sets `value` to the copy, rounded.
   void round_to(std::span<Half> value) const {
-    parallel_for(value.size(), parx::detail::elements_of_a_block,
-                 [&](std::size_t begin, std::size_t end) {
-                   convert(copy_.data() + begin, value.data() + begin, end - begin);
-                 });
+    convert_by_threads(copy_.data(), value.data(), value.size());
   }
 
  private:
