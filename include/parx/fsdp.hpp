@@ -6,7 +6,6 @@
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
 #include <parx/comm.hpp>                  // IWYU pragma: export
-#include <parx/fsdp/clip.hpp>             // IWYU pragma: export
 #include <parx/fsdp/fsdp.hpp>             // IWYU pragma: export
 #include <parx/fsdp/options.hpp>          // IWYU pragma: export
 #include <parx/fsdp/sharded_module.hpp>   // IWYU pragma: export

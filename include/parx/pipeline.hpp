@@ -17,7 +17,6 @@
 #include <parx/pipeline/looped_bfs.hpp>
 #include <parx/pipeline/measure.hpp>
 #include <parx/pipeline/messages.hpp>
-#include <parx/pipeline/norm.hpp>
 #include <parx/pipeline/one_f_one_b.hpp>
 #include <parx/pipeline/options.hpp>
 #include <parx/pipeline/parallelize.hpp>

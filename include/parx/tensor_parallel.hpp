@@ -10,7 +10,6 @@
 #include <parx/mesh.hpp>                             // IWYU pragma: export
 #include <parx/tensor_parallel/algebra.hpp>          // IWYU pragma: export
 #include <parx/tensor_parallel/axis.hpp>             // IWYU pragma: export
-#include <parx/tensor_parallel/clip.hpp>             // IWYU pragma: export
 #include <parx/tensor_parallel/explain.hpp>          // IWYU pragma: export
 #include <parx/tensor_parallel/generating.hpp>       // IWYU pragma: export
 #include <parx/tensor_parallel/parallelize.hpp>      // IWYU pragma: export

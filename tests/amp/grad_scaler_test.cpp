@@ -10,6 +10,7 @@
 #include <parx/autograd.hpp>
 #include <parx/comm.hpp>
 #include <parx/comm/threads.hpp>
+#include <parx/ddp/group_axis.hpp>
 #include <parx/ddp.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
@@ -176,8 +177,9 @@ BOOST_AUTO_TEST_CASE(ranks_with_shards_of_the_gradients_skip_together) {
   std::vector<float> after(2);
   parx::run_threads(2, [&](parx::process_group& group) {
     const auto shard = parameter_of({1});
+    shard.set_places({{std::make_shared<parx::group_axis>(group)}});
     parx::optim::sgd<float> opt(std::vector{shard}, {.lr = 1});
-    parx::amp::grad_scaler scaler(group);
+    parx::amp::grad_scaler scaler;
     scaler.scale(linear_loss(shard, {group.rank() == 0 ? 1 : infinity})).backward();
     scaler.step(opt);
     scaler.update();

@@ -189,7 +189,8 @@ BOOST_AUTO_TEST_CASE(hosts_or_an_axis_that_cut_the_model_among_themselves_train_
     parx::optim::adamw opt{fsdp.parameters(), {.lr = 1e-2}};
     for (int i = 0; i < 5; ++i) {
       plain_step(fsdp, m, group, i);
-      found.norms[static_cast<std::size_t>(group.rank())] = parx::clip_grad_norm(fsdp, 0.1);
+      found.norms[static_cast<std::size_t>(group.rank())] =
+          parx::optim::clip_grad_norm(fsdp.parameters(), 0.1);
       opt.step();
     }
     found.hashes[static_cast<std::size_t>(group.rank())] = fsdp.values_hash();

@@ -283,29 +283,6 @@ BOOST_AUTO_TEST_CASE(a_penalty_on_values_that_are_gathered_is_differentiated_mea
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_norm_of_the_parts_on_one_rank_is_refused_with_the_call_that_is_meant) {
-  for (const int stage : {1, 2, 3}) {
-    const auto failures_of_call = [&](auto call) {
-      return failures_of({.stage = stage, .units = parx::by_type<block>},
-                         [&](auto& fsdp, model&, auto& group) {
-                           fsdp.initialize(1);
-                           const auto x = samples(group.rank(), 0);
-                           loss_of(fsdp(x), x).backward();
-                           call(fsdp);
-                         });
-    };
-    expect_failures(
-        failures_of_call([](auto& fsdp) { parx::optim::clip_grad_norm(fsdp.parameters(), 1.0); }),
-        "parx::clip_grad_norm(fsdp, 1.0)");
-    expect_failures(failures_of_call([](auto& fsdp) {
-                      const parx::optim::sgd opt{fsdp.parameters(), {.lr = 1}};
-                      (void)parx::optim::grad_norm(opt.targets());
-                    }),
-                    "parx::grad_norm(fsdp, opt.targets())");
-    expect_failures(failures_of_call([](auto& fsdp) { parx::clip_grad_norm(fsdp, 1.0); }), "");
-  }
-}
-
 BOOST_AUTO_TEST_CASE(a_hash_of_all_values_gathers_each_unit_once) {
   expect_failures(
       failures_of({.units = parx::by_type<block>, .values = gathered, .prefetch = 0},

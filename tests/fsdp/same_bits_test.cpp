@@ -81,7 +81,7 @@ std::vector<outcome> with_fsdp(int world, const Config& config, parx::fsdp_optio
     parx::fsdp fsdp{model, group, options};
     fsdp.initialize(7);
     return train(fsdp, group, config.vocab_size,
-                 [&] { return parx::clip_grad_norm(fsdp, 0.5); });
+                 [&] { return parx::optim::clip_grad_norm(fsdp.parameters(), 0.5); });
   });
 }
 

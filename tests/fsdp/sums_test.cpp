@@ -210,7 +210,7 @@ std::vector<outcome> train(jobs::kind network, int world, fsdp_options options) 
           loss.backward();
         }
       }
-      own.norms.push_back(clip_grad_norm(wrapped, 0.5));
+      own.norms.push_back(parx::optim::clip_grad_norm(wrapped.parameters(), 0.5));
       opt.step();
     }
     own.hash = wrapped.values_hash();

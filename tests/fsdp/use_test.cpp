@@ -133,7 +133,8 @@ std::vector<outcome> train(jobs::kind kind, int world, std::optional<parx::fsdp_
     } else {
       options->finish = finish;
       parx::fsdp fsdp{m, group, *options};
-      drive(fsdp, [&](double most) { return parx::clip_grad_norm(fsdp, most); });
+      drive(fsdp,
+            [&](double most) { return parx::optim::clip_grad_norm(fsdp.parameters(), most); });
     }
   });
   for (const std::string& failure : failures) BOOST_TEST(failure == "");

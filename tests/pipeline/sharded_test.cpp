@@ -61,6 +61,7 @@ struct way {
   int chunks = 1;
   std::optional<pipeline_table> table{};
   bool freezes = false;  ///< the first stage for six steps
+  bool within_pairs = false;  ///< the shards are those of two data-parallel ranks
 };
 
 std::map<std::string, std::vector<float>> values_in(const std::string& file) {
@@ -96,9 +97,16 @@ outcome trained(const way& how, const std::string& from = "", const std::string&
       });
     };
     if (how.freezes) in_first_stage([](auto& p) { p.freeze(); });
+    std::optional<fsdp_options> dp = how.dp;
+    std::optional<process_group> pair;
+    if (how.within_pairs) {
+      const int first_of_pair = over["dp"].rank() / 2 * 2;
+      pair.emplace(over["dp"].subgroup(std::array{first_of_pair, first_of_pair + 1}));
+      dp->shard_within = *pair;
+    }
     auto parallel = parallelize(model, over,
                                 {.tp = how.parts > 1 ? tp::ready_plan(model) : tp::plan{},
-                                 .dp = how.dp,
+                                 .dp = dp,
                                  .pp = {.schedule = how.schedule,
                                         .microbatches = 2,
                                         .chunks = how.chunks,
@@ -118,8 +126,7 @@ outcome trained(const way& how, const std::string& from = "", const std::string&
       };
       const auto loss = parallel.step(batch, criterion);
       found.losses.push_back(loss.sum);
-      found.norms.push_back(grad_norm(parallel, opt.targets()));
-      optim::scale_grad(opt.targets(), found.norms.back(), 0.5);
+      found.norms.push_back(optim::clip_grad_norm(opt.targets(), 0.5));
       opt.step();
       parallel.zero_grad();
     }
@@ -176,6 +183,18 @@ BOOST_AUTO_TEST_CASE(a_sharded_stage_that_is_unfrozen_on_the_way_ends_in_those_b
   expect_same(trained({.dp = in_units(2), .freezes = true}), whole, "zero 2");
   expect_same(trained({.dp = in_units(3, value_storage::gathered), .freezes = true}), whole,
               "zero 3, gathered");
+}
+
+BOOST_AUTO_TEST_CASE(shards_that_several_data_parallel_ranks_have_count_once_and_are_saved_once) {
+  const parx_test::scratch_folder scratch;
+  const std::string saved = scratch.file("saved");
+  const outcome whole = trained({.replicas = 4});
+  for (const int stage : {1, 3}) {
+    const way pairs{.replicas = 4, .dp = in_units(stage), .within_pairs = true};
+    expect_same(trained(pairs), whole, "pairs");
+    (void)trained(pairs, "", saved, 0, 6);
+    BOOST_TEST((trained({.replicas = 4}, saved, "", 6, 10).values == whole.values));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(an_optimizer_has_the_state_of_a_part) {

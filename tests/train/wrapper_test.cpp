@@ -46,7 +46,6 @@ class wrapper {
 
   parx::process_group& data_group() { return data_; }
   parx::process_group& job_group() { return job_; }
-  parx::process_group* gradient_group() { return nullptr; }
   Module& module() { return inner_.module(); }
   auto parameters() { return inner_.parameters(); }
   parx::no_sync_scope no_sync() { return inner_.no_sync(); }
@@ -68,10 +67,6 @@ class wrapper {
   parx::ddp<Module> inner_;
 };
 
-template <typename Module, typename Targets>
-double grad_norm(wrapper<Module>& model, const Targets& targets, parx::call_site site) {
-  return grad_norm(model.inner(), targets, site);
-}
 // All ranks of the job have the model, and share the writing; the optimizer is rank 1's.
 template <typename Module, typename Optimizer>
 void add_training_state(wrapper<Module>& model, Optimizer& optimizer,

@@ -11,7 +11,8 @@
 // Source: PyTorch's torch.amp.GradScaler. Under data parallelism backward gives every rank bitwise
 // the same gradients: a rank that overflows makes the sum Inf or NaN everywhere, so all ranks
 // decide alike without communication. Where ranks hold different gradients (FSDP, tensor or
-// pipeline parallelism) pass the group of the ranks that decide together; one byte is reduced then.
+// pipeline parallelism) the parameters know these ranks, which skip a step together: unscale_(), or
+// step() without it, is collective over them then, and sends one number.
 // The scale is the same for all micro-batches of a step: update() comes after step(). A scaler
 // belongs to one thread.
 #pragma once
@@ -25,8 +26,9 @@
 
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/ops/arithmetic.hpp>
-#include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
+#include <parx/optim/over_ranks.hpp>
 #include <parx/optim/target.hpp>
 
 namespace parx::inline PARX_ABI::amp {
@@ -66,12 +68,6 @@ class grad_scaler {
     require(options.growth_interval > 0, "grad_scaler: growth_interval must not be 0");
     *scale_.data() = options.init_scale;
   }
-  /// For gradients that differ between ranks: all ranks of `group` skip a step together. The group
-  /// is borrowed.
-  explicit grad_scaler(process_group& group, grad_scaler_options options = {})
-      : grad_scaler(options) {
-    group_ = &group;
-  }
 
   /// The loss to call backward() on.
   template <typename T>
@@ -85,17 +81,18 @@ class grad_scaler {
   }
 
   /// Divides the optimizer's gradients by the scale, once a step: to clip or look at them before
-  /// step(), which does it otherwise. Local; collective with a group. Throws usage_error when it
-  /// was called for this optimizer since the last update().
+  /// step(), which does it otherwise. Collective over the ranks that have different parts of the
+  /// gradients. Throws usage_error when it was called for this optimizer since the last update().
   template <typename Optimizer>
-  void unscale_(Optimizer& optimizer) {
+  void unscale_(Optimizer& optimizer, call_site site = call_site::current()) {
     progress& done = optimizers_[&optimizer];
     require(done.at == stage::scaled,
             "grad_scaler: unscale_() was already called for this optimizer since the last "
             "update(){}",
             done.at == stage::stepped ? ", and step() too" : "");
     bool overflow = false;
-    for (const auto& target : optimizer.targets()) {
+    const auto targets = optimizer.targets();
+    for (const auto& target : targets) {
       using value = typename Optimizer::value_type;
       static_assert(!std::is_same_v<value, float16>,
                     "gradients in float16 cannot be unscaled in place: what the scale has saved "
@@ -106,19 +103,19 @@ class grad_scaler {
         overflow |= detail::multiply_finding_overflow(part, static_cast<value>(1 / get_scale()));
       });
     }
-    if (group_ != nullptr) overflow = on_any_rank(*group_, overflow);
+    overflow = optim::on_any_rank_of(targets, targets.axes, overflow, site);
     done = {stage::unscaled, overflow};
   }
 
   /// optimizer.step() with unscaled gradients; if one of them is Inf or NaN, only drops them.
-  /// Returns whether the step was taken (a schedule should count those). Local; collective with a
-  /// group unless unscale_() was called. Throws usage_error on a second call before update().
+  /// Returns whether the step was taken (a schedule should count those). Collective as unscale_()
+  /// unless that was called. Throws usage_error on a second call before update().
   template <typename Optimizer>
-  bool step(Optimizer& optimizer) {
+  bool step(Optimizer& optimizer, call_site site = call_site::current()) {
     progress& done = optimizers_[&optimizer];
     require(done.at != stage::stepped,
             "grad_scaler: step() was already called for this optimizer since the last update()");
-    if (done.at == stage::scaled) unscale_(optimizer);
+    if (done.at == stage::scaled) unscale_(optimizer, site);
     done.at = stage::stepped;
     if (!done.found_inf) {
       optimizer.step();
@@ -169,7 +166,6 @@ class grad_scaler {
   };
 
   grad_scaler_options options_;
-  process_group* group_ = nullptr;
   tensor<double> scale_ = tensor<double>::scalar(1);
   std::uint64_t growth_tracker_ = 0;  ///< steps without overflow since the scale changed
   std::uint64_t skipped_ = 0;

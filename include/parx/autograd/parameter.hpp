@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include <parx/autograd/gradient_axis.hpp>
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/autograd/variable.hpp>
 
@@ -61,9 +62,12 @@ class parameter : public variable<T>,
   [[nodiscard]] const std::string& reduction_group() const {
     return leaf("reduction_group").reduction_group;
   }
-  /// Called by a pipeline over so many ranks. Of several, others have the model's other parameters.
-  void place_on_stage_of(int ranks) const { leaf("place_on_stage_of").is_of_stage = ranks > 1; }
-  [[nodiscard]] bool is_of_stage() const { return leaf("is_of_stage").is_of_stage; }
+
+  /// The ranks that have other parts or copies of its gradient, as wrappers have noted them.
+  [[nodiscard]] const gradient_places& places() const { return leaf("places").places; }
+  void set_places(gradient_places places) const {
+    leaf("set_places").places = std::move(places);
+  }
 
   // The part of it on this rank. shape(), values and gradient are those of the part.
 
@@ -87,7 +91,7 @@ class parameter : public variable<T>,
     now.expects_rows = before.expects_rows && !part.is_flat();
     now.spec = part;
     now.reduction_group = before.reduction_group;
-    now.is_of_stage = before.is_of_stage;
+    now.places = before.places;
     this->shared().node = std::move(after);
     this->shared().value = tensor<T>::without_memory(part.shape());
   }

@@ -5,8 +5,10 @@
 // any has usually left out its layers.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include <parx/autograd/gradient_axis.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/source.hpp>
 
@@ -17,6 +19,11 @@ enum class parameter_scope {
   share,  ///< those of one rank: maybe none
 };
 
+/// The axes (gradient_axis.hpp) on which the other parts of a share lie, in the order of its
+/// parameters' places: a rank whose share is empty takes part in sums over them. An axis ends with
+/// its wrapper.
+using share_axes = std::vector<std::weak_ptr<gradient_axis>>;
+
 template <typename T>
 struct parameter_list : std::vector<parameter<T>> {
   explicit parameter_list(call_site asked_at, parameter_scope of = parameter_scope::model)
@@ -24,6 +31,7 @@ struct parameter_list : std::vector<parameter<T>> {
 
   call_site site;
   parameter_scope scope;
+  share_axes axes{};
 };
 
 }  // namespace parx

@@ -190,8 +190,6 @@ class ddp {
   [[nodiscard]] process_group& data_group() noexcept { return group_; }
   /// The ranks that run, log and save together.
   [[nodiscard]] process_group& job_group() noexcept { return group_; }
-  /// The ranks whose gradients together are the whole gradient; null if each rank has all of it.
-  [[nodiscard]] process_group* gradient_group() noexcept { return nullptr; }
   /// The ranks that have the same parameters as this one: all.
   [[nodiscard]] process_group& replica_group() noexcept { return group_; }
   /// Whether all gradients are summed over group(). If not, ranks may hold different parts.

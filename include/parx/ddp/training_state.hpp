@@ -1,11 +1,9 @@
 // The functions that a trainer needs from a ddp besides forward and backward
-// (train/wrapped_model.hpp): the norm of the gradients, and saving and loading checkpoints. Every
-// rank holds the whole state.
+// (train/wrapped_model.hpp): saving and loading checkpoints. Every rank holds the whole state.
 #pragma once
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
@@ -14,7 +12,6 @@
 #include <parx/ddp/ddp.hpp>
 #include <parx/ddp/hook_state.hpp>
 #include <parx/ddp/save.hpp>
-#include <parx/optim/clip.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -33,17 +30,9 @@ void require_one_group(const ddp<Module>& wrapper, call_site site) {
 
 }  // namespace detail
 
-/// Local: after backward all ranks have the same gradients. Throws usage_error for a ddp with
-/// reduction groups; so do add_training_state and save_gathered.
-template <typename Module, typename T>
-[[nodiscard]] double grad_norm(ddp<Module>& wrapper, const std::vector<optim::target<T>>& targets,
-                               call_site site = call_site::current()) {
-  detail::require_one_group(wrapper, site);
-  return optim::grad_norm(targets, site);
-}
-
 /// Collective. Adds the parts "model", "optimizer" and, if the hook has state, "gradient_hook".
-/// Model and optimizer are borrowed.
+/// Model and optimizer are borrowed. Throws usage_error for a ddp with reduction groups; so does
+/// save_gathered.
 template <typename Module, typename Optimizer>
 void add_training_state(ddp<Module>& wrapper, Optimizer& optimizer, checkpoint_parts& parts,
                         call_site site = call_site::current()) {

@@ -6,7 +6,7 @@
 //   parx::optim::adamw opt{fsdp.parameters(), {.lr = 3e-4}};
 //   for (auto& batch : loader.epoch(e)) {
 //     parx::nn::cross_entropy(fsdp(batch.x), batch.y).backward();
-//     parx::clip_grad_norm(fsdp, 1.0);
+//     parx::optim::clip_grad_norm(opt.targets(), 1.0);
 //     opt.step();
 //   }
 //
@@ -41,6 +41,7 @@
 #include <parx/comm/rank_comparison.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/ddp/ddp.hpp>
+#include <parx/ddp/group_axis.hpp>
 #include <parx/ddp/row_exchange.hpp>
 #include <parx/fsdp/options.hpp>
 #include <parx/fsdp/required_memory.hpp>
@@ -111,6 +112,9 @@ class fsdp : public distributed_wrapper {
     units_.reset(new detail::sharded_units(group, std::move(groups), std::move(plan),
                                            std::move(all), options, who_, site));
     shards_.reset(new sharded_module<Module>(model_, units_->all()));
+    const auto axis =
+        shard_group().size() > 1 ? std::make_shared<group_axis>(shard_group()) : nullptr;
+    for (const auto& each : units_->all()) each->spread_over(axis);
     fill(0, [&](std::size_t i) { return !had_values_[i]; });
     model_.materialize();
     broadcast_buffers(site);
@@ -219,7 +223,6 @@ class fsdp : public distributed_wrapper {
   // For the trainer (train/wrapped_model.hpp).
   [[nodiscard]] process_group& data_group() noexcept { return group_; }
   [[nodiscard]] process_group& job_group() noexcept { return group_; }
-  [[nodiscard]] process_group* gradient_group() noexcept { return &shard_group(); }
   /// The ranks whose parts together make the whole model: group(), unless .shard_within is set.
   [[nodiscard]] process_group& shard_group() noexcept { return units_->shards(); }
   /// The ranks that have the same part as this one.

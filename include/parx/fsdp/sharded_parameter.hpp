@@ -87,6 +87,8 @@ class sharded_parameter {
 
   virtual void attach(backward_observer& whole, backward_observer& part, closed_reads& reads,
                       std::size_t index) = 0;
+  /// The parts are spread over `axis`, within those over which the layer is cut already.
+  virtual void spread_over(std::shared_ptr<gradient_axis> axis) = 0;
 
  protected:
   sharded_parameter(std::string name, const shard_spec& whole, dtype type)
@@ -115,6 +117,7 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
     whole_.detach_observer();
     whole_.forget_values();
     part_.detach_observer();
+    part_.set_places({});
     part_.unbind();
   }
 
@@ -173,6 +176,11 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
     part_.attach(&part, index);
     reads_ = &reads;
     index_ = index;
+  }
+  void spread_over(std::shared_ptr<gradient_axis> axis) override {
+    gradient_places places = whole_.places();
+    if (axis != nullptr) places.push_back({std::move(axis)});
+    part_.set_places(std::move(places));
   }
 
  private:

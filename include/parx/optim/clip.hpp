@@ -1,33 +1,29 @@
 // clip_grad_norm and clip_grad_value: limit gradients.
 //
-// Source: PyTorch's torch.nn.utils.clip_grad_norm_, norm 2, and clip_grad_value_. All is local. The
-// norm is the root of an exact sum (square_sum), rounded once, so that it does not depend on the
-// order of the parameters or on how they are divided among ranks. Rows of an embedding without a
-// gradient are skipped.
+// Source: PyTorch's torch.nn.utils.clip_grad_norm_, norm 2, and clip_grad_value_. The norm is that
+// of the whole model in every layout: where ranks have different parts of the gradient, as under
+// fsdp, layers cut by a plan and pipelines, the parameters know over which ranks to add up, and all
+// of these call it together. It is the root of an exact sum (square_sum), rounded once, so that it
+// does not depend on the order of the parameters or on how they are divided among ranks. Rows of an
+// embedding without a gradient are skipped.
 //
-// Under data parallelism every rank has the same gradients after backward and gets the same norm.
-// Where ranks hold different parts of a model, norms would differ between ranks: grad_norm and
-// clip_grad_norm refuse them. An fsdp, a tensor_parallel, a pipeline and what parallelize() returns
-// have a clip_grad_norm of their own. By hand the sums are merged; a part that several ranks hold
-// is counted by one of them:
-//   auto squares = optim::grad_squares(counted_here);
+// Gradients that a program of its own has spread over ranks: merge the sums by hand.
+//   auto squares = optim::grad_squares(counted_here);   // a part that several have: on one of them
 //   all_reduce(group, squares.words());
 //   optim::scale_grad(targets, squares.norm(), max_norm);
 #pragma once
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
-#include <parx/core/formatted.hpp>
 #include <parx/core/parallel_for.hpp>
 #include <parx/core/source.hpp>
+#include <parx/optim/over_ranks.hpp>
 #include <parx/optim/target.hpp>
 #include <parx/types/square_sum.hpp>
 
@@ -45,57 +41,49 @@ template <typename T>
 
 namespace detail {
 
-/// Throws usage_error where this rank has only a part of the model, so that the norm of its
-/// gradients is not the model's. `max_norm` is what clip_grad_norm was given.
+/// Throws usage_error for a part of a parameter, or a gradient that not all ranks share, where
+/// nothing says which ranks have the rest.
 template <typename T>
-void require_whole_model(const std::vector<target<T>>& targets, std::optional<double> max_norm,
-                         call_site site) {
-  const auto refuse = [&](const std::string& why, const std::string& what_to_do) {
-    throw_usage("optim::{} at {}: {}, so each rank would {} the norm of its own part. {}",
-                max_norm ? "clip_grad_norm" : "grad_norm", site, why, max_norm ? "clip by" : "get",
-                what_to_do);
-  };
+void require_places(const std::vector<target<T>>& targets, const char* function, call_site site) {
   for (const target<T>& one : targets) {
     const parameter<T>& each = one.owner();
-    if (!each.defined()) continue;
-    if (each.is_of_stage()) {
-      refuse(formatted("this rank has only the parameters of its pipeline stage, such as \"{}\"",
-                       each.name()),
-             max_norm
-                 ? formatted("Write parx::clip_grad_norm(pipe, opt.targets(), {:#})", *max_norm)
-                 : "Write parx::grad_norm(pipe, opt.targets())");
-    }
-    if (!each.reduction_group().empty()) {
-      refuse(formatted("the gradient of \"{}\" is summed over the ranks of \"{}\" alone",
-                       each.name(), each.reduction_group()),
-             "Add up optim::grad_squares over the ranks: see optim/clip.hpp");
-    }
-    if (!each.spec().is_whole()) {
-      refuse(formatted("this rank has only {} of the {} elements of parameter \"{}\"", each.size(),
-                       each.global_shape().size(), each.name()),
-             max_norm
-                 ? formatted("If an fsdp has cut it, write parx::clip_grad_norm(fsdp, {0:#}); if a "
-                             "plan has, tp.clip_grad_norm(ddp.parameters(), {0:#}) with what "
-                             "parallelize() returned as tp; if both have, parx::clip_grad_norm("
-                             "parallel, {0:#}) with a parx::tensor_parallel parallel{{tp, fsdp, "
-                             "mesh.all()}}",
-                             *max_norm)
-                 : "Write parx::grad_norm(fsdp, opt.targets()); for layers cut by a plan, also "
-                   "in a trainer, use a parx::tensor_parallel parallel{tp, ddp, mesh.all()}: "
-                   "parx::grad_norm(parallel, opt.targets())");
-    }
+    if (!each.defined() || !each.places().empty()) continue;
+    require(each.reduction_group().empty(),
+            "optim::{} at {}: the gradient of \"{}\" is summed over the ranks of \"{}\" alone, so "
+            "other ranks may have other parameters, which nothing names here. Add up "
+            "optim::grad_squares over the ranks: see optim/clip.hpp",
+            function, site, each.name(), each.reduction_group());
+    if (each.spec().is_whole()) continue;
+    throw_usage(
+        "optim::{} at {}: this rank has only {} of the {} elements of parameter \"{}\", and no "
+        "wrapper of parx has cut it, so nothing says which ranks have the others. Add up "
+        "optim::grad_squares over them: see optim/clip.hpp",
+        function, site, each.size(), each.global_shape().size(), each.name());
   }
+}
+
+template <typename T>
+[[nodiscard]] double norm_of(const std::vector<target<T>>& targets,
+                             const std::vector<share_axes>& shares, const char* function,
+                             call_site site) {
+  require_places(targets, function, site);
+  return grad_squares_of_all_ranks(targets, shares, site).norm();
 }
 
 }  // namespace detail
 
-/// The Euclidean norm of all gradients as one vector; 0 without any. Throws usage_error where this
-/// rank has only a part of the model.
+/// The Euclidean norm of all gradients of the model as one vector, the same on all ranks; 0 without
+/// any. Collective over the ranks that have different parts of the gradients; local under a ddp.
+/// Throws usage_error where parameters were cut by hand.
 template <typename T>
 [[nodiscard]] double grad_norm(const std::vector<target<T>>& targets,
                                call_site site = call_site::current()) {
-  detail::require_whole_model(targets, {}, site);
-  return grad_squares(targets).norm();
+  return detail::norm_of(targets, {}, "grad_norm", site);
+}
+template <typename T>
+[[nodiscard]] double grad_norm(const target_list<T>& targets,
+                               call_site site = call_site::current()) {
+  return detail::norm_of(targets, targets.axes, "grad_norm", site);
 }
 
 /// What to do where the norm is infinite or NaN.
@@ -127,40 +115,32 @@ void scale_grad(const std::vector<target<T>>& targets, double norm, double max_n
   }
 }
 
-/// The sum of the squares of a model's gradients, of any types, whose paths `is_counted` accepts.
-template <typename Model, typename IsCounted>
-[[nodiscard]] square_sum model_grad_squares(Model& model, IsCounted is_counted) {
-  square_sum squares;
-  model.for_each_parameter([&]<typename T>(const std::string& path, parameter<T>& each) {
-    if (is_counted(path)) squares += grad_squares(std::vector<target<T>>{each});
-  });
-  return squares;
-}
-/// scale_grad for all gradients of a model, of any types.
-template <typename Model>
-void scale_model_grad(Model& model, double norm, double max_norm) {
-  model.for_each_parameter([&]<typename T>(const std::string&, parameter<T>& each) {
-    scale_grad(std::vector<target<T>>{each}, norm, max_norm);
-  });
-}
-
 /// Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1. Returns the norm
-/// before. Throws usage_error unless max_norm is positive, and where this rank has only a part of
-/// the model: each rank would clip by another norm.
+/// before. Collective as grad_norm. Throws usage_error unless max_norm is positive.
 template <typename T>
-double clip_grad_norm(const std::vector<target<T>>& targets, double max_norm,
+double clip_grad_norm(const target_list<T>& targets, double max_norm,
                       nonfinite found = nonfinite::scale, call_site site = call_site::current()) {
   require(max_norm > 0, "clip_grad_norm at {}: the limit must be positive, not {}", site, max_norm);
-  detail::require_whole_model(targets, max_norm, site);
-  const double norm = grad_squares(targets).norm();
+  const double norm = detail::norm_of(targets, targets.axes, "clip_grad_norm", site);
   require_usable_norm(norm, found);
   scale_grad(targets, norm, max_norm);
   return norm;
 }
 template <typename T>
+double clip_grad_norm(const std::vector<target<T>>& targets, double max_norm,
+                      nonfinite found = nonfinite::scale, call_site site = call_site::current()) {
+  return clip_grad_norm(target_list<T>{targets, {}}, max_norm, found, site);
+}
+template <typename T>
 double clip_grad_norm(const std::vector<parameter<T>>& parameters, double max_norm,
                       nonfinite found = nonfinite::scale, call_site site = call_site::current()) {
   return clip_grad_norm(targets_of(parameters), max_norm, found, site);
+}
+template <typename T>
+double clip_grad_norm(const parameter_list<T>& parameters, double max_norm,
+                      nonfinite found = nonfinite::scale, call_site site = call_site::current()) {
+  return clip_grad_norm(target_list<T>{targets_of(parameters), {parameters.axes}}, max_norm, found,
+                        site);
 }
 
 /// For other arguments: a compile-time error that says what to do.
@@ -169,8 +149,7 @@ template <typename Other>
 double clip_grad_norm(Other&, double, nonfinite = nonfinite::scale) {
   static_assert(std::is_void_v<Other>,
                 "clip_grad_norm takes the parameters, not the model: "
-                "optim::clip_grad_norm(model.parameters(), 1.0); only an fsdp and a "
-                "tensor_parallel are given themselves: parx::clip_grad_norm(fsdp, 1.0)");
+                "optim::clip_grad_norm(model.parameters(), 1.0)");
   return 0;
 }
 

@@ -37,12 +37,14 @@ struct parameter_group {
       : parameter_group(targets_of(all), its_options) {
     site = all.site;
     scope = all.scope;
+    axes = all.axes;
   }
 
   std::vector<target<T>> targets;
   Options options;
   call_site site{};  ///< where the parameters were asked for, if that is known
   parameter_scope scope = parameter_scope::model;
+  share_axes axes{};
 };
 
 /// Whether a parameter of this name gets no weight decay: a "bias", or anything of a layer whose
@@ -72,7 +74,9 @@ template <typename T, typename Options, typename Predicate>
 template <typename T, typename Options, typename Predicate>
 [[nodiscard]] std::vector<parameter_group<T, Options>> decay_groups(
     const parameter_list<T>& parameters, Options options, Predicate without_decay) {
-  parameter_list<T> decayed(parameters.site, parameters.scope), others = decayed;
+  parameter_list<T> decayed(parameters.site, parameters.scope);
+  decayed.axes = parameters.axes;
+  parameter_list<T> others = decayed;
   for (const parameter<T>& each : parameters) {
     (without_decay(each.name()) ? others : decayed).push_back(each);
   }

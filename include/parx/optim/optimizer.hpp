@@ -79,9 +79,10 @@ class optimizer : public placed_state {
   }
 
   /// Handles of all that it updates: `clip_grad_norm(opt.targets(), 1.0)`.
-  [[nodiscard]] std::vector<target<T>> targets() const {
-    std::vector<target<T>> all;
+  [[nodiscard]] target_list<T> targets() const {
+    target_list<T> all;
     for (const slot& one : slots_) all.push_back(one.updated);
+    all.axes = axes_;
     return all;
   }
 
@@ -149,6 +150,7 @@ class optimizer : public placed_state {
         slots_.push_back({.updated = std::move(one), .group = options_.size()});
       }
       options_.push_back(group.options);
+      if (!group.axes.empty()) axes_.push_back(group.axes);
     }
   }
 
@@ -244,6 +246,7 @@ class optimizer : public placed_state {
 
   std::vector<Options> options_;  // one for each group
   std::vector<slot> slots_;
+  std::vector<share_axes> axes_;  // of the groups that are a share of a model
 };
 
 }  // namespace parx::optim

@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/gradient_axis.hpp>
 #include <parx/autograd/parameter.hpp>
+#include <parx/autograd/parameter_list.hpp>
 #include <parx/core/check.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
@@ -68,6 +70,11 @@ class target {
     const std::size_t width = all.empty() ? 0 : all.size() / rows->values.shape()[0];
     for (const std::size_t row : rows->rows) f(all.subspan(row * width, width));
   }
+  /// The ranks that have other parts or copies of the gradient; none for spans.
+  [[nodiscard]] const gradient_places& places() const {
+    static const gradient_places none;
+    return parameter_.defined() ? parameter_.places() : none;
+  }
   /// Not defined() for spans.
   [[nodiscard]] const parameter<T>& owner() const noexcept { return parameter_; }
   /// Throws usage_error where a wrapper has not completed the gradient (no_sync() of a ddp), or
@@ -92,6 +99,13 @@ class target {
   std::string name_;
   std::span<T> value_;
   std::span<T> grad_;
+};
+
+/// Targets of one optimizer. `axes` are those of the groups of parameters that are a rank's share
+/// of a model, so that a rank without any still takes part in sums over all ranks.
+template <typename T>
+struct target_list : std::vector<target<T>> {
+  std::vector<share_axes> axes;
 };
 
 template <typename T>

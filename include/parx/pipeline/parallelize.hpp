@@ -27,7 +27,6 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/mesh/mesh.hpp>
-#include <parx/pipeline/norm.hpp>
 #include <parx/pipeline/pipeline.hpp>
 #include <parx/pipeline/sharding.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>

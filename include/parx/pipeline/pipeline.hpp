@@ -49,18 +49,19 @@
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
-#include <parx/comm/collectives/warm_up.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/nn/blocks.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/batch_parts.hpp>
+#include <parx/pipeline/links.hpp>
 #include <parx/pipeline/options.hpp>
 #include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/same_batches.hpp>
 #include <parx/pipeline/same_setup.hpp>
 #include <parx/pipeline/simulate.hpp>
+#include <parx/pipeline/stage_axes.hpp>
 #include <parx/pipeline/stage_marks.hpp>
 #include <parx/pipeline/stage_module.hpp>
 #include <parx/pipeline/stage_part.hpp>
@@ -101,7 +102,7 @@ class pipeline : public staged_wrapper {
     require_same_setup(first, cut_, options_.seed, model_.last_seed(), job_group(), site);
     make_stages(site);
     all_carry_flags_ = !on_any_rank(job_group(), !reductions_->carries_flags(), site);
-    open_links();
+    detail::open_links(group_, owner_);
     runner_.emplace(group_, blocks_, owner_, cut_, *reductions_);
   }
   /// For a model whose blocks() need no argument.
@@ -157,6 +158,7 @@ class pipeline : public staged_wrapper {
   /// The parameters of this rank's stages, for an optimizer: none if the stages have none.
   [[nodiscard]] parameter_list<T> parameters(call_site site = call_site::current()) {
     parameter_list<T> all(site, parameter_scope::share);
+    all.axes = axes_.all();
     module().for_each_parameter([&](const std::string&, auto& each) { all.push_back(each); });
     return all;
   }
@@ -169,7 +171,6 @@ class pipeline : public staged_wrapper {
   /// Call this on all ranks before parameters are written by anything other than an optimizer or
   /// load(): it invalidates the gathered values of sharded stages.
   void before_write() { reductions_->before_write(); }
-  // For saving (checkpoint/distributed_wrapper.hpp).
   static constexpr std::string_view keeps = "a pipeline keeps a stage";
   void before_save(call_site /*site*/) const noexcept {}
   void require_resumable(call_site /*site*/) const noexcept {}
@@ -182,7 +183,6 @@ class pipeline : public staged_wrapper {
   }
 
   [[nodiscard]] process_group& group() noexcept { return group_; }
-  // For the trainer (train/wrapped_model.hpp).
   [[nodiscard]] process_group& data_group() noexcept {
     return options_.data_parallel != nullptr ? *options_.data_parallel : alone_;
   }
@@ -192,10 +192,6 @@ class pipeline : public staged_wrapper {
   /// The ranks that have the other parts of the same stages' layers.
   [[nodiscard]] process_group& tensor_group() noexcept {
     return options_.tensor_parallel != nullptr ? *options_.tensor_parallel : alone_;
-  }
-  [[nodiscard]] process_group* gradient_group() noexcept {
-    if (is_sharded()) return &job_group();
-    return options_.model_parallel != nullptr ? options_.model_parallel : &group_;
   }
   /// How many ranks of group() have the parameter, and which of them this one is. The first counts
   /// it in sums over the whole model. `name` is its path, or that of its optimizer state,
@@ -216,7 +212,7 @@ class pipeline : public staged_wrapper {
   /// How many data-parallel ranks have the same part of the parameter as this one, and which of
   /// them this one is. `name` is as in user_of().
   [[nodiscard]] shard_place replica_of(const std::string& name) {
-    if (is_sharded() && !is_within(name, kept_whole_)) return {};
+    if (is_sharded() && !is_within(name, kept_whole_)) return reductions_->shard_replica();
     return place_in(data_group());
   }
   /// A flag raised on any rank of the job reaches all ranks with the gradients of the next step.
@@ -228,7 +224,7 @@ class pipeline : public staged_wrapper {
   [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
     const bool own = std::exchange(own_flag_, false);
     const bool mine = reductions_->carries_flags() ? reductions_->flag_raised() : own;
-    return on_any_rank(all_carry_flags_ ? *gradient_group() : job_group(), mine, site);
+    return on_any_rank(all_carry_flags_ ? flag_group() : job_group(), mine, site);
   }
   /// Collective over the data-parallel ranks.
   void broadcast_buffers(call_site site = call_site::current()) {
@@ -257,10 +253,10 @@ class pipeline : public staged_wrapper {
     std::size_t most = 0;
     for (const auto& each : table.ranks) most = std::max(most, each.size());
     std::vector<double> mine(2 * most), all(mine.size() * table.ranks.size());
-    const std::vector<action_span>& spans_here = runner_->spans();
-    for (std::size_t i = 0; i < spans_here.size(); ++i) {
-      mine[2 * i] = spans_here[i].begin;
-      mine[2 * i + 1] = spans_here[i].end;
+    double* next = mine.data();
+    for (const action_span& each : runner_->spans()) {
+      *next++ = each.begin;
+      *next++ = each.end;
     }
     all_gather(group_, mine, all, {}, site);
     pipeline_timeline found{.name = table.name + " as it ran", .stages = table.stages, .ranks = {}};
@@ -275,6 +271,11 @@ class pipeline : public staged_wrapper {
   }
 
  private:
+  /// The ranks to ask for a flag that has reached the data-parallel ranks of each.
+  [[nodiscard]] process_group& flag_group() noexcept {
+    if (is_sharded()) return job_group();
+    return options_.model_parallel != nullptr ? *options_.model_parallel : group_;
+  }
   template <typename Batch>
   [[nodiscard]] std::vector<Batch> split(const Batch& batch, batch_use use) {
     const batch_parts mine = parts_of_rows(rows_of(batch), options_.microbatches);
@@ -363,11 +364,25 @@ class pipeline : public staged_wrapper {
     if (is_sharded()) check_sharding(site);
     own_->for_each_parameter([&](const std::string& path, auto& each) {
       if (!each.reduction_group().empty()) kept_whole_.push_back(path);
-      marks_.place(each, group_.size());
     });
     const auto is_tied = [&](const std::string& path) { return tied_users_.contains(path); };
     reductions_.emplace(model_, stages, data_group(), reductions, options_.sharding, is_tied, site);
     module_.emplace(*own_, *reductions_);
+    note_places();
+  }
+
+  /// Notes on this rank's parameters which ranks have other parts and copies of the gradient.
+  void note_places() {
+    gradient_places layers;
+    model_.for_each_parameter([&](const std::string&, auto& each) {
+      if (layers.empty()) layers = each.places();
+    });
+    axes_ = stage_axes(std::move(layers), is_sharded() ? &data_group() : nullptr, group_);
+    module_->for_each_parameter([&](const std::string& path, auto& each) {
+      marks_.place(each, axes_.places({.layer = tensor_group().rank() == 0 || is_cut(path),
+                                       .shard = replica_of(path).index == 0,
+                                       .stage = user_of(path).index == 0}));
+    });
   }
 
   void check_sharding(call_site site) {
@@ -432,19 +447,6 @@ class pipeline : public staged_wrapper {
     return groups;
   }
 
-  /// Opens the connections now: a link's first message takes milliseconds, for which each stage in
-  /// turn would wait.
-  void open_links() {
-    std::vector<int> peers;
-    for (std::size_t s = 0; s + 1 < owner_.size(); ++s) {
-      const int a = owner_[s], b = owner_[s + 1];
-      if (a == b || (a != group_.rank() && b != group_.rank())) continue;
-      const int peer = a == group_.rank() ? b : a;
-      if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
-    }
-    warm_up(group_, peers);
-  }
-
   Model& model_;
   nn::model_blocks<Input, T> blocks_;
   process_group& group_;
@@ -462,6 +464,7 @@ class pipeline : public staged_wrapper {
   std::map<std::string, process_group> tied_;
   bool own_flag_ = false;        // for a rank without gradients
   bool all_carry_flags_ = true;  // on all ranks of the job
+  stage_axes axes_;
   stage_marks<T> marks_;
   std::optional<stage_reductions<Model>> reductions_;
   std::optional<stage_module<Model>> module_;

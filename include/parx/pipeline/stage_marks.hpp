@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/gradient_axis.hpp>
 #include <parx/autograd/parameter.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -16,7 +17,7 @@ class stage_marks {
   stage_marks() = default;
   /// To be destroyed after the wrappers of the stages.
   ~stage_marks() {
-    for (const parameter<T>& each : placed_) each.place_on_stage_of(1);
+    for (const auto& [each, before] : placed_) each.set_places(before);
     for (const parameter<T>& each : tied_) {
       if (each.observer() == nullptr) each.reduce_over({});
     }
@@ -29,14 +30,15 @@ class stage_marks {
     each.reduce_over(std::move(group));
     tied_.push_back(each);
   }
-  /// The parameter is on one of so many ranks of a pipeline.
-  void place(const parameter<T>& each, int ranks) {
-    each.place_on_stage_of(ranks);
-    placed_.push_back(each);
+  /// The parameter's gradient is on these axes.
+  void place(const parameter<T>& each, gradient_places places) {
+    placed_.emplace_back(each, each.places());
+    each.set_places(std::move(places));
   }
 
  private:
-  std::vector<parameter<T>> tied_, placed_;
+  std::vector<parameter<T>> tied_;
+  std::vector<std::pair<parameter<T>, gradient_places>> placed_;  // and their places before
 };
 
 }  // namespace parx

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <parx/autograd/parameter.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/times.hpp>
 #include <parx/fsdp/options.hpp>
@@ -146,6 +147,14 @@ class stage_reductions {
   }
   void before_write() {
     for (const auto& each : units_) each->sums->before_write();
+  }
+  /// How many ranks have the same shards as this one (several if stages are sharded within groups
+  /// of the data-parallel ranks), and which of them this one is.
+  [[nodiscard]] shard_place shard_replica() const {
+    for (const auto& each : units_) {
+      if (const auto found = each->sums->shard_replica()) return *found;
+    }
+    return {};
   }
   /// The parameters that this rank's optimizer updates.
   template <typename Visitor>

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/ddp.hpp>
 #include <parx/fsdp/fsdp.hpp>
@@ -120,6 +121,11 @@ class stage_wrapper {
   }
   void zero_grad() {
     for_each_wrapper([](auto& wrapper) { wrapper.zero_grad(); });
+  }
+  /// The ranks that have the same shards: null without an fsdp.
+  [[nodiscard]] std::optional<shard_place> shard_replica() const {
+    if (!sharded_) return std::nullopt;
+    return place_in(sharded_->replica_group());
   }
   /// Seconds in which the fsdp's collectives ran. For a ddp, see the async_seconds() of its groups.
   [[nodiscard]] double own_communication() const noexcept {

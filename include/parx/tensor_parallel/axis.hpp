@@ -1,4 +1,5 @@
-// axis: implements rank_axis, the ranks over which a model's layers are cut, by a process group.
+// axis: the ranks over which a model's layers are cut, as layers (rank_axis) and sums of gradients
+// (gradient_axis) see them, by a process group.
 //
 //   parx::tp::axis axis{mesh["tp"]};
 //
@@ -7,11 +8,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 
+#include <parx/autograd/gradient_axis.hpp>
 #include <parx/autograd/rank_axis.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
@@ -22,7 +25,7 @@
 
 namespace parx::inline PARX_ABI::tp {
 
-class axis final : public rank_axis {
+class axis final : public rank_axis, public gradient_axis {
  public:
   /// The group is borrowed. Errors of the collectives name `site`.
   explicit axis(process_group& group, call_site site = call_site::current()) noexcept
@@ -50,6 +53,9 @@ class axis final : public rank_axis {
   void all_to_all(const_buffer_view from, std::span<const std::size_t> sent, buffer_view to,
                   std::span<const std::size_t> received) override {
     parx::all_to_all_v(group_, from, sent, to, received, {}, site_);
+  }
+  void add_up(std::span<std::int64_t> numbers, call_site site) override {
+    parx::all_reduce(group_, numbers, {}, site);
   }
   [[nodiscard]] std::unique_ptr<pending> start_sum(buffer_view data) override {
     struct in_flight final : pending {

@@ -5,18 +5,17 @@
 //   model.initialize(seed);                                     // or a checkpoint
 //   parx::ddp ddp{model, mesh["dp"]};
 //   tp.cross_entropy(ddp(batch.x), batch.y).backward();
-//   tp.clip_grad_norm(model.parameters(), 1.0);
+//   parx::optim::clip_grad_norm(opt.targets(), 1.0);
 //
 // All ranks of the group must get the same samples (a sampler over mesh["dp"], not the world) and
 // the same seed. This is not checked, except for labels if classes are cut. The ranks compute the
 // loss and the gradients that one process would: initial values and dropout do not depend on the
 // number of ranks. Of a cut parameter a rank has its part; an uncut one has the same value and
-// gradient on all ranks. With an fsdp, take the norm by parx::tensor_parallel (clip.hpp).
+// gradient on all ranks.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -30,7 +29,6 @@
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/comm/rank_comparison.hpp>
 #include <parx/core/check.hpp>
-#include <parx/optim/clip.hpp>
 #include <parx/tensor_parallel/axis.hpp>
 #include <parx/tensor_parallel/explain.hpp>
 #include <parx/tensor_parallel/plan.hpp>
@@ -40,12 +38,10 @@ namespace parx::inline PARX_ABI {
 /// The result of parallelize(), needed to train the model. The model also refers to the axis.
 class parallelized {
  public:
-  /// `cut` has the paths of the parameters of which the ranks have different parts, `sizes` the
-  /// number of elements of each parameter on this rank.
+  /// `cut` has the paths of the parameters of which the ranks have different parts.
   parallelized(std::shared_ptr<tp::axis> axis, tp::explanation explained,
-               std::set<std::string> cut, std::map<std::string, std::size_t> sizes)
-      : axis_(std::move(axis)), explained_(std::move(explained)), cut_(std::move(cut)),
-        sizes_(std::move(sizes)) {}
+               std::set<std::string> cut)
+      : axis_(std::move(axis)), explained_(std::move(explained)), cut_(std::move(cut)) {}
 
   [[nodiscard]] tp::axis& axis() const noexcept { return *axis_; }
   /// As from tp::explain(): for each layer its rule, this rank's part of its parameters, and what
@@ -103,27 +99,6 @@ class parallelized {
   /// The same, if the axis has all ranks.
   [[nodiscard]] sharding sharded() const { return spread_over(axis_->group(), {}); }
 
-  /// optim::clip_grad_norm by the norm of the whole gradient, in which uncut parameters count once.
-  /// One all-reduce of 4 KiB. For the model's own parameters or a ddp's; throws usage_error for
-  /// those of an fsdp, whose other parts are on ranks outside the axis.
-  template <typename T>
-  double clip_grad_norm(const std::vector<parameter<T>>& parameters, double max_norm) const {
-    std::vector<parameter<T>> counted;
-    for (const parameter<T>& each : parameters) {
-      const auto here = sizes_.find(each.name());
-      require(here == sizes_.end() || here->second == each.size(),
-              "clip_grad_norm: parameter \"{}\" has {} elements on this rank after its layer was "
-              "cut, but {} are given: an fsdp has cut it further. Use parx::clip_grad_norm("
-              "parallel, {}) with a parx::tensor_parallel parallel{{cut, fsdp, mesh.all()}}",
-              each.name(), here->second, each.size(), max_norm);
-      if (is_counted(each.name())) counted.push_back(each);
-    }
-    auto squares = optim::grad_squares(optim::targets_of(counted));
-    all_reduce(axis_->group(), squares.words());
-    optim::scale_grad(optim::targets_of(parameters), squares.norm(), max_norm);
-    return squares.norm();
-  }
-
  private:
   [[nodiscard]] sharding spread_over(const process_group& world, shard_place replica) const {
     const shard_place all = place_within(place_in(axis_->group()), replica);
@@ -136,7 +111,6 @@ class parallelized {
   std::shared_ptr<tp::axis> axis_;
   tp::explanation explained_;
   std::set<std::string> cut_;
-  std::map<std::string, std::size_t> sizes_;
 };
 
 /// Collective over the group, which is borrowed and must outlive the model. The model must have no
@@ -170,12 +144,12 @@ template <typename Model>
     if (!each.lines.empty()) each.layer->lie_on(axis, lines[each.lines[0]].rule, each.path);
   }
   std::set<std::string> cut;
-  std::map<std::string, std::size_t> sizes;
   model.for_each_parameter([&](const std::string& path, const auto& parameter) {
-    if (!parameter.spec().is_whole()) cut.insert(path);
-    sizes.emplace(path, parameter.size());
+    const bool is_cut = !parameter.spec().is_whole();
+    if (is_cut) cut.insert(path);
+    if (group.size() > 1) parameter.set_places({{axis, is_cut || group.rank() == 0}});
   });
-  return {axis, std::move(explained), std::move(cut), std::move(sizes)};
+  return {axis, std::move(explained), std::move(cut)};
 }
 
 }  // namespace parx

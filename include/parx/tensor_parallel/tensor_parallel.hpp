@@ -6,7 +6,6 @@
 //   parx::fsdp fsdp{model, mesh["dp"]};            // or model.initialize(seed) and a ddp
 //   parx::tensor_parallel parallel{cut, fsdp, mesh.all()};
 //   parx::optim::adamw opt{parallel.parameters()};
-//   parx::clip_grad_norm(parallel, 1.0);           // by hand (clip.hpp); a trainer does it itself
 //   parx::train::trainer trainer{parallel, opt, loader, [](auto& model, auto& batch) {
 //     return model.cross_entropy(model(batch.x), batch.y);
 //   }};
@@ -74,12 +73,6 @@ class tensor_parallel : public distributed_wrapper {
   [[nodiscard]] Inner& inner() noexcept { return inner_; }
   /// The ranks over which layers are cut.
   [[nodiscard]] process_group& axis() const noexcept { return cut_.axis().group(); }
-  /// Whether this rank counts its part of the parameter in sums in which each element counts once
-  /// over gradient_group().
-  [[nodiscard]] bool is_counted(const std::string& path) {
-    return (gradient_group() != &job_ || inner_.replica_group().rank() == 0) &&
-           cut_.is_counted(path);
-  }
 
   /// Collective over the job. Calls use(path, tensor<T>) with the whole values of each parameter,
   /// one at a time, in the order of the model, on all ranks.
@@ -137,10 +130,6 @@ class tensor_parallel : public distributed_wrapper {
 
   [[nodiscard]] process_group& data_group() noexcept { return inner_.data_group(); }
   [[nodiscard]] process_group& job_group() noexcept { return job_; }
-  /// The axis; the job if `inner` is an fsdp, which cuts each part of a layer further.
-  [[nodiscard]] process_group* gradient_group() noexcept {
-    return inner_.gradient_group() == nullptr ? &axis() : &job_;
-  }
   [[nodiscard]] decltype(auto) module() noexcept { return inner_.module(); }
   [[nodiscard]] decltype(auto) parameters() { return inner_.parameters(); }
   [[nodiscard]] auto no_sync() noexcept { return inner_.no_sync(); }

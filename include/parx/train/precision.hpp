@@ -21,17 +21,10 @@ namespace parx::inline PARX_ABI::train {
 
 class precision {
  public:
-  /// `gradients`, if not null, are the ranks that hold different parts of the gradients: an
-  /// overflow on one of them counts for all. Borrowed.
-  precision(const trainer_options& options, process_group* gradients) {
+  explicit precision(const trainer_options& options) {
     if (options.bf16) products_ = dtype::bfloat16;
     if (options.fp16) products_ = dtype::float16;
-    if (!options.fp16) return;
-    if (gradients != nullptr) {
-      scaler_.emplace(*gradients);
-    } else {
-      scaler_.emplace();
-    }
+    if (options.fp16) scaler_.emplace();
   }
 
   /// Calls compute() with matrix products in 16 bits, and with the loss scale for a pipeline, which
@@ -69,8 +62,8 @@ class precision {
 
   /// Divides the gradients by the loss scale, before clipping.
   template <typename Optimizer>
-  void unscale(Optimizer& optimizer) {
-    if (scaler_) scaler_->unscale_(optimizer);
+  void unscale(Optimizer& optimizer, call_site site) {
+    if (scaler_) scaler_->unscale_(optimizer, site);
   }
   /// With a loss scale, a step whose gradients overflowed is skipped on all ranks.
   template <typename Optimizer>

@@ -81,7 +81,7 @@ class trainer : public detail::trainer_base {
         optimizer_(optimizer),
         loader_(loader),
         loss_(std::move(loss)),
-        precision_(options_, model.gradient_group()),
+        precision_(options_),
         rates_(optimizer, options_.learning_rate) {
     detail::require_own_samples(loader.sampler(), data(), "training");
     if (options_.on_loss) {
@@ -366,11 +366,11 @@ class trainer : public detail::trainer_base {
   void end_step() {
     const double lr = rate();
     const std::uint64_t step = state_.global_step + 1;
-    precision_.unscale(optimizer_);
+    precision_.unscale(optimizer_, site_);
     // With a loss scale, a step with infinite gradients is skipped instead.
     const bool guards = options_.stop_at_nan && !precision_.loss_scale();
     const bool clips = options_.max_grad_norm > 0;
-    const double norm = logs_at(step) || guards || clips ? grad_norm(model_, targets_, site_) : 0;
+    const double norm = logs_at(step) || guards || clips ? optim::grad_norm(targets_, site_) : 0;
     if (guards) detail::require_finite(norm, targets_, here());
     if (clips) optim::scale_grad(targets_, norm, options_.max_grad_norm);
     rates_.set(optimizer_, lr);

@@ -10,7 +10,7 @@
 // Everything is called on all ranks of the job, from one thread and in the same order, so each
 // function may communicate. The free functions are found by argument-dependent lookup. Those of a
 // ddp are in ddp/training_state.hpp; those of the wrappers of which each rank keeps a part are in
-// checkpoint/distributed_state.hpp, but for grad_norm and sharded_over, which their chapters have.
+// checkpoint/distributed_state.hpp, but for sharded_over, which their chapters have.
 #pragma once
 
 #include <concepts>
@@ -33,8 +33,6 @@ concept wrapped_model = requires(Wrapper& wrapper, Optimizer& optimizer, checkpo
                                  call_site site) {
   { wrapper.data_group() } -> std::same_as<process_group&>;
   { wrapper.job_group() } -> std::same_as<process_group&>;
-  // The ranks whose gradients make up the whole; nullptr if every rank holds all of them.
-  { wrapper.gradient_group() } -> std::same_as<process_group*>;
 
   // The model with this rank's parameters; train(), eval(), reseed() are called if it has them.
   wrapper.module();
@@ -52,9 +50,6 @@ concept wrapped_model = requires(Wrapper& wrapper, Optimizer& optimizer, checkpo
   { wrapper.times() } -> std::same_as<ddp_times>;
   { wrapper.bucket_count() } -> std::convertible_to<std::size_t>;
   { wrapper.bucket_bytes(std::size_t{}) } -> std::convertible_to<std::size_t>;
-
-  // The norm of the whole gradient, the same on all ranks.
-  { grad_norm(wrapper, optimizer.targets(), site) } -> std::same_as<double>;
 
   // Adds to a checkpoint what this rank saves: model, optimizer, and any state that lasts from
   // step to step. parts.keep() takes memory that must live until the checkpoint is written.

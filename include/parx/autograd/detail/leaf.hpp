@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <parx/autograd/detail/node.hpp>
+#include <parx/autograd/gradient_axis.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -120,7 +121,7 @@ class leaf final : public node<T> {
   shard_spec spec;              // of a parameter: the part of it on this rank
   std::string reduction_group;  // see parameter::reduce_over
   bool expects_rows = false;    // see parameter::expect_row_grad
-  bool is_of_stage = false;     // see parameter::place_on_stage_of
+  gradient_places places;       // see parameter::places
 
  private:
   void ensure_memory() {
