@@ -45,6 +45,7 @@ struct settings {
   double dropout, seconds;
   std::size_t warm_up, bucket;
   parx::models::gpt_config gpt;
+  bool whole_logits;
   wrapper wrapped;
 
   [[nodiscard]] bool one_batch() const noexcept {
@@ -208,7 +209,9 @@ void train_gpt(parx::world& world, const settings& s) {
   if (!s.one_batch()) {
     return train(
         world, s, model,
-        [&](auto& net, std::size_t i) { return nn::cross_entropy(net(read(i)), next(i)); },
+        [&](auto& net, std::size_t i) {
+          return s.whole_logits ? nn::cross_entropy(net(read(i)), next(i)) : net(read(i), next(i));
+        },
         make_adamw);
   }
   const auto between =
@@ -280,6 +283,7 @@ int main(int argc, char** argv) {
       ("layers", "of gpt", text("4"))
       ("heads", "of gpt", text("4"))
       ("vocab", "of gpt", text("256"))
+      ("logits", "of gpt: whole, or in blocks of 256 rows", text("whole"))
       ("h,help", "print this");
   return parx::run([&](parx::world& world) {
     const auto given = examples::parse(options, argc, argv);
@@ -296,6 +300,7 @@ int main(int argc, char** argv) {
                        .n_embd = examples::number<std::size_t>(given, "width", 1, 1'000'000),
                        .n_layer = examples::number<std::size_t>(given, "layers", 1, 1000),
                        .n_head = examples::number<std::size_t>(given, "heads", 1, 1000)},
+               .whole_logits = examples::choice(given, "logits", {"whole", "blocks"}) == "whole",
                .wrapped = wrapper::ddp};
     s.gpt.n_positions = s.length;
     s.gpt.embd_pdrop = s.gpt.attn_pdrop = s.gpt.resid_pdrop = s.dropout;

@@ -16,6 +16,7 @@
 #include <parx/nn/init.hpp>             // IWYU pragma: export
 #include <parx/nn/instances.hpp>        // IWYU pragma: export
 #include <parx/nn/linear.hpp>           // IWYU pragma: export
+#include <parx/nn/linear_cross_entropy.hpp>  // IWYU pragma: export
 #include <parx/nn/loss.hpp>             // IWYU pragma: export
 #include <parx/nn/module.hpp>           // IWYU pragma: export
 #include <parx/nn/norm.hpp>             // IWYU pragma: export

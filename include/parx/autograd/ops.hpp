@@ -15,6 +15,7 @@
 #include <parx/autograd/ops/gated.hpp>
 #include <parx/autograd/ops/layer_norm.hpp>
 #include <parx/autograd/ops/linear.hpp>
+#include <parx/autograd/ops/linear_cross_entropy.hpp>
 #include <parx/autograd/ops/loss.hpp>
 #include <parx/autograd/ops/matmul.hpp>
 #include <parx/autograd/ops/pointer.hpp>

@@ -21,6 +21,7 @@
 #include <parx/nn/dropout.hpp>
 #include <parx/nn/embedding.hpp>
 #include <parx/nn/linear.hpp>
+#include <parx/nn/linear_cross_entropy.hpp>
 #include <parx/nn/norm.hpp>
 
 namespace parx::inline PARX_ABI::models {
@@ -154,12 +155,16 @@ class gpt : public nn::module<gpt<T>> {
   /// Throws usage_error when there are more positions than n_positions.
   template <std::integral Id>
   [[nodiscard]] variable<T> forward(const tensor<Id>& ids, decoding_cache<T>* cache = nullptr) {
-    variable<T> x = embed(ids, cache == nullptr ? 0 : cache->length());
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      nn::kv_cache<T>* const seen = cache == nullptr ? nullptr : &cache->layer(i);
-      x = checkpointing_.run(layers_[i], x, seen);
-    }
-    return logits(x);
+    return logits(hidden_states(ids, cache));
+  }
+  /// nn::cross_entropy of these logits, with the same bits; they are never whole in memory, and
+  /// backward computes them again: see nn/linear_cross_entropy.hpp. For large vocabularies. Throws
+  /// usage_error where the output is cut over ranks.
+  template <std::integral Id, std::integral Label>
+  [[nodiscard]] weighted_loss<T> forward(const tensor<Id>& ids, const tensor<Label>& labels,
+                                         const cross_entropy_options& options = {}) {
+    return nn::linear_cross_entropy(norm_(hidden_states(ids, nullptr)), token_embedding_, labels,
+                                    options);
   }
   /// The forward pass in pieces: the embeddings, each layer, and the logits.
   template <std::integral Id = std::int32_t>
@@ -200,6 +205,15 @@ class gpt : public nn::module<gpt<T>> {
             to_string(ids.shape()), first, config_.n_positions);
     return dropout_(token_embedding_(ids) +
                     slice<T>(position_embedding_.weight(), 0, first, first + ids.extent(1)));
+  }
+  template <std::integral Id>
+  [[nodiscard]] variable<T> hidden_states(const tensor<Id>& ids, decoding_cache<T>* cache) {
+    variable<T> x = embed(ids, cache == nullptr ? 0 : cache->length());
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      nn::kv_cache<T>* const seen = cache == nullptr ? nullptr : &cache->layer(i);
+      x = checkpointing_.run(layers_[i], x, seen);
+    }
+    return x;
   }
   [[nodiscard]] variable<T> logits(const variable<T>& x) {
     return token_embedding_.multiply(norm_(x));

@@ -22,6 +22,7 @@
 #include <parx/nn/checkpointed.hpp>
 #include <parx/nn/embedding.hpp>
 #include <parx/nn/linear.hpp>
+#include <parx/nn/linear_cross_entropy.hpp>
 #include <parx/nn/norm.hpp>
 
 namespace parx::inline PARX_ABI::models {
@@ -171,12 +172,17 @@ class llama : public nn::module<llama<T>> {
   /// Throws usage_error beyond max_position_embeddings.
   template <std::integral Id>
   [[nodiscard]] variable<T> forward(const tensor<Id>& ids, decoding_cache<T>* cache = nullptr) {
-    variable<T> x = embed(ids);
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      nn::kv_cache<T>* const seen = cache == nullptr ? nullptr : &cache->layer(i);
-      x = checkpointing_.run(layers_[i], x, seen);
-    }
-    return logits(x);
+    return logits(hidden_states(ids, cache));
+  }
+  /// nn::cross_entropy of these logits, with the same bits; they are never whole in memory, and
+  /// backward computes them again: see nn/linear_cross_entropy.hpp. For large vocabularies. Throws
+  /// usage_error where the output is cut over ranks.
+  template <std::integral Id, std::integral Label>
+  [[nodiscard]] weighted_loss<T> forward(const tensor<Id>& ids, const tensor<Label>& labels,
+                                         const cross_entropy_options& options = {}) {
+    const variable<T> y = norm_(hidden_states(ids, nullptr));
+    return head_ ? nn::linear_cross_entropy(y, *head_, labels, options)
+                 : nn::linear_cross_entropy(y, token_embedding_, labels, options);
   }
   /// The forward pass in pieces: the embedding, each layer, and the logits.
   template <std::integral Id = std::int32_t>
@@ -213,6 +219,15 @@ class llama : public nn::module<llama<T>> {
     require(ids.rank() == 2 && ids.extent(1) > 0,
             "llama: token ids of shape {} are not (batch, positions)", to_string(ids.shape()));
     return token_embedding_(ids);
+  }
+  template <std::integral Id>
+  [[nodiscard]] variable<T> hidden_states(const tensor<Id>& ids, decoding_cache<T>* cache) {
+    variable<T> x = embed(ids);
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      nn::kv_cache<T>* const seen = cache == nullptr ? nullptr : &cache->layer(i);
+      x = checkpointing_.run(layers_[i], x, seen);
+    }
+    return x;
   }
   [[nodiscard]] variable<T> logits(const variable<T>& x) {
     const variable<T> y = norm_(x);

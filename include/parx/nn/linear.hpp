@@ -81,6 +81,8 @@ class linear : public module<linear<T>>, public cuttable_layer {
   [[nodiscard]] const parameter<T>& weight() const noexcept { return weight_; }
   /// Not defined() without one.
   [[nodiscard]] const parameter<T>& bias_values() const noexcept { return bias_; }
+  [[nodiscard]] parx::activation activation() const noexcept { return activation_; }
+  [[nodiscard]] weight_layout layout() const noexcept { return layout_; }
 
  private:
   parx::activation activation_;

@@ -2,6 +2,8 @@
 //
 //   auto loss = parx::nn::cross_entropy(model(batch.x), batch.y, {.row_weights = batch.weights});
 //   auto loss = parx::nn::mse_loss(model(batch.x), targets, {.row_weights = batch.weights});
+//
+// With many classes, logits take more memory than all else: see nn/linear_cross_entropy.hpp.
 #pragma once
 
 #include <concepts>

@@ -54,6 +54,36 @@ enum class weight_layout {
   in_out,  ///< as GPT-2's Conv1D does
 };
 
+namespace detail {
+
+/// The numbers of inputs and outputs of a linear operation.
+struct linear_sizes {
+  std::size_t in, out;
+
+  /// Throws usage_error naming the shapes that do not fit.
+  template <typename T>
+  [[nodiscard]] static linear_sizes of(const variable<T>& x, const variable<T>& weight,
+                                       const variable<T>& bias, weight_layout layout) {
+    const bool transposed = layout == weight_layout::out_in;
+    if (weight.rank() != 2 || x.rank() < 1 || x.extent(-1) != weight.extent(transposed ? 1 : 0))
+        [[unlikely]] {
+      throw_usage(
+          "linear{}: input of shape {} and weight of shape {} do not fit: the last axis of the "
+          "input and the {} of the weight must be equal{}",
+          quoted_name(weight), to_string(x.shape()), to_string(weight.shape()),
+          transposed ? "last" : "first", why_cut_weights_do_not_fit(x, weight, transposed ? 1 : 0));
+    }
+    const std::size_t out = weight.extent(transposed ? 0 : 1);
+    if (bias.defined() && bias.shape() != shape{out}) [[unlikely]] {
+      throw_usage("linear{}: a bias of shape {} does not fit a weight of shape {}",
+                  quoted_name(weight), to_string(bias.shape()), to_string(weight.shape()));
+    }
+    return {x.extent(-1), out};
+  }
+};
+
+}  // namespace detail
+
 /// y = f(x W^T + b): x is (..., in), the weight (out, in) unless `layout` says otherwise, the bias
 /// (out) or not defined(), f element by element. Throws usage_error naming the shapes that do not
 /// fit. Backward computes the weight's gradient before the input's, so that it can be sent to other
@@ -64,23 +94,10 @@ template <typename T>
                                  weight_layout layout = weight_layout::out_in,
                                  std::shared_ptr<std::type_identity_t<input_gradient_reduction<T>>>
                                      reduction = {}) {
+  const auto sizes = detail::linear_sizes::of(x, weight, bias, layout);
+  const std::size_t in = sizes.in, out = sizes.out;
   const bool transposed = layout == weight_layout::out_in;
-  if (weight.rank() != 2 || x.rank() < 1 || x.extent(-1) != weight.extent(transposed ? 1 : 0))
-      [[unlikely]] {
-    throw_usage(
-        "linear{}: input of shape {} and weight of shape {} do not fit: the last axis of the input "
-        "and the {} of the weight must be equal{}",
-        detail::quoted_name(weight), to_string(x.shape()), to_string(weight.shape()),
-        transposed ? "last" : "first",
-        detail::why_cut_weights_do_not_fit(x, weight, transposed ? 1 : 0));
-  }
-  const std::size_t out = weight.extent(transposed ? 0 : 1);
-  const std::size_t in = weight.extent(transposed ? 1 : 0);
   const std::size_t ld = weight.extent(1);
-  if (bias.defined() && bias.shape() != shape{out}) [[unlikely]] {
-    throw_usage("linear{}: a bias of shape {} does not fit a weight of shape {}",
-                detail::quoted_name(weight), to_string(bias.shape()), to_string(weight.shape()));
-  }
   const detail::product_operand<T> left(x), right(weight);
   const tensor<T> input = left.values().contiguous();
   const tensor<T> w = right.values().contiguous();

@@ -36,6 +36,83 @@ struct summed_loss {
   }
 };
 
+enum class row_result { loss, loss_and_gradient };
+
+/// The labels and weights of rows of logits, and the loss of a row.
+template <typename T, std::integral Label>
+class labelled_rows {
+ public:
+  /// `call` begins the messages. Borrows options.row_weights. Throws usage_error for options that
+  /// do not fit.
+  labelled_rows(const char* call, call_site site, const tensor<Label>& labels, std::size_t classes,
+                const cross_entropy_options& options)
+      : call_(call), site_(site), label_(labels.contiguous()), classes_(classes), options_(options),
+        smoothing_(static_cast<T>(options.label_smoothing)),
+        everywhere_(classes == 0 ? T(0) : smoothing_ / static_cast<T>(classes)) {
+    require(options.row_weights.empty() || options.row_weights.size() == labels.size(),
+            "{} at {}: {} row weights for {} rows", call, site, options.row_weights.size(),
+            labels.size());
+    require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
+            "{} at {}: a label smoothing of {} is not in [0, 1]", call, site,
+            options.label_smoothing);
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return label_.size(); }
+  [[nodiscard]] std::size_t classes() const noexcept { return classes_; }
+  /// Replaces the borrowed weights by equal ones.
+  void set_row_weights(std::span<const float> weights) noexcept { options_.row_weights = weights; }
+
+  /// The loss of row `row`, whose logits are x. e has room for as many elements, and gets the
+  /// loss's gradient if it is wanted; it may be x. Throws usage_error for a label outside the
+  /// classes.
+  summed_loss loss_of(std::size_t row, const T* x, T* e, row_result wanted) const {
+    const auto index = static_cast<std::int64_t>(label_.data()[row]);
+    const bool ignored = index == options_.ignore_index;
+    const T weight = ignored                        ? T(0)
+                     : options_.row_weights.empty() ? T(1)
+                                                    : static_cast<T>(options_.row_weights[row]);
+    if (weight == T(0)) {
+      if (wanted == row_result::loss_and_gradient) std::fill_n(e, classes_, T(0));
+      return {};
+    }
+    if (index < 0 || static_cast<std::size_t>(index) >= classes_) [[unlikely]] {
+      throw_usage(
+          "{} at {}: the label of row {} is {}, but the logits have {} classes (the last axis), "
+          "counted from 0",
+          call_, site_, row, index, classes_);
+    }
+    const auto hit = static_cast<std::size_t>(index);
+    const T highest = row_max(x, classes_);
+    // Differences to the highest logit, so that large logits lose no digits.
+    const T of_label = x[hit] - highest;
+    const T below = smoothing_ == T(0)
+                        ? T(0)
+                        : reduce_lanes(0, classes_, T(0), add_op{},
+                                       [=](std::size_t i) { return highest - x[i]; });
+    const T sum = row_exp(x, highest, classes_, e);
+    const T log_sum = std::log(sum);
+    T loss = log_sum - of_label;
+    if (smoothing_ != T(0)) {
+      loss = (T(1) - smoothing_) * loss + smoothing_ * log_sum + everywhere_ * below;
+    }
+    if (wanted == row_result::loss_and_gradient) {
+      const T scale = weight / sum;
+      const T shift = weight * everywhere_;
+      for (std::size_t i = 0; i < classes_; ++i) e[i] = e[i] * scale - shift;
+      e[hit] -= weight * (T(1) - smoothing_);
+    }
+    return {static_cast<double>(weight) * static_cast<double>(loss), static_cast<double>(weight)};
+  }
+
+ private:
+  const char* call_;
+  call_site site_;
+  tensor<Label> label_;
+  std::size_t classes_;
+  cross_entropy_options options_;
+  T smoothing_, everywhere_;  // everywhere_: of each class
+};
+
 template <typename T>
 void takes_logits(const variable<T>&);
 template <std::integral Label>
@@ -74,64 +151,21 @@ template <typename T, std::integral Label>
                        : formatted("a layer that computes {} of {} columns made them",
                                    logits.extent(-1), logits.value().whole_row()));
   }
-  const std::size_t classes = logits.extent(-1), rows = labels.size();
-  require(options.row_weights.empty() || options.row_weights.size() == rows,
-          "cross_entropy at {}: {} row weights for {} rows", site, options.row_weights.size(),
-          rows);
-  const auto smoothing = static_cast<T>(options.label_smoothing);
-  require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
-          "cross_entropy at {}: a label smoothing of {} is not in [0, 1]", site,
-          options.label_smoothing);
-  const T everywhere = classes == 0 ? T(0) : smoothing / static_cast<T>(classes);
+  const std::size_t classes = logits.extent(-1);
+  const detail::labelled_rows<T, Label> rows("cross_entropy", site, labels, classes, options);
   const tensor<T> input = logits.value().contiguous();
-  const tensor<Label> label = labels.contiguous();
   // The gradient is a by-product of the exponentials: it is computed here, and backward only scales
   // it.
   const bool record = records(logits);
   const tensor<T> gradient = record ? tensor<T>::empty(logits.shape()) : tensor<T>();
-  /// Of one row; e: its gradient.
-  const auto loss_of = [&](std::size_t row, T* e) -> detail::summed_loss {
-    const auto index = static_cast<std::int64_t>(label.data()[row]);
-    const bool ignored = index == options.ignore_index;
-    const T weight = ignored                       ? T(0)
-                     : options.row_weights.empty() ? T(1)
-                                                   : static_cast<T>(options.row_weights[row]);
-    if (weight == T(0)) {
-      if (record) std::fill_n(e, classes, T(0));
-      return {};
-    }
-    if (index < 0 || static_cast<std::size_t>(index) >= classes) [[unlikely]] {
-      throw_usage(
-          "cross_entropy at {}: the label of row {} is {}, but the logits have {} classes (the "
-          "last axis), counted from 0",
-          site, row, index, classes);
-    }
-    const T* const x = input.data() + row * classes;
-    const T highest = detail::row_max(x, classes);
-    const T sum = detail::row_exp(x, highest, classes, e);
-    const auto hit = static_cast<std::size_t>(index);
-    // Differences to the highest logit, so that large logits lose no digits.
-    const T log_sum = std::log(sum);
-    T loss = log_sum - (x[hit] - highest);
-    if (smoothing != T(0)) {
-      const T below = detail::reduce_lanes(0, classes, T(0), detail::add_op{},
-                                           [=](std::size_t i) { return highest - x[i]; });
-      loss = (T(1) - smoothing) * loss + smoothing * log_sum + everywhere * below;
-    }
-    if (record) {
-      const T scale = weight / sum;
-      const T shift = weight * everywhere;
-      for (std::size_t i = 0; i < classes; ++i) e[i] = e[i] * scale - shift;
-      e[hit] -= weight * (T(1) - smoothing);
-    }
-    return {static_cast<double>(weight) * static_cast<double>(loss), static_cast<double>(weight)};
-  };
+  const auto wanted = record ? detail::row_result::loss_and_gradient : detail::row_result::loss;
   const auto all = ordered_reduce<detail::summed_loss>(
-      rows, detail::rows_of_a_block(classes), [&](std::size_t row, std::size_t last) {
+      rows.size(), detail::rows_of_a_block(classes), [&](std::size_t row, std::size_t last) {
         const tensor<T> scratch = record ? tensor<T>() : tensor<T>::empty({classes});
         detail::summed_loss sum;
         for (; row < last; ++row) {
-          sum += loss_of(row, record ? gradient.data() + row * classes : scratch.data());
+          sum += rows.loss_of(row, input.data() + row * classes,
+                              record ? gradient.data() + row * classes : scratch.data(), wanted);
         }
         return sum;
       });
