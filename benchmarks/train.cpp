@@ -221,9 +221,8 @@ void train_gpt(parx::world& world, const settings& s) {
   auto optimizer = make_adamw(model.parameters());
   double bytes = 0;
   for (const auto& each : model.parameters()) bytes += static_cast<double>(each.size()) * 4;
-  measure(
-      world, s, [&](std::size_t i) { return tp.cross_entropy(model(read(i)), next(i)); }, optimizer,
-      {.gradient_mib = bytes / 0x1p20});
+  const auto loss_of = [&](std::size_t i) { return nn::cross_entropy(model(read(i)), next(i)); };
+  measure(world, s, loss_of, optimizer, {.gradient_mib = bytes / 0x1p20});
 }
 
 template <std::size_t... Layer>

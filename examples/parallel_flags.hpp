@@ -181,17 +181,6 @@ template <typename Wrapped>
   }
 }
 
-/// nn::cross_entropy of the model's logits, of whose classes a rank may have only a part.
-template <typename Wrapped, typename Logits, typename Labels>
-auto cross_entropy(Wrapped& wrapped, const Logits& logits, const Labels& labels,
-                   const parx::cross_entropy_options& options = {}) {
-  if constexpr (is_pipeline<Wrapped> || is_tensor_parallel<Wrapped>) {
-    return wrapped.cross_entropy(logits, labels, options);
-  } else {
-    return parx::nn::cross_entropy(logits, labels, options);
-  }
-}
-
 /// A pipeline's micro-batches of a batch; a short batch makes fewer, so that none is empty.
 template <typename Wrapped, typename Batch>
 std::vector<Batch> microbatches_of(Wrapped& wrapped, const Batch& batch) {

@@ -38,8 +38,8 @@ void train(Wrapped& wrapped, Model& model, const examples::corpus& text,
   const data::loader held_out{
       text.held_out, {.batch_size = s.eval_batch_size, .sampler = in_order, .fetches = fetches}};
   const auto forward = [](auto& net, const auto& batch) { return net(batch.input_ids); };
-  const auto loss = [&wrapped](const auto& logits, const auto& batch) {
-    return examples::cross_entropy(wrapped, logits, batch.labels);
+  const auto loss = [](const auto& logits, const auto& batch) {
+    return parx::nn::cross_entropy(logits, batch.labels);
   };
   parx::train::trainer trainer{wrapped, opt, loader,
                                [&](auto& net, const auto& batch) {

@@ -93,10 +93,9 @@ int main(int argc, char** argv) {
       const auto forward = [](auto& m, const auto& batch) {
         return m(batch.input_ids, batch.attention_mask, batch.decoder_input_ids);
       };
-      const auto loss = [&wrapped](double smoothing) {
-        return [&wrapped, smoothing](const auto& logits, const auto& batch) {
-          return examples::cross_entropy(wrapped, logits, batch.labels,
-                                         {.label_smoothing = smoothing});
+      const auto loss = [](double smoothing) {
+        return [=](const auto& logits, const auto& batch) {
+          return parx::nn::cross_entropy(logits, batch.labels, {.label_smoothing = smoothing});
         };
       };
       parx::optim::adamw opt{parx::optim::decay_groups(

@@ -108,11 +108,10 @@ int main(int argc, char** argv) {
       const auto forward = [](auto& net, const auto& batch) {
         return net(batch.input_ids, batch.attention_mask);
       };
-      const auto loss = [&](double smoothed) {
-        return [&wrapped, smoothed](const auto& logits, const auto& batch) {
-          return examples::cross_entropy(
-              wrapped, logits, batch.labels,
-              {.row_weights = batch.weights, .label_smoothing = smoothed});
+      const auto loss = [](double smoothed) {
+        return [=](const auto& logits, const auto& batch) {
+          return parx::nn::cross_entropy(
+              logits, batch.labels, {.row_weights = batch.weights, .label_smoothing = smoothed});
         };
       };
       const auto accuracy = [](const auto& logits, const auto& batch) {

@@ -8,6 +8,7 @@
 #include <parx/comm.hpp>                             // IWYU pragma: export
 #include <parx/launch.hpp>                           // IWYU pragma: export
 #include <parx/mesh.hpp>                             // IWYU pragma: export
+#include <parx/nn/loss.hpp>                          // IWYU pragma: export
 #include <parx/tensor_parallel/algebra.hpp>          // IWYU pragma: export
 #include <parx/tensor_parallel/axis.hpp>             // IWYU pragma: export
 #include <parx/tensor_parallel/explain.hpp>          // IWYU pragma: export

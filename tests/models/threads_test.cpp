@@ -257,11 +257,11 @@ BOOST_AUTO_TEST_CASE(two_ranks_by_fsdp) {
 BOOST_AUTO_TEST_CASE(two_ranks_by_tensor_parallelism) {
   check_together("tp", [](parx::process_group& group) {
     auto model = make_gpt();
-    auto tp = parx::parallelize(model, group, parx::tp::ready_plan(model));
+    const auto tp = parx::parallelize(model, group, parx::tp::ready_plan(model));
     model.initialize(7);
-    return train_wrapped(model, model, 0, [&](auto& whole, int rank, int step) {
+    return train_wrapped(model, model, 0, [](auto& net, int rank, int step) {
       const auto ids = tokens(9, rank, step);
-      return tp.cross_entropy(whole(ids), ids);
+      return nn::cross_entropy(net(ids), ids);
     });
   });
 }

@@ -55,8 +55,8 @@ outcome run(Wrapper& wrapper, std::size_t batch, Step step, const train::trainer
   train::trainer trainer{wrapper, optimizer, loader, step, options};
   trainer.add_evaluation(loader, [&](auto& m, auto& b) -> train::metrics {
     if constexpr (requires { m.evaluate(b, 0); }) {
-      return {{"loss", m.evaluate(b, [&](auto& logits, auto& part) {
-                 return m.cross_entropy(logits, part.labels);
+      return {{"loss", m.evaluate(b, [](auto& logits, auto& part) {
+                 return parx::nn::cross_entropy(logits, part.labels);
                })}};
     } else {
       return {{"loss", parx::nn::cross_entropy(m(b.input_ids), b.labels)}};
@@ -95,8 +95,8 @@ outcome by_mesh(int pp, int dp, int tp, const train::trainer_options& options) {
     return run(
         parallel, global_batch / static_cast<std::size_t>(dp),
         [](auto& m, auto& b) {
-          return m.step(b, [&](auto& logits, auto& part) {
-            return m.cross_entropy(logits, part.labels);
+          return m.step(b, [](auto& logits, auto& part) {
+            return parx::nn::cross_entropy(logits, part.labels);
           });
         },
         options);

@@ -64,6 +64,7 @@ auto gpt() {
 struct result {
   std::vector<double> losses, norms;
   double evaluated = 0;
+  tensor<std::int64_t> likeliest;  // of the evaluation's positions
   std::map<std::string, std::vector<float>> values;
 };
 
@@ -91,7 +92,9 @@ result alone(Make make) {
   }
   const parx::no_grad guard;
   const batch last = sample(99);
-  const auto loss = parx::cross_entropy(model(last.input_ids), last.labels);
+  const auto logits = model(last.input_ids);
+  found.likeliest = parx::argmax(logits.value());
+  const auto loss = parx::cross_entropy(logits, last.labels);
   found.evaluated = static_cast<double>(loss.sum.item()) / loss.count;
   model.for_each_parameter([&](const std::string& path, auto& p) {
     found.values[path] = {p.value().begin(), p.value().end()};
@@ -117,8 +120,8 @@ std::string differences(parx::process_group& world, Make make, const layout& how
       model, mesh,
       {.tp = parx::tp::ready_plan(model, how.between),
        .pp = {.schedule = how.schedule, .microbatches = 4, .seed = 7}});
-  const auto criterion = [&](const auto& logits, const batch& b) {
-    return parallel.cross_entropy(logits, b.labels);
+  const auto criterion = [](const auto& logits, const batch& b) {
+    return parx::nn::cross_entropy(logits, b.labels);
   };
   parx::optim::sgd optimizer{parallel.parameters(), {.lr = 0.1F}};
   std::string wrong;
@@ -141,6 +144,12 @@ std::string differences(parx::process_group& world, Make make, const layout& how
   }
   const batch last = part_of(sample(99), mesh.rank("dp"), how.dp);
   expect("evaluated", 0, mean(parallel.evaluate(last, criterion)), expected.evaluated);
+  const batch guessed =
+      part_of({sample(99).input_ids, expected.likeliest}, mesh.rank("dp"), how.dp);
+  const auto right = parallel.evaluate(guessed, [](const auto& logits, const batch& b) {
+    return parx::nn::accuracy(logits, b.labels);
+  });
+  expect("accuracy", 0, mean(right), 1);
   parallel.module().for_each_parameter([&](const std::string& path, auto& p) {
     const auto& values = expected.values.at(path);
     bool all = true;
@@ -261,8 +270,8 @@ BOOST_AUTO_TEST_CASE(ranks_of_one_model_that_get_different_samples_are_told) {
       auto parallel = parx::parallelize(
           model, mesh, {.tp = parx::tp::ready_plan(model), .pp = {.microbatches = 2}});
       const auto step = [&](int number) {
-        parallel.step(sample(number), [&](const auto& logits, const batch& b) {
-          return parallel.cross_entropy(logits, b.labels);
+        parallel.step(sample(number), [](const auto& logits, const batch& b) {
+          return parx::nn::cross_entropy(logits, b.labels);
         });
         parallel.zero_grad();
       };

@@ -121,8 +121,8 @@ outcome trained(const way& how, const std::string& from = "", const std::string&
     for (int step = first; step < last; ++step) {
       if (how.freezes && step == 6) in_first_stage([](auto& p) { p.unfreeze(); });
       const tokens batch = some(5, step, over["dp"].rank());
-      const auto criterion = [&](const variable<float>& logits, const tokens& part) {
-        return parallel.cross_entropy(logits, part.labels);
+      const auto criterion = [](const variable<float>& logits, const tokens& part) {
+        return cross_entropy(logits, part.labels);
       };
       const auto loss = parallel.step(batch, criterion);
       found.losses.push_back(loss.sum);
@@ -131,8 +131,8 @@ outcome trained(const way& how, const std::string& from = "", const std::string&
       parallel.zero_grad();
     }
     const auto evaluated = parallel.evaluate(
-        some(4, 3, 0), [&](const variable<float>& logits, const tokens& part) {
-          return parallel.cross_entropy(logits, part.labels);
+        some(4, 3, 0), [](const variable<float>& logits, const tokens& part) {
+          return cross_entropy(logits, part.labels);
         });
     found.losses.push_back(evaluated.sum);
     for (const auto& each : opt.targets()) found.state += each.size();

@@ -14,6 +14,7 @@
 
 #include <ddp/ranks.hpp>
 
+#include <parx/nn/loss.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>
 
 /// (2, positions) of numbers below `words`.
@@ -82,11 +83,10 @@ std::string differences(Model& model, float loss, const dense_run& dense, float 
   return wrong;
 }
 
-/// make() gives the model, plan_of(model) its plan, loss_of(model) a dense loss, and
-/// loss_by(tp, model) that of a model that is cut.
-template <typename Make, typename Plan, typename Loss, typename CutLoss>
+/// make() gives the model, plan_of(model) its plan, loss_of(model) its loss, cut or not.
+template <typename Make, typename Plan, typename Loss>
 void require_equal_to_dense(std::vector<int> worlds, Make make, Plan plan_of, Loss loss_of,
-                            CutLoss loss_by, float tolerance = 1e-5F) {
+                            float tolerance = 1e-5F) {
   auto whole = make();
   const dense_run dense = run_dense(whole, loss_of);
   for (const int world : worlds) {
@@ -94,7 +94,7 @@ void require_equal_to_dense(std::vector<int> worlds, Make make, Plan plan_of, Lo
       auto model = make();
       const auto tp = parx::parallelize(model, group, plan_of(model));
       model.initialize(7);
-      const auto loss = loss_by(tp, model);
+      const auto loss = loss_of(model);
       loss.backward();
       return differences(model, loss.mean(), dense, tolerance);
     });

@@ -10,13 +10,9 @@ namespace {
 
 constexpr std::size_t words = 37;
 
-
 const parx::cross_entropy_options smooth{.ignore_index = 3, .label_smoothing = 0.1};
-const auto dense_loss = [](auto& model) {
+const auto smooth_loss = [](auto& model) {
   return parx::cross_entropy(model(tokens(words, 12, 7)), tokens(words, 12, 11), smooth);
-};
-const auto cut_loss = [](const parx::parallelized& tp, auto& model) {
-  return tp.cross_entropy(model(tokens(words, 12, 7)), tokens(words, 12, 11), smooth);
 };
 const auto plan_with = [](between_cuts between) {
   return [=](auto& model) { return parx::tp::ready_plan(model, between); };
@@ -37,26 +33,23 @@ llama<> small_llama(std::size_t kv_heads, word_embeddings embeddings) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(gpt_has_the_loss_and_gradients_of_one_rank_with_the_same_dropout) {
-  require_equal_to_dense({1, 2, 3, 4}, small_gpt, plan_with(between_cuts::whole), dense_loss,
-                         cut_loss);
+  require_equal_to_dense({1, 2, 3, 4}, small_gpt, plan_with(between_cuts::whole), smooth_loss);
 }
 
 BOOST_AUTO_TEST_CASE(sequence_parallel_gpt_has_them_too) {
-  require_equal_to_dense({2, 3, 4}, small_gpt, plan_with(between_cuts::positions), dense_loss,
-                         cut_loss);
+  require_equal_to_dense({2, 3, 4}, small_gpt, plan_with(between_cuts::positions), smooth_loss);
 }
 
 BOOST_AUTO_TEST_CASE(llama_has_them_with_fewer_heads_of_keys_than_ranks) {
   for (const std::size_t kv_heads : {1U, 2U, 4U}) {
     const auto make = [=] { return small_llama(kv_heads, word_embeddings::apart); };
-    require_equal_to_dense({2, 4}, make, plan_with(between_cuts::whole), dense_loss, cut_loss);
+    require_equal_to_dense({2, 4}, make, plan_with(between_cuts::whole), smooth_loss);
   }
 }
 
 BOOST_AUTO_TEST_CASE(sequence_parallel_llama_has_them_with_tied_and_separate_words) {
   for (const auto embeddings : {word_embeddings::apart, word_embeddings::tied}) {
     const auto make = [=] { return small_llama(2, embeddings); };
-    require_equal_to_dense({2, 3, 4}, make, plan_with(between_cuts::positions), dense_loss,
-                           cut_loss);
+    require_equal_to_dense({2, 3, 4}, make, plan_with(between_cuts::positions), smooth_loss);
   }
 }

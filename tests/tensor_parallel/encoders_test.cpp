@@ -46,10 +46,7 @@ void require_bert(std::vector<int> worlds, std::size_t layers, std::size_t posit
   require_equal_to_dense(
       std::move(worlds), [=] { return small_bert(layers); },
       [=](auto& model) { return parx::tp::ready_plan(model, between); },
-      [&](auto& model) { return parx::cross_entropy(logits(model), labels); },
-      [&](const parx::parallelized& tp, auto& model) {
-        return tp.cross_entropy(logits(model), labels);
-      });
+      [&](auto& model) { return parx::cross_entropy(logits(model), labels); });
 }
 
 }  // namespace
@@ -70,9 +67,6 @@ BOOST_AUTO_TEST_CASE(the_encoder_decoder_has_them_with_activations_whole_or_cut_
     require_equal_to_dense(
         {2, 3, 4}, small_translator,
         [=](auto& model) { return parx::tp::ready_plan(model, between); },
-        [&](auto& model) { return parx::cross_entropy(translated(model), targets); },
-        [&](const parx::parallelized& tp, auto& model) {
-          return tp.cross_entropy(translated(model), targets);
-        });
+        [&](auto& model) { return parx::cross_entropy(translated(model), targets); });
   }
 }

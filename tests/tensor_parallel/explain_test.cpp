@@ -36,9 +36,9 @@ void require_told(Make make, Loss loss_of) {
       model.initialize(1);
       std::size_t parameters = 0;
       for (const auto& each : model.parameters()) parameters += each.size() * sizeof(float);
-      loss_of(tp, model).backward();  // the first forward also compares the ranks' inputs
+      loss_of(model).backward();  // the first forward also compares the ranks' inputs
       const std::size_t before = group.bytes_sent();
-      loss_of(tp, model).backward();
+      loss_of(model).backward();
       const std::size_t sent = group.bytes_sent() - before;
       const auto bytes = static_cast<std::size_t>(told.bytes_a_step());
       if (sent != bytes + told.collectives_a_step() * frame)
@@ -51,8 +51,8 @@ void require_told(Make make, Loss loss_of) {
   }
 }
 
-const auto next_token = [](const parx::parallelized& tp, auto& model) {
-  return tp.cross_entropy(model(tokens(words, positions, 7)), tokens(words, positions, 11));
+const auto next_token = [](auto& model) {
+  return parx::cross_entropy(model(tokens(words, positions, 7)), tokens(words, positions, 11));
 };
 
 }  // namespace
@@ -88,9 +88,9 @@ BOOST_AUTO_TEST_CASE(those_of_bert_and_the_encoder_decoder_too) {
                                     .intermediate_size = 18, .max_position_embeddings = positions,
                                     .num_labels = 3});
         },
-        [&](const parx::parallelized& tp, auto& model) {
-          return tp.cross_entropy(model(tokens(words, positions, 7), mask),
-                                  tensor<int>::from({2, 0}, {2}));
+        [&](auto& model) {
+          return parx::cross_entropy(model(tokens(words, positions, 7), mask),
+                                     tensor<int>::from({2, 0}, {2}));
         });
   }
   require_told(
@@ -99,8 +99,8 @@ BOOST_AUTO_TEST_CASE(those_of_bert_and_the_encoder_decoder_too) {
                                   .decoder_layers = 2, .attention_heads = 4, .ffn_dim = 18,
                                   .max_position_embeddings = positions});
       },
-      [&](const parx::parallelized& tp, auto& model) {
-        return tp.cross_entropy(
+      [&](auto& model) {
+        return parx::cross_entropy(
             model(tokens(words, positions, 7), mask, tokens(words, positions, 5)),
             tokens(words, positions, 11));
       });

@@ -55,7 +55,7 @@ void train(parx::world& world, int victim) {
   const auto x = parx::tensor<float>::ones({4, 8});
   const auto labels = parx::tensor<std::int64_t>::zeros({4});
   for (;;) {
-    tp.cross_entropy(ddp(x), labels).backward();
+    parx::cross_entropy(ddp(x), labels).backward();
     optimizer.step();
     optimizer.zero_grad();
   }

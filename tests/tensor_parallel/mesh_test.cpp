@@ -108,8 +108,8 @@ BOOST_AUTO_TEST_CASE(ddp_times_tp_takes_the_steps_of_one_process_with_all_sample
       const auto replica = static_cast<std::size_t>(mesh.rank("dp"));
       std::string said;
       for (std::size_t step = 0; step < steps; ++step) {
-        tp.cross_entropy(ddp(tokens(words, 12, 7 + replica + step)),
-                         tokens(words, 12, 11 + replica))
+        parx::cross_entropy(ddp(tokens(words, 12, 7 + replica + step)),
+                            tokens(words, 12, 11 + replica))
             .backward();
         const double norm = parx::optim::clip_grad_norm(ddp.parameters(), 0.5);
         if (std::abs(norm - expected.figures[step]) > 1e-4 * expected.figures[step])
@@ -144,9 +144,8 @@ BOOST_AUTO_TEST_CASE(the_norm_of_layers_that_an_fsdp_cuts_further_is_that_of_one
     const auto replica = static_cast<std::size_t>(mesh.rank("dp"));
     std::string said;
     for (std::size_t step = 0; step < steps; ++step) {
-      parallel
-          .cross_entropy(parallel(tokens(words, 12, 7 + replica + step)),
-                         tokens(words, 12, 11 + replica))
+      parx::cross_entropy(parallel(tokens(words, 12, 7 + replica + step)),
+                          tokens(words, 12, 11 + replica))
           .backward();
       const double norm = parx::optim::clip_grad_norm(fsdp.parameters(), 0.5);
       if (std::abs(norm - expected.figures[step]) > 1e-4 * expected.figures[step])

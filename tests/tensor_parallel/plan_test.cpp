@@ -168,87 +168,9 @@ BOOST_AUTO_TEST_CASE(a_column_without_a_row_or_a_row_without_a_column_is_named_w
                said);
 }
 
-BOOST_AUTO_TEST_CASE(an_ordinary_loss_of_the_logits_of_some_classes_is_refused) {
-  const auto told = on_ranks(2, [&](parx::process_group& group) {
-    std::vector<std::string> said;
-    for (const parx::nn::layer_cut rule : {column, head}) {
-      parx::nn::sequential model{parx::nn::linear{4, 6}};
-      const auto tp = parx::parallelize(model, group, {{"0", rule}});
-      model.initialize(1);
-      const parx::variable<float> x(parx::tensor<float>::ones({3, 4}));
-      const auto labels = parx::tensor<int>::full({3}, 1);
-      said.push_back(parx_test::message_of([&] { (void)parx::cross_entropy(model(x), labels); }));
-      said.push_back(parx_test::message_of([&] { (void)tp.cross_entropy(model(x), labels); }));
-      said.push_back(parx_test::message_of(
-          [&] { (void)parx::cross_entropy(tp.whole_logits(model(x)), labels); }));
-    }
-    return said;
-  });
-  for (const auto& said : told) {
-    BOOST_TEST(parx_test::mentions(said[2], "whole_logits at", "parx::tp::head"), said[2]);
-    for (const std::size_t refused : {0U, 1U, 3U})  // of column all, of head the ordinary one
-      BOOST_TEST(parx_test::mentions(said[refused], "usage: ", "\"0.weight\" is cut to rows",
-                                     "parx::tp::head", "tp.cross_entropy(logits, labels)"),
-                 said[refused]);
-    BOOST_TEST(said[4] == "nothing was thrown");
-    BOOST_TEST(said[5] == "nothing was thrown");
-  }
-}
-
-BOOST_AUTO_TEST_CASE(no_metric_or_loss_takes_a_ranks_part_of_the_logits_for_all) {
-  using parx_test::message_of;
-  const auto told = on_ranks(2, [&](parx::process_group& group) {
-    std::vector<std::string> said;
-    for (const parx::nn::layer_cut rule : {column, head}) {
-      parx::nn::sequential model{parx::nn::linear{4, 6}};
-      const auto tp = parx::parallelize(model, group, {{"0", rule}});
-      model.initialize(1);
-      const auto labels = parx::tensor<int>::full({3}, 1);
-      const auto x = parx::tensor<float>::ones({1, 3, 4});
-      const parx::no_grad evaluating;  // as evaluations do: no graph says where logits come from
-      const auto logits = parx::reshape(model(parx::variable<float>(x)), {3, 3});
-      const auto target = parx::tensor<float>::ones({3, 3});
-      said.push_back(message_of([&] { (void)parx::nn::accuracy(logits, labels); }));
-      said.push_back(message_of([&] { (void)parx::nn::accuracy(logits.value(), labels); }));
-      said.push_back(message_of([&] { (void)parx::argmax(logits.value().cast<double>()); }));
-      said.push_back(message_of([&] { (void)parx::nn::mse_loss(logits, target); }));
-      said.push_back(message_of([&] { (void)parx::nn::cross_entropy(logits, labels); }));
-      said.push_back(message_of([&] { (void)parx::softmax(logits); }));
-      said.push_back(message_of([&] { (void)parx::log_softmax(logits, 1); }));
-    }
-    return said;
-  });
-  for (const auto& said : told) {
-    for (const std::string& each : said)
-      BOOST_TEST(parx_test::mentions(each, "plan_test.cpp:", "parx::tp::head", " 3 of "), each);
-    BOOST_TEST(parx_test::mentions(said[0], "accuracy at", "tp.whole_logits(logits)"), said[0]);
-    BOOST_TEST(parx_test::mentions(said[4], "cross_entropy at", "tp.cross_entropy"), said[4]);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(metrics_of_whole_logits_are_those_of_one_process) {
-  const auto labels = parx::tensor<int>::from({0, 5, 2}, {3});
-  const auto x = parx::tensor<float>::iota({3, 4}, -5);
-  const auto target = parx::tensor<float>::iota({3, 6});
-  const auto measure = [&](const parx::variable<float>& all) {
-    return std::pair(parx::nn::accuracy(all, labels).sum,
-                     parx::nn::mse_loss(all, target).sum.item());
-  };
-  const auto build = [] { return parx::nn::sequential{parx::nn::linear{4, 6}}; };
-  auto one = build();
-  one.initialize(3);
-  const auto [hits, loss] = measure(one(parx::variable<float>(x)));
-  const auto measured = on_ranks(2, [&](parx::process_group& group) {
-    auto model = build();
-    const auto tp = parx::parallelize(model, group, {{"0", head}});
-    model.initialize(3);
-    const auto [sum, mean] = measure(tp.whole_logits(model(parx::variable<float>(x))));
-    return std::pair(sum, mean);
-  });
-  for (const auto& [sum, mean] : measured) {
-    BOOST_TEST(sum == hits);
-    BOOST_TEST(mean == loss);
-  }
+BOOST_AUTO_TEST_CASE(classes_in_units_or_blocks_are_refused) {
+  require_refused(2, with(good_plan(), 0, {"*.q_proj", of_heads(head, 4)}),
+                  "\"attn.q_proj\": classes are cut one by one, not in units or blocks");
 }
 
 BOOST_AUTO_TEST_CASE(sizes_that_cannot_be_cut_are_named_with_those_that_can) {

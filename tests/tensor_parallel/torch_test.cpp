@@ -35,7 +35,7 @@ void require_trains_like_torch(const std::string& name, Make make,
         model.zero_grad();
         const auto loss = torch_models::loss(
             model, step, [&](const auto& logits, const auto& labels, const auto& options) {
-              return tp.cross_entropy(logits, labels, options);
+              return parx::cross_entropy(logits, labels, options);
             });
         loss.backward();
         optimizer.step();

@@ -100,11 +100,8 @@ std::vector<double> curve(const train::trainer_state& state, const char* name) {
   return values;
 }
 
-const auto loss_of_whole = [](auto& m, auto& batch) {
+const auto next_token = [](auto& m, auto& batch) {
   return parx::cross_entropy(m(batch.input_ids), batch.labels);
-};
-const auto loss_of_parts = [](auto& m, auto& batch) {
-  return m.cross_entropy(m(batch.input_ids), batch.labels);
 };
 
 /// What a rank of the job does after step 3.
@@ -113,9 +110,8 @@ struct event {
   int rank = -1;
 };
 
-template <typename Wrapper, typename Loss>
-outcome train_with(Wrapper& wrapper, Loss loss_of, const train::trainer_options& options,
-                   const event& own) {
+template <typename Wrapper>
+outcome train_with(Wrapper& wrapper, const train::trainer_options& options, const event& own) {
   const texts source;
   const auto ranks = static_cast<std::size_t>(wrapper.data_group().size());
   parx::optim::adamw opt{wrapper.parameters(), {.weight_decay = 0.1}};
@@ -126,9 +122,9 @@ outcome train_with(Wrapper& wrapper, Loss loss_of, const train::trainer_options&
        .sampler = distributed_sampler{samples, wrapper.data_group(), {.seed = 5}}}};
   const parx::data::loader held_out{
       source, {.batch_size = 6, .sampler = distributed_sampler{samples, wrapper.data_group()}}};
-  train::trainer trainer{wrapper, opt, loader, loss_of, options};
+  train::trainer trainer{wrapper, opt, loader, next_token, options};
   trainer.add_evaluation(held_out, [&](auto& m, auto& batch) -> train::metrics {
-    return {{"loss", loss_of(m, batch)}};
+    return {{"loss", next_token(m, batch)}};
   });
   trainer.add_callbacks({.on_step_end = [&](const train::trainer_state& state) {
     if (wrapper.job_group().rank() != own.rank || state.global_step != 3) return;
@@ -147,14 +143,14 @@ outcome trained_here(parx::process_group& world, const layout& how,
   if (how.tp == 1 && how.stage == 0) {
     model.initialize(7);
     parx::ddp ddp{model, world};
-    return train_with(ddp, loss_of_whole, options, own);
+    return train_with(ddp, options, own);
   }
   parx::mesh<"dp", "tp"> mesh{world, {how.dp, how.tp}};
   const auto cut =
       parx::parallelize(model, mesh["tp"], parx::tp::ready_plan(model, how.between));
   const auto run = [&](auto& inner) {
     parx::tensor_parallel parallel{cut, inner, mesh.all()};
-    return train_with(parallel, loss_of_parts, options, own);
+    return train_with(parallel, options, own);
   };
   if (how.stage == 0) {
     model.initialize(7);

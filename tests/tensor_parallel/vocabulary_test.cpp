@@ -14,6 +14,7 @@
 #include <tensor_parallel/dense.hpp>
 
 #include <parx/autograd/ops/across.hpp>
+#include <parx/autograd/ops/loss.hpp>
 #include <parx/comm/collectives/barrier.hpp>
 #include <parx/tensor_parallel/axis.hpp>
 

@@ -256,12 +256,22 @@ class list_function_node final : public node<T> {
   std::optional<Backward> backward_;
 };
 
-}  // namespace detail
+/// Throws usage_error, which names the operation, for logits that are cut over ranks.
+template <typename Backward>
+[[noreturn, gnu::noinline]] void refuse_cut_input(const cut_rows& cut) {
+  refuse_cut_logits(operation_name(typeid(Backward).name()), cut, cut.axis->cut_at());
+}
+template <typename Backward, typename Rows>
+void require_no_cut_logits(const Rows& x) {
+  const cut_rows* const cut = x.cut();
+  if (cut != nullptr && cut->result == cut_result::logits) [[unlikely]]
+    refuse_cut_input<Backward>(*cut);
+}
 
-/// A variable with `value` whose backward is backward(upstream, grad_sink<Inputs>...): see above.
+/// differentiable() of any inputs.
 template <typename T, typename Backward, typename... Inputs>
-[[nodiscard]] variable<T> differentiable(tensor<T> value, Backward backward,
-                                         const variable<Inputs>&... inputs) {
+[[nodiscard]] variable<T> recorded(tensor<T>&& value, Backward&& backward,
+                                   const variable<Inputs>&... inputs) {
   detail::anomaly_watch* const watch = detail::anomaly_watch::current();
   if (watch != nullptr) {
     watch->computed(typeid(Backward), value,
@@ -275,13 +285,40 @@ template <typename T, typename Backward, typename... Inputs>
   return variable<T>(std::move(value), std::move(node));
 }
 
-/// The same for a list of inputs: backward(upstream, i, grad_sink<T>) is called for each needed
-/// input i.
+}  // namespace detail
+
+/// A variable with `value` whose backward is backward(upstream, grad_sink<Inputs>...): see above.
+/// Throws usage_error for logits that are cut by classes over ranks, because `value` would be that
+/// of this rank's classes.
+template <typename T, typename Backward, typename... Inputs>
+[[nodiscard]] variable<T> differentiable(tensor<T> value, Backward backward,
+                                         const variable<Inputs>&... inputs) {
+  (detail::require_no_cut_logits<Backward>(inputs), ...);
+  return detail::recorded(std::move(value), std::move(backward), inputs...);
+}
+/// The same for an operation that may take such logits: its result is right on all ranks, or is a
+/// view, cast or map of theirs, which knows the cut. Throws for a view in which the classes are not
+/// the last axis.
+template <typename T, typename Backward, typename... Inputs>
+[[nodiscard]] variable<T> differentiable_of_cut(tensor<T> value, Backward backward,
+                                                const variable<Inputs>&... inputs) {
+  if (const cut_rows* const cut = value.cut(); cut != nullptr) [[unlikely]] {
+    if (!detail::has_rows(*cut, value.shape(), value.strides()))
+      detail::require_no_cut_logits<Backward>(value);
+  }
+  return detail::recorded(std::move(value), std::move(backward), inputs...);
+}
+
+/// differentiable() of a list of inputs: backward(upstream, i, grad_sink<T>) is called for each
+/// needed input i.
 template <typename T, typename Backward>
 [[nodiscard]] variable<T> differentiable_list(tensor<T> value, Backward backward,
                                               std::span<const variable<T>> inputs) {
   bool any = false;
-  for (const variable<T>& input : inputs) any = records(input) || any;
+  for (const variable<T>& input : inputs) {
+    detail::require_no_cut_logits<Backward>(input);
+    any = records(input) || any;
+  }
   detail::anomaly_watch* const watch = detail::anomaly_watch::current();
   if (watch != nullptr) {
     watch->computed(typeid(Backward), value,

@@ -1,5 +1,5 @@
 // weighted_loss<T>: a loss as (sum, count), so that one rule averages over ranks, micro-batches and
-// padding: add the sums, add the counts, divide once.
+// padding: add the sums, add the counts, divide once. And the options of cross_entropy.
 //
 // backward() gives the leaves the gradient of the mean, as in PyTorch, or with
 // {.of = gradient_of::sum} that of the sum, for callers that add up batches and divide by the total
@@ -7,9 +7,18 @@
 // of padding only) contributes zeros.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include <parx/autograd/variable.hpp>
 
 namespace parx::inline PARX_ABI {
+
+struct cross_entropy_options {
+  std::int64_t ignore_index = -100;         ///< rows with this label count 0
+  std::span<const float> row_weights = {};  ///< one per row; empty: all 1. 0 for padding.
+  double label_smoothing = 0;               ///< fraction of each label spread over all classes
+};
 
 template <typename T>
 struct weighted_loss {

@@ -67,6 +67,10 @@ class variable {
   [[nodiscard]] std::size_t size() const noexcept { return shape().size(); }
   [[nodiscard]] std::size_t extent(int axis) const { return cell_->value.extent(axis); }
   [[nodiscard]] T item() const { return value().item(); }
+  /// See tensor::cut.
+  [[nodiscard]] const cut_rows* cut() const noexcept {
+    return cell_ ? cell_->value.cut() : nullptr;
+  }
 
   [[nodiscard]] bool requires_grad() const noexcept {
     return cell_ && cell_->node && cell_->node->requires_grad;

@@ -38,10 +38,12 @@ namespace detail {
 /// Throws usage_error where a rank has the logits of some tokens only.
 template <typename T>
 void require_whole_vocabulary(const tensor<T>& logits, std::string_view call) {
-  require(logits.whole_row() == 0,
-          "{}: each rank would choose among its own {} of {} tokens, because the model is cut over "
-          "ranks. Give it a parx::tp::generating text{{tp, model}} instead of the model",
-          call, logits.extent(-1), logits.whole_row());
+  if (const cut_rows* const cut = logits.cut(); cut != nullptr) {
+    throw_usage(
+        "{}: each rank would choose among its own {} of {} tokens, because the model is cut over "
+        "ranks. Give it a parx::tp::generating text{{tp, model}} instead of the model",
+        call, cut->here, cut->whole);
+  }
 }
 /// Throws errc::bad_data if a logit is NaN, because NaN cannot be ordered.
 template <typename T>

@@ -49,6 +49,15 @@ class cuttable_layer {
   cuttable_layer& operator=(cuttable_layer&&) = default;
 };
 
+/// What a layer notes at its results, of which this rank has `here` of the `whole` outputs; null if
+/// that are all.
+[[nodiscard]] inline std::shared_ptr<const cut_rows> cut_results(
+    const std::shared_ptr<rank_axis>& axis, cut_result result, std::size_t here, std::size_t whole,
+    std::string_view path) {
+  if (here == whole) return nullptr;
+  return std::make_shared<const cut_rows>(cut_rows{axis, result, here, whole, std::string(path)});
+}
+
 [[nodiscard]] inline cut_place place_on(const rank_axis& axis) noexcept {
   return {axis.rank(), axis.size()};
 }
@@ -94,8 +103,11 @@ class matrix_cut {
     if (here.weight) weight.keep_part(*here.weight);
     if (here.bias) bias.keep_part(*here.bias);
     used_ = here.used;
-    outputs_ = weight.global_shape()[layout == weight_layout::out_in ? 0 : 1];
     axis_ = axis;
+    const std::size_t out = layout == weight_layout::out_in ? 0 : 1;
+    const std::size_t outputs = used_.size() > 0 ? used_.size() : weight.shape()[out];
+    if (how.how == cut::columns)
+      results_ = cut_results(axis, how.result, outputs, weight.global_shape()[out], path);
     layer_ = path;
     how_ = how.how;
     between_ = how.between;
@@ -159,13 +171,13 @@ class matrix_cut {
  private:
   template <typename T>
   [[nodiscard]] variable<T> part_of_rows(variable<T> y) const {
-    y.value().note_cut_axis(outputs_);
+    if (results_) y.value().note_cut(results_);
     return y;
   }
 
   std::shared_ptr<rank_axis> axis_;
   std::string layer_;  ///< its name, where it is cut
-  std::size_t outputs_ = 0;  // of the whole matrix
+  std::shared_ptr<const cut_rows> results_;  // null: whole
   nn::cut how_ = cut::columns;
   between_cuts between_ = between_cuts::whole;
   unit_range used_{};  // the outputs used here of a matrix that is whole on all ranks

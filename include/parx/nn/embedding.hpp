@@ -65,7 +65,7 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
                               cast<A>(weight_))
             : parx::linear<A>(x, cast<A>(weight_), {}, activation::none, weight_layout::out_in,
                               std::make_shared<across::sum_behind_weight<A>>(*axis_));
-    logits.value().note_cut_axis(weight_.global_shape()[0]);
+    if (logits_) logits.value().note_cut(logits_);
     return logits;
   }
 
@@ -92,6 +92,8 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
     layer_ = path;
     between_ = how.between;
     output_ = how.output;
+    logits_ = cut_results(axis, cut_result::logits, weight_.shape()[0], weight_.global_shape()[0],
+                          path);
   }
 
   template <typename Visit>
@@ -105,6 +107,7 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
   initializer start_;
   std::shared_ptr<rank_axis> axis_;
   std::string layer_;  ///< its name, where it is cut
+  std::shared_ptr<const cut_rows> logits_;  // of a tied output; null: whole
   between_cuts between_ = between_cuts::whole, output_ = between_cuts::whole;
   parameter<T> weight_;
 };

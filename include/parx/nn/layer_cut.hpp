@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include <parx/tensor/cut_rows.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI::nn {
@@ -31,11 +32,7 @@ enum class between_cuts {
   positions,  ///< cut by axis 1 of (batch, positions, features)
 };
 
-/// What a layer's result is.
-enum class cut_result {
-  features,  ///< the next layer's input
-  logits,    ///< the loss's input: outputs are classes
-};
+using parx::cut_result;
 
 struct layer_cut {
   nn::cut how = cut::columns;

@@ -15,7 +15,6 @@
 #include <parx/autograd/ops/loss.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
-#include <parx/tensor/cut_rows.hpp>
 #include <parx/tensor/reduction.hpp>
 
 namespace parx::inline PARX_ABI::nn {
@@ -85,14 +84,14 @@ struct tally {
 };
 
 /// How many rows of `logits` (..., classes) have their largest value at `labels` (...). Rows of
-/// weight 0 and rows with the label `ignore_index` do not count, as in cross_entropy. Throws
-/// usage_error, with the caller's line, for shapes that do not fit and logits cut by classes.
+/// weight 0 and rows with the label `ignore_index` do not count, as in cross_entropy. Collective
+/// where logits are cut by classes over ranks, with the same result on all of them. Throws
+/// usage_error, with the caller's line, for shapes that do not fit.
 template <typename T, std::integral Label>
 [[nodiscard]] tally accuracy(const tensor<T>& logits, const tensor<Label>& labels,
                              const cross_entropy_options& options = {},
                              call_site site = call_site::current()) {
-  require_whole_rows(logits, "accuracy", site);
-  const tensor<std::int64_t> answers = argmax(logits, site);
+  const tensor<std::int64_t> answers = parx::detail::argmax_for("accuracy", logits, site);
   require(answers.shape() == labels.shape(),
           "accuracy at {}: logits of shape {} need labels of the same shape without the last axis, "
           "not {}",

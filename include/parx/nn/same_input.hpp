@@ -10,8 +10,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include <parx/autograd/rank_axis.hpp>
 #include <parx/core/error.hpp>
+#include <parx/tensor/rank_axis.hpp>
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/buffer.hpp>
 
@@ -23,7 +23,8 @@ namespace parx::inline PARX_ABI::nn {
 /// name of the cut layer.
 template <typename T>
 void require_same_input(rank_axis& axis, const tensor<T>& input, std::string_view layer) {
-  if (!axis.is_first_input()) return;
+  using enum rank_axis::input;
+  if (!axis.is_first(parx::detail::recording() ? recorded : unrecorded)) return;
   // Sums in which each element has a pseudo-random sign: inputs that differ hardly agree in all.
   constexpr std::size_t sums = 4;
   std::array<double, sums> sum{};

@@ -6,7 +6,7 @@
 //                                                   .pp = {.microbatches = 8}});
 //   parx::optim::adamw opt{parallel.parameters(), {.lr = 3e-4f}};
 //   auto loss = parallel.step(batch, [&](auto& logits, auto& part) {
-//     return parallel.cross_entropy(logits, part.labels);
+//     return parx::nn::cross_entropy(logits, part.labels);
 //   });                                                 // (sum, count) on all ranks
 //   opt.step();
 //
@@ -17,7 +17,6 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -121,22 +120,6 @@ class parallel_model : private detail::layers_over_mesh<Model>, public pipeline<
       : layers(model, over, options, site),
         pipeline<Model, Input, T>(model, std::move(blocks), detail::axes_group(over, {"pp"}),
                                   detail::over_mesh(over, std::move(options)), site) {}
-
-  /// nn::cross_entropy of the last stage's logits, of whose classes a rank may have only a part.
-  /// For use in the function passed to step() and evaluate().
-  template <std::integral Label>
-  [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits,
-                                               const tensor<Label>& labels,
-                                               const cross_entropy_options& options = {},
-                                               call_site site = call_site::current()) const {
-    if (!layers::cut) return parx::cross_entropy(logits, labels, options, site);
-    return layers::cut->cross_entropy(logits, labels, options, site);
-  }
-  /// Collective over mesh["tp"]. All classes of such logits.
-  [[nodiscard]] variable<T> whole_logits(const variable<T>& logits,
-                                         call_site site = call_site::current()) const {
-    return layers::cut ? layers::cut->whole_logits(logits, site) : logits;
-  }
 };
 
 /// Collective over the mesh. The model must have no values yet, and no rank ever has all of it; its

@@ -150,7 +150,8 @@ void map_into(const tensor<R>& target, Function&& f, const tensor<T>&... operand
 }
 
 /// A new contiguous tensor of f(operand...), in the shape that the operands broadcast to. f is
-/// called as by map_into. Throws usage_error naming both shapes where they do not.
+/// called as by map_into. Of logits that are cut by classes (cut_rows.hpp) the result is cut too.
+/// Throws usage_error naming both shapes where they do not.
 template <typename Function, typename First, typename... Rest>
 [[nodiscard]] auto map(Function&& f, const tensor<First>& first, const tensor<Rest>&... rest) {
   using result = typename detail::map_result<std::remove_cvref_t<Function>, First, Rest...>::type;
@@ -158,6 +159,13 @@ template <typename Function, typename First, typename... Rest>
   ((s = broadcast_shapes(s, rest.shape())), ...);
   tensor<result> target = tensor<result>::empty(s);
   detail::map_runs(f, target, std::make_index_sequence<1 + sizeof...(Rest)>{}, first, rest...);
+  const auto note_cut = [&](const auto& operand) {
+    const cut_rows* const cut = operand.cut();
+    if (cut != nullptr && cut->result == cut_result::logits) [[unlikely]]
+      target.note_cut_of(operand);
+  };
+  note_cut(first);
+  (note_cut(rest), ...);
   return target;
 }
 

@@ -12,11 +12,13 @@
 #include <initializer_list>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/parallel_for.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/cut_rows.hpp>
 #include <parx/tensor/detail/loop_nest.hpp>
 #include <parx/tensor/tensor.hpp>
@@ -195,27 +197,35 @@ void sum_into(const tensor<T>& source, const tensor<T>& target, accumulate how) 
   detail::reduce_runs(source, target, T(0), detail::add_op{});
 }
 
+// Of logits that are cut by classes over ranks these throw usage_error, with the caller's line.
+
 /// The sum over some axes; over none for an empty list.
 template <typename T>
 [[nodiscard]] tensor<T> sum(const tensor<T>& source, std::span<const int> axes,
-                            reduced_axes after = reduced_axes::dropped) {
+                            reduced_axes after = reduced_axes::dropped,
+                            call_site site = call_site::current()) {
+  detail::require_no_cut_logits(source, "sum", site);
   return detail::reduce(source, axes, after, T(0), detail::add_op{});
 }
 template <typename T>
 [[nodiscard]] tensor<T> sum(const tensor<T>& source, std::initializer_list<int> axes,
-                            reduced_axes after = reduced_axes::dropped) {
-  return sum(source, std::span<const int>(axes.begin(), axes.size()), after);
+                            reduced_axes after = reduced_axes::dropped,
+                            call_site site = call_site::current()) {
+  return sum(source, std::span<const int>(axes.begin(), axes.size()), after, site);
 }
 /// The sum of all elements, a scalar.
 template <typename T>
-[[nodiscard]] tensor<T> sum(const tensor<T>& source) {
-  return sum(source, std::span<const int>(detail::all_axes).first(source.rank()));
+[[nodiscard]] tensor<T> sum(const tensor<T>& source, call_site site = call_site::current()) {
+  return sum(source, std::span<const int>(detail::all_axes).first(source.rank()),
+             reduced_axes::dropped, site);
 }
 
 /// The largest element along some axes. Throws usage_error when there is none.
 template <typename T>
 [[nodiscard]] tensor<T> max(const tensor<T>& source, std::initializer_list<int> axes,
-                            reduced_axes after = reduced_axes::dropped) {
+                            reduced_axes after = reduced_axes::dropped,
+                            call_site site = call_site::current()) {
+  detail::require_no_cut_logits(source, "max", site);
   require(source.size() > 0, "a tensor of shape {} has no largest element",
           to_string(source.shape()));
   return detail::reduce(source, {axes.begin(), axes.size()}, after,
@@ -223,35 +233,63 @@ template <typename T>
 }
 template <typename T>
 [[nodiscard]] tensor<T> min(const tensor<T>& source, std::initializer_list<int> axes,
-                            reduced_axes after = reduced_axes::dropped) {
+                            reduced_axes after = reduced_axes::dropped,
+                            call_site site = call_site::current()) {
+  detail::require_no_cut_logits(source, "min", site);
   require(source.size() > 0, "a tensor of shape {} has no smallest element",
           to_string(source.shape()));
   return detail::reduce(source, {axes.begin(), axes.size()}, after, std::numeric_limits<T>::max(),
                         detail::min_op{});
 }
 
-/// The index of the first largest element along the last axis, which disappears. Throws usage_error
-/// where there is none, or the rows are cut over ranks.
+namespace detail {
+
+/// See argmax. Errors begin with `call`.
 template <typename T>
-[[nodiscard]] tensor<std::int64_t> argmax(const tensor<T>& source,
-                                          call_site site = call_site::current()) {
+[[nodiscard]] tensor<std::int64_t> argmax_for(std::string_view call, const tensor<T>& source,
+                                              call_site site) {
   require(source.rank() >= 1 && source.shape().back() > 0,
-          "argmax at {} needs a last axis with elements, not shape {}", site,
+          "{} at {} needs a last axis with elements, not shape {}", call, site,
           to_string(source.shape()));
-  require_whole_rows(source, "argmax", site);
+  const cut_rows* const cut = cut_classes(source, call, site);
   const tensor<T> rows = source.contiguous();
   const std::size_t width = rows.shape().back();
   shape s = rows.shape();
   s.erase(s.rank() - 1);
   tensor<std::int64_t> result = tensor<std::int64_t>::empty(s);
-  parallel_for(s.size(), detail::elements_of_a_block / width + 1,
-               [&](std::size_t row, std::size_t last) {
-                 for (; row < last; ++row) {
-                   const T* const x = rows.data() + row * width;
-                   result.data()[row] = std::max_element(x, x + width) - x;
-                 }
-               });
+  // As std::max_element finds it: a NaN is the largest if it is the first of the whole row.
+  const bool is_first = cut == nullptr || cut->axis->rank() == 0;
+  parallel_for(s.size(), elements_of_a_block / width + 1, [&](std::size_t row, std::size_t last) {
+    for (; row < last; ++row) {
+      const T* const x = rows.data() + row * width;
+      const T* const end = x + width;
+      const T* begin = x;
+      if (!is_first) begin = std::find_if(x, end, [](T value) { return value == value; });
+      result.data()[row] = begin == end ? 0 : std::max_element(begin, end) - x;
+    }
+  });
+  if (cut != nullptr) [[unlikely]] {
+    std::vector<double> own(2 * s.size());  // exact for float and for numbers of classes
+    for (std::size_t row = 0; row < s.size(); ++row) {
+      const auto place = static_cast<std::size_t>(result.data()[row]);
+      own[2 * row] = static_cast<double>(rows.data()[row * width + place]);
+      own[2 * row + 1] = static_cast<double>(place);
+    }
+    const std::vector<std::size_t> best = largest_of_all_ranks(*cut, own);
+    std::copy(best.begin(), best.end(), result.data());
+  }
   return result;
+}
+
+}  // namespace detail
+
+/// The index of the first largest element along the last axis, which disappears. Of logits that are
+/// cut by classes over ranks the class of all; collective over them then: one all-gather. Throws
+/// usage_error, with the caller's line, where there is none or other rows are cut.
+template <typename T>
+[[nodiscard]] tensor<std::int64_t> argmax(const tensor<T>& source,
+                                          call_site site = call_site::current()) {
+  return detail::argmax_for("argmax", source, site);
 }
 
 }  // namespace parx

@@ -16,10 +16,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Of values whose last axis is cut over ranks: its extent here, and that of the whole.
-struct cut_axis {
-  std::uint32_t here = 0, whole = 0;
-};
+struct cut_rows;
 
 class storage {
  public:
@@ -69,12 +66,23 @@ class storage {
            block_->holders.load(std::memory_order_acquire) == 1;
   }
   [[nodiscard]] bool same_as(const storage& other) const noexcept { return block_ == other.block_; }
-  /// What tensor::note_cut_axis() has noted, if anything.
-  [[nodiscard]] cut_axis noted_cut() const noexcept {
-    return block_ == nullptr ? cut_axis{} : block_->cut;
+  /// What tensor::note_cut() has noted; null: nothing.
+  [[nodiscard]] const cut_rows* cut() const noexcept {
+    return block_ == nullptr ? nullptr : block_->cut;
   }
-  void note_cut(cut_axis cut) const noexcept {
-    if (block_ != nullptr) block_->cut = cut;
+  [[nodiscard]] std::shared_ptr<const cut_rows> shared_cut() const noexcept {
+    return {block_->owner, block_->cut};
+  }
+  /// Must have memory.
+  void note_cut(std::shared_ptr<const cut_rows> cut) const {
+    block_->cut = cut.get();
+    if (block_->owner == nullptr) {
+      block_->owner = std::move(cut);
+    } else {
+      block_->owner = std::make_shared<const std::pair<std::shared_ptr<const void>,
+                                                       std::shared_ptr<const cut_rows>>>(
+          std::move(block_->owner), std::move(cut));
+    }
   }
   /// A number that is never reused, unlike an address; 0 without memory.
   [[nodiscard]] std::uint64_t id() const noexcept {
@@ -93,8 +101,8 @@ class storage {
     std::size_t bytes = 0;
     std::size_t pool_bytes = 0;
     std::atomic<std::uint64_t> id{0};  // assigned by the first id()
-    std::shared_ptr<const void> owner = nullptr;
-    cut_axis cut;
+    std::shared_ptr<const void> owner = nullptr;  // of wrapped memory, of the cut, of both
+    const cut_rows* cut = nullptr;
   };
   static_assert(sizeof(block) == memory_pool::alignment);
   explicit storage(block* made) noexcept : block_(made) {}

@@ -19,6 +19,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
+#include <parx/tensor/cut_rows.hpp>
 #include <parx/tensor/detail/loop_nest.hpp>
 #include <parx/tensor/shape.hpp>
 #include <parx/tensor/storage.hpp>
@@ -290,16 +291,18 @@ class tensor {
 
   // Tensor parallelism: see cut_rows.hpp.
 
-  /// Notes that other ranks have the other values of each row, which is of `whole` values. Views
-  /// and copies know it, results of operations do not.
-  void note_cut_axis(std::size_t whole) const noexcept {
-    storage_.note_cut({static_cast<std::uint32_t>(shape_[rank() - 1]),
-                       static_cast<std::uint32_t>(whole)});
+  /// Notes that other ranks have the other values of each row. For the layer that has allocated it.
+  void note_cut(std::shared_ptr<const cut_rows> how) const { storage_.note_cut(std::move(how)); }
+  /// Notes it for a tensor with one value for each of `source`. Nothing if the rows are whole.
+  template <typename U>
+  void note_cut_of(const tensor<U>& source) const {
+    if (source.cut() != nullptr) [[unlikely]] detail::pass_cut_on(source, *this);
   }
-  /// The length of the whole rows; 0 where these are whole, as far as is known.
-  [[nodiscard]] std::size_t whole_row() const noexcept {
-    const cut_axis cut = storage_.noted_cut();
-    return cut.here != cut.whole && rank() > 0 && shape_[rank() - 1] == cut.here ? cut.whole : 0;
+  /// How rows are cut that are in this memory; null where all are whole, as far as is known. Views
+  /// and copies know it.
+  [[nodiscard]] const cut_rows* cut() const noexcept { return storage_.cut(); }
+  [[nodiscard]] std::shared_ptr<const cut_rows> shared_cut() const noexcept {
+    return storage_.shared_cut();
   }
 
   // Views where the strides allow it, contiguous copies otherwise.
@@ -331,7 +334,7 @@ class tensor {
   [[nodiscard]] tensor clone() const {
     tensor result = empty(shape_);
     result.copy_from(*this);
-    if (whole_row() != 0) result.note_cut_axis(whole_row());
+    result.note_cut_of(*this);
     return result;
   }
   /// Every element converted to U; contiguous.
@@ -346,7 +349,7 @@ class tensor {
         target[offset[0] + i * step[0]] = static_cast<U>(data_[offset[1] + i * step[1]]);
       }
     });
-    if (whole_row() != 0) result.note_cut_axis(whole_row());
+    result.note_cut_of(*this);
     return result;
   }
 

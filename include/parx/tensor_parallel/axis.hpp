@@ -15,13 +15,13 @@
 #include <utility>
 
 #include <parx/autograd/gradient_axis.hpp>
-#include <parx/autograd/rank_axis.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/all_to_all.hpp>
 #include <parx/comm/collectives/reduce_scatter.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/tensor/rank_axis.hpp>
 
 namespace parx::inline PARX_ABI::tp {
 

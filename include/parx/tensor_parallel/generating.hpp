@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <parx/autograd/ops/whole.hpp>
 #include <parx/core/check.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>
 
@@ -69,7 +70,7 @@ class generating {
     const whole_positions guard(parts_.axis());
     const variable<value_type> logits = forward();
     const std::size_t positions = logits.extent(1);
-    return parts_.whole_logits(slice(logits, 1, positions - 1, positions));
+    return whole(slice(logits, 1, positions - 1, positions));
   }
 
   const parallelized& parts_;

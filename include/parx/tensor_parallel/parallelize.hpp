@@ -4,7 +4,7 @@
 //   auto tp = parx::parallelize(model, mesh["tp"], parx::tp::ready_plan(model));
 //   model.initialize(seed);                                     // or a checkpoint
 //   parx::ddp ddp{model, mesh["dp"]};
-//   tp.cross_entropy(ddp(batch.x), batch.y).backward();
+//   parx::nn::cross_entropy(ddp(batch.x), batch.y).backward();
 //   parx::optim::clip_grad_norm(opt.targets(), 1.0);
 //
 // All ranks of the group must get the same samples (a sampler over mesh["dp"], not the world) and
@@ -14,7 +14,6 @@
 // gradient on all ranks.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <set>
@@ -24,8 +23,6 @@
 
 #include <fmt/format.h>
 
-#include <parx/autograd/ops/across.hpp>
-#include <parx/autograd/ops/vocabulary.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/comm/rank_comparison.hpp>
 #include <parx/core/check.hpp>
@@ -47,31 +44,6 @@ class parallelized {
   /// As from tp::explain(): for each layer its rule, this rank's part of its parameters, and what
   /// it sends for one position.
   [[nodiscard]] const tp::explanation& explained() const noexcept { return explained_; }
-
-  /// nn::cross_entropy of the model's logits, of whose classes this rank may have only a part. Then
-  /// it takes two reductions of a few numbers for each row. The same result on all ranks.
-  template <typename T, std::integral Label>
-  [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits,
-                                               const tensor<Label>& labels,
-                                               const cross_entropy_options& options = {},
-                                               call_site site = call_site::current()) const {
-    if (explained_.classes() == 0) return parx::cross_entropy(logits, labels, options, site);
-    return vocab_cross_entropy(*axis_, logits, explained_.classes(), labels, options, site);
-  }
-  /// All classes of such logits, on all ranks, for sampling, argmax and nn::accuracy. One
-  /// all-gather.
-  template <typename T>
-  [[nodiscard]] variable<T> whole_logits(const variable<T>& logits,
-                                         call_site site = call_site::current()) const {
-    if (explained_.classes() == 0) {
-      require(logits.value().whole_row() == 0,
-              "whole_logits at {}: the layer that makes these logits is cut by columns, but not as "
-              "the model's output: the plan's line for it is parx::tp::head",
-              site);
-      return logits;
-    }
-    return across::gather(*axis_, logits, -1, across::whole_gradient::same, explained_.classes());
-  }
 
   /// Whether the ranks of the axis have different parts of a parameter. `name` is its path, or that
   /// of its optimizer state, "path.exp_avg".

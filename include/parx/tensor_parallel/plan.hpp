@@ -23,8 +23,7 @@ inline constexpr nn::layer_cut column{.how = nn::cut::columns};
 inline constexpr nn::layer_cut row{.how = nn::cut::rows};
 /// Cuts an embedding by its rows.
 inline constexpr nn::layer_cut vocab{.how = nn::cut::vocabulary};
-/// The same for an embedding tied to the output: a rank has the logits of its classes. Their loss
-/// is parallelized::cross_entropy.
+/// The same for an embedding tied to the output: a rank has the logits of its classes.
 inline constexpr nn::layer_cut tied_vocab{.how = nn::cut::vocabulary,
                                           .result = nn::cut_result::logits};
 /// Cuts an output layer by its classes.

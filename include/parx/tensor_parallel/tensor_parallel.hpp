@@ -7,7 +7,7 @@
 //   parx::tensor_parallel parallel{cut, fsdp, mesh.all()};
 //   parx::optim::adamw opt{parallel.parameters()};
 //   parx::train::trainer trainer{parallel, opt, loader, [](auto& model, auto& batch) {
-//     return model.cross_entropy(model(batch.x), batch.y);
+//     return parx::nn::cross_entropy(model(batch.x), batch.y);
 //   }};
 //
 // Samples are distributed over mesh["dp"]; ranks that differ only in "tp" get the same. Losses,
@@ -16,7 +16,6 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -55,20 +54,6 @@ class tensor_parallel : public distributed_wrapper {
   decltype(auto) operator()(Inputs&&... inputs) {
     return inner_(std::forward<Inputs>(inputs)...);
   }
-  /// See parallelized::cross_entropy.
-  template <typename T, std::integral Label>
-  [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits,
-                                               const tensor<Label>& labels,
-                                               const cross_entropy_options& options = {},
-                                               call_site site = call_site::current()) const {
-    return cut_.cross_entropy(logits, labels, options, site);
-  }
-  template <typename T>
-  [[nodiscard]] variable<T> whole_logits(const variable<T>& logits,
-                                         call_site site = call_site::current()) const {
-    return cut_.whole_logits(logits, site);
-  }
-
   [[nodiscard]] const parallelized& cut() const noexcept { return cut_; }
   [[nodiscard]] Inner& inner() noexcept { return inner_; }
   /// The ranks over which layers are cut.

@@ -15,7 +15,7 @@
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/linear.hpp>
 #include <parx/autograd/ops/view.hpp>
-#include <parx/autograd/rank_axis.hpp>
+#include <parx/tensor/rank_axis.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI::across {

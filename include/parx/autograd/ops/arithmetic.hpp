@@ -91,7 +91,7 @@ template <typename T>
 
 template <typename T>
 [[nodiscard]] variable<T> operator*(const variable<T>& a, std::type_identity_t<T> factor) {
-  return differentiable(
+  return differentiable_of_cut(
       map([=](T x) { return x * factor; }, a.value()),
       [=](const tensor<T>& upstream, grad_sink<T> da) {
         da.map([=](T u) { return u * factor; }, upstream);
@@ -113,7 +113,7 @@ template <typename T>
 
 template <typename T>
 [[nodiscard]] variable<T> operator+(const variable<T>& a, std::type_identity_t<T> addend) {
-  return differentiable(
+  return differentiable_of_cut(
       map([=](T x) { return x + addend; }, a.value()),
       [](const tensor<T>& upstream, grad_sink<T> da) { da.add(upstream); }, a);
 }

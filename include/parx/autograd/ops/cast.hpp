@@ -18,7 +18,7 @@ template <typename To, typename From>
     return x;
   } else {
     if (!x.defined()) return {};
-    return differentiable(
+    return differentiable_of_cut(
         x.value().template cast<To>(),
         [](const tensor<To>& upstream, grad_sink<From> dx) {
           dx.add(upstream.template cast<From>());

@@ -36,7 +36,7 @@ void refuse_cut_classes(const variable<T>& weight, call_site site) {
     throw_usage(
         "linear_cross_entropy at {}: this rank would compute the loss of some classes only, "
         "because \"{}\" is cut to {}. Let the model return the logits, and take "
-        "tp.cross_entropy(logits, labels) with what parallelize() returned as tp",
+        "cross_entropy(logits, labels)",
         site, cut->name, cut->spec.text());
   }
 }

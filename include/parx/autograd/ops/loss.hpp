@@ -10,19 +10,12 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/loss.hpp>
-#include <parx/autograd/ops/detail/cut_weights.hpp>
 #include <parx/autograd/ops/rows.hpp>
-#include <parx/core/formatted.hpp>
+#include <parx/autograd/ops/vocabulary.hpp>
 #include <parx/core/source.hpp>
 #include <parx/tensor/cut_rows.hpp>
 
 namespace parx::inline PARX_ABI {
-
-struct cross_entropy_options {
-  std::int64_t ignore_index = -100;         ///< rows with this label count 0
-  std::span<const float> row_weights = {};  ///< one per row; empty: all 1. 0 for padding.
-  double label_smoothing = 0;               ///< fraction of each label spread over all classes
-};
 
 namespace detail {
 
@@ -128,29 +121,22 @@ concept is_classes = requires(const L& labels) { takes_classes(labels); };
 /// the weights of the rows that are not ignored. logits is (..., classes), labels (...). Rows of
 /// weight 0 add exactly nothing, whatever their logits. With label smoothing a row's loss is (1 -
 /// smoothing) * -log softmax(logits)[label] + smoothing * the mean of -log softmax(logits); mean()
-/// is PyTorch's cross_entropy. Throws usage_error, with the caller's line, for shapes that do not
-/// fit, a label outside the classes, and logits that a layer cut by columns has just computed: each
-/// rank has only some classes of them.
+/// is PyTorch's cross_entropy. Logits that are cut by classes over ranks (tensor parallelism) have
+/// the loss of all classes, on all ranks: see vocab_cross_entropy. Throws usage_error, with the
+/// caller's line, for shapes that do not fit and a label outside the classes.
 template <typename T, std::integral Label>
 [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits, const tensor<Label>& labels,
                                              const cross_entropy_options& options = {},
                                              call_site site = call_site::current()) {
+  if (const cut_rows* const cut = detail::cut_classes(logits.value(), "cross_entropy", site);
+      cut != nullptr) [[unlikely]] {
+    return vocab_cross_entropy(*cut->axis, logits, cut->whole, labels, options, site);
+  }
   require(logits.rank() >= 1 && labels.size() * logits.extent(-1) == logits.size() &&
               (labels.rank() + 1 == logits.rank()),
           "cross_entropy at {}: logits of shape {} need labels of the same shape without the last "
           "axis, not {}",
           site, to_string(logits.shape()), to_string(labels.shape()));
-  const auto* const cut = detail::cut_weight_of(logits);
-  if (cut != nullptr || logits.value().whole_row() != 0) [[unlikely]] {
-    throw_usage(
-        "cross_entropy at {}: this rank has the logits of some classes only, because {}, and would "
-        "compute a loss of its own. Take tp.cross_entropy(logits, labels) with what parallelize() "
-        "returned as tp; the plan's line for that layer is parx::tp::head",
-        site,
-        cut != nullptr ? formatted("\"{}\" is cut to {}", cut->name, cut->spec.text())
-                       : formatted("a layer that computes {} of {} columns made them",
-                                   logits.extent(-1), logits.value().whole_row()));
-  }
   const std::size_t classes = logits.extent(-1);
   const detail::labelled_rows<T, Label> rows("cross_entropy", site, labels, classes, options);
   const tensor<T> input = logits.value().contiguous();
@@ -207,11 +193,11 @@ template <typename T>
 [[nodiscard]] weighted_loss<T> mse(const variable<T>& prediction, const variable<T>& target,
                                    std::span<const float> row_weights = {},
                                    call_site site = call_site::current()) {
+  require_whole_rows(prediction.value(), "mse_loss", site);
   require(prediction.shape() == target.shape(),
           "mse_loss at {}: a prediction of shape {} needs a target of the same shape, not {}{}",
           site, to_string(prediction.shape()), to_string(target.shape()),
           prediction.size() == target.size() ? ": reshape one of the two" : "");
-  require_whole_rows(prediction.value(), "mse_loss", site);
   const std::size_t rows = prediction.rank() == 0 ? 1 : prediction.extent(0);
   require(row_weights.empty() || row_weights.size() == rows,
           "mse_loss at {}: {} row weights for {} rows", site, row_weights.size(), rows);

@@ -6,6 +6,7 @@
 #include <span>
 
 #include <parx/autograd/function.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -43,12 +44,15 @@ template <typename T>
 /// The sum over some axes.
 template <typename T>
 [[nodiscard]] variable<T> sum(const variable<T>& x, std::initializer_list<int> axes,
-                              reduced_axes after = reduced_axes::dropped) {
+                              reduced_axes after = reduced_axes::dropped,
+                              call_site site = call_site::current()) {
+  detail::require_no_cut_logits(x, "sum", site);
   return detail::scaled_sum(x, {axes.begin(), axes.size()}, after, T(1));
 }
 /// The sum of all elements, a scalar.
 template <typename T>
-[[nodiscard]] variable<T> sum(const variable<T>& x) {
+[[nodiscard]] variable<T> sum(const variable<T>& x, call_site site = call_site::current()) {
+  detail::require_no_cut_logits(x, "sum", site);
   return detail::scaled_sum(x, std::span<const int>(detail::all_axes).first(x.rank()),
                             reduced_axes::dropped, T(1));
 }
@@ -56,14 +60,17 @@ template <typename T>
 /// The mean over some axes. Throws usage_error when there is nothing to average.
 template <typename T>
 [[nodiscard]] variable<T> mean(const variable<T>& x, std::initializer_list<int> axes,
-                               reduced_axes after = reduced_axes::dropped) {
+                               reduced_axes after = reduced_axes::dropped,
+                               call_site site = call_site::current()) {
+  detail::require_no_cut_logits(x, "mean", site);
   const std::span<const int> list(axes.begin(), axes.size());
   const std::size_t count = detail::values_behind_mean(x.shape(), list);
   return detail::scaled_sum(x, list, after, T(1) / static_cast<T>(count));
 }
 /// The mean of all elements, a scalar.
 template <typename T>
-[[nodiscard]] variable<T> mean(const variable<T>& x) {
+[[nodiscard]] variable<T> mean(const variable<T>& x, call_site site = call_site::current()) {
+  detail::require_no_cut_logits(x, "mean", site);
   require(x.size() > 0, "the mean of a variable of shape {} is the mean of nothing",
           to_string(x.shape()));
   return detail::scaled_sum(x, std::span<const int>(detail::all_axes).first(x.rank()),

@@ -73,8 +73,8 @@ template <typename T>
 
 }  // namespace detail
 
-/// exp(x) / sum of exp(x) along `axis`. Throws usage_error, with the caller's line, for a last axis
-/// that is cut over ranks; log_softmax likewise.
+/// exp(x) / sum of exp(x) along `axis`. Throws usage_error, with the caller's line, for logits that
+/// are cut over ranks, and for another cut axis; log_softmax likewise.
 template <typename T>
 [[nodiscard]] variable<T> softmax(const variable<T>& x, int axis = -1,
                                   call_site site = call_site::current()) {
@@ -82,6 +82,7 @@ template <typename T>
     require_whole_rows(x.value(), "softmax", site);
     return detail::softmax_last(x);
   }
+  detail::require_no_cut_logits(x, "softmax", site);
   return transpose(detail::softmax_last(transpose(x, axis, -1)), axis, -1);
 }
 
@@ -93,6 +94,7 @@ template <typename T>
     require_whole_rows(x.value(), "log_softmax", site);
     return detail::log_softmax_last(x);
   }
+  detail::require_no_cut_logits(x, "log_softmax", site);
   return transpose(detail::log_softmax_last(transpose(x, axis, -1)), axis, -1);
 }
 

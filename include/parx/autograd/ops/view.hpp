@@ -13,12 +13,17 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
+template <typename T>
+struct reshape_function {  // its name is that of the operation in errors
+  void operator()(const tensor<T>& upstream, grad_sink<T> dx) const {
+    dx.add(upstream.reshape(dx.shape()));
+  }
+};
+
 /// A view with the same elements in the same order.
 template <typename T>
-[[nodiscard]] variable<T> same_order(tensor<T> view, const variable<T>& x) {
-  return differentiable(
-      std::move(view),
-      [](const tensor<T>& upstream, grad_sink<T> dx) { dx.add(upstream.reshape(dx.shape())); }, x);
+[[nodiscard]] variable<T> reshaped(tensor<T> view, const variable<T>& x) {
+  return differentiable_of_cut(std::move(view), reshape_function<T>{}, x);
 }
 
 template <typename T>
@@ -32,20 +37,20 @@ void add_elements(const tensor<T>& target, const tensor<T>& addend) {
 /// See tensor::reshape; one extent may be `infer`.
 template <typename T>
 [[nodiscard]] variable<T> reshape(const variable<T>& x, const shape& to) {
-  return detail::same_order(x.value().reshape(to), x);
+  return detail::reshaped(x.value().reshape(to), x);
 }
 /// Joins the axes from `first_axis` to the last.
 template <typename T>
 [[nodiscard]] variable<T> flatten(const variable<T>& x, int first_axis = 1) {
-  return detail::same_order(x.value().flatten(first_axis), x);
+  return detail::reshaped(x.value().flatten(first_axis), x);
 }
 template <typename T>
 [[nodiscard]] variable<T> squeeze(const variable<T>& x, int axis) {
-  return detail::same_order(x.value().squeeze(axis), x);
+  return detail::reshaped(x.value().squeeze(axis), x);
 }
 template <typename T>
 [[nodiscard]] variable<T> unsqueeze(const variable<T>& x, int axis) {
-  return detail::same_order(x.value().unsqueeze(axis), x);
+  return detail::reshaped(x.value().unsqueeze(axis), x);
 }
 
 /// Axis i of the result is axis order[i] of x.
@@ -56,7 +61,7 @@ template <typename T>
   for (std::size_t i = 0; i < order.size(); ++i) {
     inverse[resolve_axis(order[i], x.shape())] = static_cast<int>(i);
   }
-  return differentiable(
+  return differentiable_of_cut(
       std::move(view),
       [inverse](const tensor<T>& upstream, grad_sink<T> dx) {
         dx.add(upstream.permute(std::span<const int>(inverse).first(upstream.rank())));
@@ -70,7 +75,7 @@ template <typename T>
 template <typename T>
 [[nodiscard]] variable<T> transpose(const variable<T>& x, int first_axis = -2,
                                     int second_axis = -1) {
-  return differentiable(
+  return differentiable_of_cut(
       x.value().transpose(first_axis, second_axis),
       [=](const tensor<T>& upstream, grad_sink<T> dx) {
         dx.add(upstream.transpose(first_axis, second_axis));
@@ -82,7 +87,7 @@ template <typename T>
 template <typename T>
 [[nodiscard]] variable<T> slice(const variable<T>& x, int axis, std::size_t begin,
                                 std::size_t end) {
-  return differentiable(
+  return differentiable_of_cut(
       x.value().slice(axis, begin, end),
       [=](const tensor<T>& upstream, grad_sink<T> dx) {
         detail::add_elements(dx.zeroed().slice(axis, begin, end), upstream);
@@ -92,7 +97,7 @@ template <typename T>
 /// One index of an axis, which disappears.
 template <typename T>
 [[nodiscard]] variable<T> select(const variable<T>& x, int axis, std::size_t index) {
-  return differentiable(
+  return differentiable_of_cut(
       x.value().select(axis, index),
       [=](const tensor<T>& upstream, grad_sink<T> dx) {
         detail::add_elements(dx.zeroed().select(axis, index), upstream);

@@ -18,12 +18,11 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/loss.hpp>
-#include <parx/autograd/ops/loss.hpp>
 #include <parx/autograd/ops/rows.hpp>
-#include <parx/autograd/rank_axis.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/tensor/rank_axis.hpp>
 #include <parx/types/chunk.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -77,9 +76,9 @@ template <typename T, typename Label>
 
 }  // namespace detail
 
-/// cross_entropy of logits (..., classes), of which `logits` is this rank's chunk of the last axis;
-/// labels and options are the same on all ranks, and so is the result. Throws as cross_entropy
-/// does, on all ranks, and errc::mismatch where labels differ.
+/// The part of cross_entropy for logits (..., classes) that are cut: `logits` is this rank's chunk
+/// of the last axis. Labels and options are the same on all ranks, and so is the result. Throws as
+/// cross_entropy does, on all ranks, and errc::mismatch where labels differ.
 template <typename T, std::integral Label>
 [[nodiscard]] weighted_loss<T> vocab_cross_entropy(rank_axis& axis, const variable<T>& logits,
                                                    std::size_t classes, const tensor<Label>& labels,
@@ -90,15 +89,15 @@ template <typename T, std::integral Label>
   const std::size_t rows = labels.size();
   require(logits.rank() == labels.rank() + 1 && logits.extent(-1) == here &&
               logits.size() == rows * here,
-          "vocab_cross_entropy at {}: of {} classes rank {} of {} has {}: logits of shape {} and "
+          "cross_entropy at {}: of {} classes rank {} of {} has {}: logits of shape {} and "
           "labels of shape {} do not fit",
           site, classes, axis.rank(), axis.size(), here, to_string(logits.shape()),
           to_string(labels.shape()));
   require(options.row_weights.empty() || options.row_weights.size() == rows,
-          "vocab_cross_entropy at {}: {} row weights for {} rows", site, options.row_weights.size(),
+          "cross_entropy at {}: {} row weights for {} rows", site, options.row_weights.size(),
           rows);
   require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
-          "vocab_cross_entropy at {}: a label smoothing of {} is not in [0, 1]", site,
+          "cross_entropy at {}: a label smoothing of {} is not in [0, 1]", site,
           options.label_smoothing);
   const tensor<Label> label = labels.contiguous();
   std::vector<T> weight(rows);
@@ -109,7 +108,7 @@ template <typename T, std::integral Label>
                   : options.row_weights.empty() ? T(1)
                                                 : static_cast<T>(options.row_weights[row]);
     require(weight[row] == T(0) || (index >= 0 && static_cast<std::size_t>(index) < classes),
-            "vocab_cross_entropy at {}: the label of row {} is {}, but there are {} classes, "
+            "cross_entropy at {}: the label of row {} is {}, but there are {} classes, "
             "counted from 0",
             site, row, index, classes);
     count += static_cast<double>(weight[row]);
@@ -132,7 +131,7 @@ template <typename T, std::integral Label>
   });
   if (highest[rows] != -highest[rows + 1]) {
     throw_error(errc::mismatch,
-                "vocab_cross_entropy at {}: the ranks over which the classes are cut have "
+                "cross_entropy at {}: the ranks over which the classes are cut have "
                 "different labels. They need the same batch: take the sampler of the ranks beside "
                 "(mesh[\"dp\"]), not of all",
                 site);
@@ -185,7 +184,7 @@ template <typename T, std::integral Label>
                                                 for (; row < last; ++row) sum += loss_of(row);
                                                 return sum;
                                               });
-  variable<T> sum = differentiable(
+  variable<T> sum = differentiable_of_cut(
       tensor<T>::scalar(static_cast<T>(total)),
       [gradient](const tensor<T>& upstream, grad_sink<T> dx) {
         if (dx.needed()) dx.map([u = upstream.item()](T g) { return u * g; }, gradient);

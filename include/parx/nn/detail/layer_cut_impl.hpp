@@ -90,6 +90,8 @@ PARX_INLINE matrix_part part_of_matrix(const cut_place& where, const layer_cut& 
                                        const shape* bias, std::size_t out) {
   require(how.how == cut::columns || how.how == cut::rows,
           "\"{}\" is a linear layer: it can be cut by columns or by rows", path);
+  require(how.result == cut_result::features || (how.units == 0 && how.blocks == 1),
+          "\"{}\": classes are cut one by one, not in units or blocks", path);
   using enum cut_collective;
   const bool columns = how.how == cut::columns;
   const std::size_t along = columns ? out : 1 - out;

@@ -1,5 +1,5 @@
-// What errors say where a weight is cut over ranks (tensor parallelism) and the layers or the loss
-// around it do not follow.
+// What errors say where a weight is cut over ranks (tensor parallelism) and the layers around it do
+// not follow.
 //
 // All is read from the graph, so nothing is known without gradients: an error then says less.
 #pragma once
@@ -32,22 +32,6 @@ template <typename T, typename Accept>
     if (here[axis] != all[axis] && accept(here[axis], all[axis])) return true;
   }
   return false;
-}
-
-/// The weight or bias that computes the last axis of `result` and is cut along it; null if it is
-/// not the last operation, or whole.
-template <typename T>
-[[nodiscard]] const leaf<T>* cut_weight_of(const variable<T>& result) {
-  const node_base* const node = result.node().get();
-  const std::size_t inputs = node == nullptr || result.rank() == 0 ? 0 : node->inputs();
-  for (std::size_t i = 0; i < inputs; ++i) {
-    const leaf<T>* const weight = as_cut_weight<T>(node->input(i));
-    const auto is_last_axis = [&](std::size_t here, std::size_t) {
-      return here == result.extent(-1);
-    };
-    if (weight != nullptr && has_cut_axis(*weight, is_last_axis)) return weight;
-  }
-  return nullptr;
 }
 
 /// The nearest weight before `x` that is cut to the same fraction as x, of whose last axis `all`

@@ -1,7 +1,7 @@
 // rank_axis: the ranks over which layers of a model are cut, as operations and layers see them.
 //
-// An abstract interface, because autograd and nn know no process groups. parx::tp::axis implements
-// it over one; autograd/ops/across.hpp and the layers of nn that may be cut use it.
+// An abstract interface, because tensor, autograd and nn know no process groups. parx::tp::axis
+// implements it over one; autograd/ops/across.hpp and the layers of nn that may be cut use it.
 // Collective: all ranks of the axis call the same functions in the same order. Buffers are
 // contiguous; counts are elements by rank, equal on all ranks.
 #pragma once
@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include <parx/autograd/no_grad.hpp>
+#include <parx/core/abi.hpp>
 #include <parx/types/buffer.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -38,10 +38,11 @@ class rank_axis {
   /// Whether layers may cut activations along the sequence: not within a whole_positions scope.
   [[nodiscard]] bool cuts_positions() const noexcept { return cuts_positions_; }
 
-  /// True at the first call that is recorded for backward, and at the first that is not: see
-  /// nn/same_input.hpp.
-  [[nodiscard]] bool is_first_input() noexcept {
-    return std::exchange(detail::recording() ? is_first_recorded_ : is_first_unrecorded_, false);
+  enum class input { recorded, unrecorded };  ///< for backward
+  /// True at the first call for each kind of input: see nn/same_input.hpp.
+  [[nodiscard]] bool is_first(input kind) noexcept {
+    return std::exchange(kind == input::recorded ? is_first_recorded_ : is_first_unrecorded_,
+                         false);
   }
 
   /// The seed from which the values of the layers come. 0 if that is not known.
