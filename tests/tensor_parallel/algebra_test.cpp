@@ -18,7 +18,7 @@ using parx::variable;
 
 namespace {
 
-constexpr std::size_t rows = 6, width = 5, hidden = 7, ranks_most = 4;
+constexpr std::size_t rows = 6, width = 5, hidden = 7;
 
 /// relu(x W1^T) W2^T + b, with its gradients, by hand.
 struct dense_mlp {

@@ -18,6 +18,7 @@
 #include <parx/ddp/ddp.hpp>
 #include <parx/mesh.hpp>
 #include <parx/nn/linear.hpp>
+#include <parx/nn/loss.hpp>
 #include <parx/optim/sgd.hpp>
 
 namespace {
