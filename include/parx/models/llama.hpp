@@ -175,8 +175,8 @@ class llama : public nn::module<llama<T>> {
     return logits(hidden_states(ids, cache));
   }
   /// nn::cross_entropy of these logits, with the same bits; they are never whole in memory, and
-  /// backward computes them again: see nn/linear_cross_entropy.hpp. For large vocabularies. Throws
-  /// usage_error where the output is cut over ranks.
+  /// backward computes them again: see nn/linear_cross_entropy.hpp. For large vocabularies. Where
+  /// the output is cut over ranks, each rank has the logits of its part of the vocabulary.
   template <std::integral Id, std::integral Label>
   [[nodiscard]] weighted_loss<T> forward(const tensor<Id>& ids, const tensor<Label>& labels,
                                          const cross_entropy_options& options = {}) {
