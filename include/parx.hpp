@@ -24,6 +24,7 @@
 #include <parx/checkpoint.hpp>
 #include <parx/plan.hpp>
 #include <parx/ddp.hpp>
+#include <parx/parallel.hpp>
 #include <parx/pipeline.hpp>
 #include <parx/ddp/hook_powersgd.hpp>
 #include <parx/ddp/save.hpp>

@@ -32,6 +32,7 @@
 #include <parx/launch/src.hpp>
 #include <parx/nn/src.hpp>
 #include <parx/optim/src.hpp>
+#include <parx/parallel/src.hpp>
 #include <parx/plan/src.hpp>
 #include <parx/tensor/src.hpp>
 #include <parx/tensor_parallel/src.hpp>

@@ -36,6 +36,7 @@ amp             8 both
 fsdp            9 both
 pipeline        10 both
 train           11 both
+parallel        11 both
 torch           11 both
 '
 wrong=$(

@@ -45,12 +45,6 @@ struct optimizer_of_share : placed_state, shared_state {
 
 }  // namespace detail
 
-/// Collective over the job. See save_sharded.
-template <distributed Wrapper>
-void save(Wrapper& wrapper, const std::string& folder, call_site site = call_site::current()) {
-  wrapper.before_save(site);
-  save_sharded(wrapper.job_group(), folder, sharded_over(wrapper), wrapper.module(), site);
-}
 /// Collective over the job. See load_sharded.
 template <distributed Wrapper>
 state_report load(Wrapper& wrapper, const std::filesystem::path& path,
@@ -108,9 +102,40 @@ void save_gathered(Wrapper& wrapper, const std::string& path,
   save_whole(wrapper.job_group(), path, sharded_over(wrapper), wrapper.module(), all, site);
 }
 
-/// Why training cannot continue after a rank is lost.
+/// Collective over the job. A name that ends in .safetensors: one file with the whole model, of
+/// which each rank writes its bytes. Else a folder, in which each rank writes its part: see
+/// save_sharded.
 template <distributed Wrapper>
-[[nodiscard]] std::string reason_to_stop_at_loss(Wrapper& /*wrapper*/) {
+void save(Wrapper& wrapper, const std::string& path, call_site site = call_site::current()) {
+  if (path.ends_with(".safetensors")) return save_gathered(wrapper, path, site);
+  wrapper.before_save(site);
+  save_sharded(wrapper.job_group(), path, sharded_over(wrapper), wrapper.module(), site);
+}
+/// Collective over the job. Model and optimizer, as a folder: to continue later, in any layout.
+template <distributed Wrapper, typename Optimizer>
+  requires requires(Optimizer& optimizer) { optimizer.targets(); }
+void save(Wrapper& wrapper, Optimizer& optimizer, const std::string& folder,
+          call_site site = call_site::current()) {
+  checkpoint_parts parts;
+  add_training_state(wrapper, optimizer, parts, site);
+  save_sharded(wrapper.job_group(), folder, parts, 0, site);
+}
+/// Collective over the job. The inverse, of a folder that was saved in any layout.
+template <distributed Wrapper, typename Optimizer>
+  requires requires(Optimizer& optimizer) { optimizer.targets(); }
+void load(Wrapper& wrapper, Optimizer& optimizer, const std::filesystem::path& folder,
+          call_site site = call_site::current()) {
+  detail::agree(&wrapper.job_group(), site, [&] {
+    load_training_state(wrapper, optimizer, saved_checkpoint::open(folder));
+  });
+}
+
+/// Why training cannot continue after a rank is lost; empty if it can.
+template <distributed Wrapper>
+[[nodiscard]] std::string reason_to_stop_at_loss(Wrapper& wrapper) {
+  if constexpr (requires { wrapper.keeps_whole_replicas(); }) {
+    if (wrapper.keeps_whole_replicas()) return {};
+  }
   return formatted("{} on each rank, and a lost rank's is gone", Wrapper::keeps);
 }
 

@@ -43,6 +43,17 @@ struct bert_config {
   double initializer_range = 0.02;
 };
 
+/// What a bert_classifier takes of a batch: texts of the first token type.
+struct bert_input {
+  tensor<std::int32_t> input_ids;       ///< (batch, positions)
+  tensor<std::uint8_t> attention_mask;  ///< 0 at padding
+
+  template <typename Batch>
+  [[nodiscard]] static bert_input from(const Batch& batch) {
+    return {batch.input_ids, batch.attention_mask};
+  }
+};
+
 /// The config.json of such a model, for save_pretrained().
 [[nodiscard]] inline json::value to_json(const bert_config& c) {
   return json::object{{"architectures", json::array{"BertForSequenceClassification"}},
@@ -192,9 +203,13 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
     return classify(ids, mask.template cast<std::uint8_t>(), type_embedding_(token_types));
   }
 
+  [[nodiscard]] variable<T> forward(const bert_input& of) {
+    return forward(of.input_ids, of.attention_mask);
+  }
+
   /// The forward pass in pieces: the embeddings, each layer, and the classifier. Input is a batch
   /// with input_ids and attention_mask, all of the first token type.
-  template <typename Input>
+  template <typename Input = bert_input>
   [[nodiscard]] nn::model_blocks<Input, T> blocks() {
     nn::model_blocks<Input, T> all;
     all.push_back({"embeddings", {"bert.embeddings"}, [this](const variable<T>&, const Input& of) {

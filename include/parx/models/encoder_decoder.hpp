@@ -29,6 +29,18 @@
 
 namespace parx::inline PARX_ABI::models {
 
+/// What an encoder_decoder takes of a batch.
+struct encoder_decoder_input {
+  tensor<std::int32_t> input_ids;          ///< (batch, source positions)
+  tensor<std::uint8_t> attention_mask;     ///< 0 at padding of the source
+  tensor<std::int32_t> decoder_input_ids;  ///< (batch, target positions)
+
+  template <typename Batch>
+  [[nodiscard]] static encoder_decoder_input from(const Batch& batch) {
+    return {batch.input_ids, batch.attention_mask, batch.decoder_input_ids};
+  }
+};
+
 template <typename T = float>
 class encoder_decoder : public nn::module<encoder_decoder<T>> {
  public:
@@ -71,6 +83,9 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
                                     const tensor<Id>& target) {
     return decode(target, encode(source, source_mask), source, source_mask);
   }
+  [[nodiscard]] variable<T> forward(const encoder_decoder_input& of) {
+    return forward(of.input_ids, of.attention_mask, of.decoder_input_ids);
+  }
 
   /// The two halves of forward: memory is (batch, keys, d_model).
   template <std::integral Id, std::integral Mask>
@@ -89,7 +104,7 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
   /// The forward pass in pieces: both embeddings, each layer, and the logits. All pieces of the
   /// decoder take the encoder's result. Input is a batch with input_ids, attention_mask and
   /// decoder_input_ids (data::sequence_pair_batch).
-  template <typename Input>
+  template <typename Input = encoder_decoder_input>
   [[nodiscard]] nn::model_blocks<Input, T> blocks() {
     require(encoder_.pieces() > 0 && decoder_.pieces() > 0,
             "encoder_decoder: to be cut into stages, both sides need layers");

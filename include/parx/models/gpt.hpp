@@ -158,8 +158,8 @@ class gpt : public nn::module<gpt<T>> {
     return logits(hidden_states(ids, cache));
   }
   /// nn::cross_entropy of these logits, with the same bits; they are never whole in memory, and
-  /// backward computes them again: see nn/linear_cross_entropy.hpp. For large vocabularies. Where
-  /// the output is cut over ranks, each rank has the logits of its part of the vocabulary.
+  /// backward computes them again: see nn/linear_cross_entropy.hpp. For large vocabularies. Throws
+  /// usage_error where the output is cut over ranks.
   template <std::integral Id, std::integral Label>
   [[nodiscard]] weighted_loss<T> forward(const tensor<Id>& ids, const tensor<Label>& labels,
                                          const cross_entropy_options& options = {}) {
@@ -167,17 +167,20 @@ class gpt : public nn::module<gpt<T>> {
                                     options);
   }
   /// The forward pass in pieces: the embeddings, each layer, and the logits.
+  /// `text`, if not null, has the caches of a text that is generated; borrowed.
   template <std::integral Id = std::int32_t>
-  [[nodiscard]] nn::model_blocks<tensor<Id>, T> blocks() {
+  [[nodiscard]] nn::model_blocks<tensor<Id>, T> blocks(decoded_text<T>* text = nullptr) {
     using input = const tensor<Id>&;
     nn::model_blocks<tensor<Id>, T> all;
     all.push_back({"embeddings", {"transformer.wte", "transformer.wpe"},
-                   [this](const variable<T>&, input ids) { return embed(ids, 0); }});
+                   [this, text](const variable<T>&, input ids) {
+                     return embed(ids, text == nullptr ? 0 : text->length);
+                   }});
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       all.push_back({"h." + std::to_string(i), {"transformer.h." + std::to_string(i)},
-                     [this, i](const variable<T>& x, input) {
+                     [this, i, text](const variable<T>& x, input) {
                        return checkpointing_.run(layers_[i], x,
-                                                 static_cast<nn::kv_cache<T>*>(nullptr));
+                                                 text == nullptr ? nullptr : text->layer(i));
                      },
                      {}, false});
     }

@@ -102,8 +102,6 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
   }
 
   [[nodiscard]] const parameter<T>& weight() const noexcept { return weight_; }
-  /// Over ranks.
-  [[nodiscard]] bool is_cut() const noexcept { return axis_ != nullptr; }
 
  private:
   initializer start_;

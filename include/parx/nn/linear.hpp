@@ -83,8 +83,6 @@ class linear : public module<linear<T>>, public cuttable_layer {
   [[nodiscard]] const parameter<T>& bias_values() const noexcept { return bias_; }
   [[nodiscard]] parx::activation activation() const noexcept { return activation_; }
   [[nodiscard]] weight_layout layout() const noexcept { return layout_; }
-  /// Over ranks.
-  [[nodiscard]] bool is_cut() const noexcept { return static_cast<bool>(cut_); }
 
  private:
   parx::activation activation_;

@@ -3,8 +3,7 @@
 //   auto loss = parx::nn::linear_cross_entropy(features, head, labels);
 //
 // The same bits as nn::cross_entropy(head(features), labels), where head is an nn::linear, or the
-// nn::embedding of a tied output; see autograd/ops/linear_cross_entropy.hpp for what it saves. Of a
-// head that is cut over ranks, it is that loss: each rank has the logits of its classes.
+// nn::embedding of a tied output; see autograd/ops/linear_cross_entropy.hpp for what it saves.
 #pragma once
 
 #include <concepts>
@@ -20,7 +19,7 @@ namespace parx::inline PARX_ABI::nn {
 using parx::linear_cross_entropy;
 
 /// x is (..., in), labels (...). Throws usage_error, with the caller's line, as nn::cross_entropy
-/// does, and for a head with an activation.
+/// does, for a head with an activation, and for one that is cut over ranks.
 template <typename P, std::integral Label>
 [[nodiscard]] auto linear_cross_entropy(const variable<arithmetic_type<P>>& x,
                                         const linear<P>& head, const tensor<Label>& labels,
@@ -28,7 +27,7 @@ template <typename P, std::integral Label>
                                         call_site site = call_site::current()) {
   require(head.activation() == parx::activation::none,
           "linear_cross_entropy at {}: the head applies an activation, and logits have none", site);
-  if (head.is_cut()) return parx::cross_entropy(head.forward(x), labels, options, site);
+  parx::detail::refuse_cut_classes<P>(head.weight(), site);
   using A = arithmetic_type<P>;
   return parx::linear_cross_entropy<A>(x, cast<A>(head.weight()), cast<A>(head.bias_values()),
                                        labels, options, head.layout(), site);
@@ -39,7 +38,7 @@ template <typename P, std::integral Label>
                                         const embedding<P>& head, const tensor<Label>& labels,
                                         const cross_entropy_options& options = {},
                                         call_site site = call_site::current()) {
-  if (head.is_cut()) return parx::cross_entropy(head.multiply(x), labels, options, site);
+  parx::detail::refuse_cut_classes<P>(head.weight(), site);
   using A = arithmetic_type<P>;
   return parx::linear_cross_entropy<A>(x, cast<A>(head.weight()), {}, labels, options,
                                        weight_layout::out_in, site);

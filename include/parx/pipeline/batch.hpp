@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <type_traits>
@@ -133,20 +132,6 @@ template <typename Batch>
           "a batch of {} rows cannot be split into {} micro-batches: each needs at least one row",
           rows, count);
   return detail::split_rows(whole, count);
-}
-
-/// The member of a batch that a model's blocks take: all of it, its x, or its input_ids.
-template <typename Input, typename Batch>
-[[nodiscard]] const Input& input_of(const Batch& batch) {
-  if constexpr (std::same_as<Input, Batch>) {
-    return batch;
-  } else if constexpr (requires { { batch.x } -> std::convertible_to<const Input&>; }) {
-    return batch.x;
-  } else {
-    static_assert(requires { { batch.input_ids } -> std::convertible_to<const Input&>; },
-                  "the model's blocks take neither the batch, nor its x, nor its input_ids");
-    return batch.input_ids;
-  }
 }
 
 }  // namespace parx

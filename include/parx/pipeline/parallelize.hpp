@@ -60,7 +60,7 @@ namespace detail {
   return of.flatten(known);
 }
 
-/// Cuts the layers of a model. A base of parallel_model, so that it runs before the stages are
+/// Cuts the layers of a model. A base of meshed_model, so that it runs before the stages are
 /// made.
 template <typename Model>
 struct layers_over_mesh {
@@ -110,12 +110,12 @@ struct layers_over_mesh {
 
 /// The result of parallelize(): a pipeline, to use by hand or with a trainer.
 template <typename Model, typename Input, typename T>
-class parallel_model : private detail::layers_over_mesh<Model>, public pipeline<Model, Input, T> {
+class meshed_model : private detail::layers_over_mesh<Model>, public pipeline<Model, Input, T> {
   using layers = detail::layers_over_mesh<Model>;
 
  public:
   /// See parallelize.
-  parallel_model(Model& model, nn::model_blocks<Input, T> blocks, mesh<>& over,
+  meshed_model(Model& model, nn::model_blocks<Input, T> blocks, mesh<>& over,
                  parallel_options options, call_site site = call_site::current())
       : layers(model, over, options, site),
         pipeline<Model, Input, T>(model, std::move(blocks), detail::axes_group(over, {"pp"}),
@@ -127,7 +127,7 @@ class parallel_model : private detail::layers_over_mesh<Model>, public pipeline<
 /// must outlive the result; the model must not move. Throws as tp's parallelize and pipeline's
 /// constructor do, and usage_error for a mesh with other axes: all before the first step.
 template <typename Model, typename Input, typename T>
-[[nodiscard]] parallel_model<Model, Input, T> parallelize(
+[[nodiscard]] meshed_model<Model, Input, T> parallelize(
     Model& model, nn::model_blocks<Input, T> blocks, mesh<>& over, parallel_options options = {},
     call_site site = call_site::current()) {
   return {model, std::move(blocks), over, std::move(options), site};

@@ -50,12 +50,13 @@
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/joined_text.hpp>
 #include <parx/nn/blocks.hpp>
 #include <parx/nn/loss.hpp>
+#include <parx/nn/model_input.hpp>
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/batch_parts.hpp>
 #include <parx/pipeline/links.hpp>
+#include <parx/pipeline/microbatches.hpp>
 #include <parx/pipeline/options.hpp>
 #include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/same_batches.hpp>
@@ -67,6 +68,8 @@
 #include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/stage_reductions.hpp>
 #include <parx/pipeline/tables.hpp>
+#include <parx/pipeline/tied_stages.hpp>
+#include <parx/pipeline/timeline.hpp>
 #include <parx/plan/cut.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -142,6 +145,24 @@ class pipeline : public staged_wrapper {
     return run_forwards(microbatches, figure);
   }
 
+  /// Collective. Into how many micro-batches a batch of so many rows is split, on all ranks;
+  /// nullopt where this rank has no samples.
+  [[nodiscard]] int agree_on_parts(std::optional<std::size_t> rows, batch_use use) {
+    const batch_parts mine = parts_of_rows(rows, options_.microbatches);
+    return parx::agree_on_parts(mine, group_, owner_.front(), equal_parts(use), site_);
+  }
+  /// step() and evaluate() of micro-batches whose type the caller keeps to itself. Collective; the
+  /// same number on all ranks of the model, which is not checked.
+  nn::tally run_backward(const microbatches<Input, T>& all) {
+    last_table_ = &tables_.of(static_cast<int>(all.count)).table;
+    return runner_->run(*last_table_, all, detail::loss_scale_scope::take());
+  }
+  nn::tally run_forward(const microbatches<Input, T>& all) {
+    const no_grad guard;
+    last_table_ = &tables_.of(static_cast<int>(all.count)).forwards;
+    return runner_->run(*last_table_, all);
+  }
+
   /// Whether this rank needs samples: it has the first or the last stage, or one whose blocks read
   /// the input (masks).
   [[nodiscard]] bool reads_batches() const noexcept {
@@ -165,6 +186,7 @@ class pipeline : public staged_wrapper {
   /// This rank's stages as one module: parameters, or its parts of them, and buffers by their paths
   /// in the model.
   [[nodiscard]] stage_module<Model>& module() noexcept { return *module_; }
+  [[nodiscard]] const stage_module<Model>& module() const noexcept { return *module_; }
   /// The model. This rank only has the values of module().
   [[nodiscard]] Model& whole_model() noexcept { return model_; }
   void zero_grad() { reductions_->zero_grad(); }
@@ -197,12 +219,7 @@ class pipeline : public staged_wrapper {
   /// it in sums over the whole model. `name` is its path, or that of its optimizer state,
   /// "path.exp_avg".
   [[nodiscard]] shard_place user_of(const std::string& name) const {
-    for (const auto& [path, users] : tied_users_) {
-      if (!is_within(name, {path})) continue;
-      const auto here = std::find(users.begin(), users.end(), group_.rank());
-      return {static_cast<std::size_t>(here - users.begin()), users.size()};
-    }
-    return {};
+    return tied_.user_of(name, group_.rank());
   }
   /// Whether the ranks of tensor_group() have different parts of the parameter. `name` is as in
   /// user_of().
@@ -236,6 +253,8 @@ class pipeline : public staged_wrapper {
     return reductions_->bucket_bytes().at(index);
   }
   [[nodiscard]] const pipeline_table& table() { return tables_.of(options_.microbatches).table; }
+  /// The rank of group() that has the last stage.
+  [[nodiscard]] int last_rank() const noexcept { return owner_.back(); }
   /// The first block of each stage.
   [[nodiscard]] const std::vector<std::size_t>& cut() const noexcept { return cut_; }
   /// The largest number of micro-batches, in the last step of this rank, that had run forward but
@@ -249,25 +268,7 @@ class pipeline : public staged_wrapper {
   [[nodiscard]] pipeline_timeline timeline(call_site site = call_site::current()) {
     require(last_table_ != nullptr, "pipeline at {}: timeline() of no step: call step() before",
             site_);
-    const pipeline_table& table = *last_table_;
-    std::size_t most = 0;
-    for (const auto& each : table.ranks) most = std::max(most, each.size());
-    std::vector<double> mine(2 * most), all(mine.size() * table.ranks.size());
-    double* next = mine.data();
-    for (const action_span& each : runner_->spans()) {
-      *next++ = each.begin;
-      *next++ = each.end;
-    }
-    all_gather(group_, mine, all, {}, site);
-    pipeline_timeline found{.name = table.name + " as it ran", .stages = table.stages, .ranks = {}};
-    for (std::size_t rank = 0; rank < table.ranks.size(); ++rank) {
-      auto& spans = found.ranks.emplace_back();
-      for (std::size_t i = 0; i < table.ranks[rank].size(); ++i) {
-        const double* const at = all.data() + 2 * (rank * most + i);
-        spans.push_back({table.ranks[rank][i], at[0], at[1]});
-      }
-    }
-    return found;
+    return measured_timeline(*last_table_, runner_->spans(), group_, site);
   }
 
  private:
@@ -278,9 +279,7 @@ class pipeline : public staged_wrapper {
   }
   template <typename Batch>
   [[nodiscard]] std::vector<Batch> split(const Batch& batch, batch_use use) {
-    const batch_parts mine = parts_of_rows(rows_of(batch), options_.microbatches);
-    return detail::split_rows(
-        batch, agree_on_parts(mine, group_, owner_.front(), equal_parts(use), site_));
+    return detail::split_rows(batch, agree_on_parts(rows_of(batch), use));
   }
   void require_agreed(std::size_t parts, batch_use use) {
     require_same_parts(parts, group_, owner_.front(), equal_parts(use), site_);
@@ -290,22 +289,32 @@ class pipeline : public staged_wrapper {
     const bool is_needed = data_group().size() > 1 && needs_equal_parts(options_, use);
     return is_needed ? &data_group() : nullptr;
   }
+  /// Calls use(microbatches) for a span of them and the criterion.
+  template <typename Batch, typename Criterion, typename Use>
+  static nn::tally with_erased(std::span<const Batch> parts, Criterion& criterion, Use use) {
+    const auto input = [&](std::size_t i) -> Input { return input_of<Input>(parts[i]); };
+    const auto holds = [&](std::size_t i) { return has_samples(parts[i]); };
+    const auto result = [&](std::size_t i, const variable<T>& x) {
+      return result_of<T>(criterion(x, parts[i]));
+    };
+    return use(microbatches<Input, T>{parts.size(), input, holds, result});
+  }
   template <typename Batch, typename Loss>
-  nn::tally run_step(std::span<const Batch> microbatches, Loss& loss_function) {
-    last_table_ = &tables_.of(static_cast<int>(microbatches.size())).table;
-    ++steps_;
-    if (std::has_single_bit(steps_) || steps_ % 128 == 0) {
+  nn::tally run_step(std::span<const Batch> parts, Loss& loss_function) {
+    if (compares_batches()) {
       process_group& model = options_.model_parallel ? *options_.model_parallel : group_;
-      require_same_batches(microbatches, model, reads_batches(), site_);
+      require_same_batches(parts, model, reads_batches(), site_);
     }
-    return runner_->run(*last_table_, microbatches, loss_function,
-                        detail::loss_scale_scope::take());
+    return with_erased(parts, loss_function, [&](const auto& all) { return run_backward(all); });
   }
   template <typename Batch, typename Figure>
-  nn::tally run_forwards(std::span<const Batch> microbatches, Figure& figure) {
-    const no_grad guard;
-    last_table_ = &tables_.of(static_cast<int>(microbatches.size())).forwards;
-    return runner_->run(*last_table_, microbatches, figure);
+  nn::tally run_forwards(std::span<const Batch> parts, Figure& figure) {
+    return with_erased(parts, figure, [&](const auto& all) { return run_forward(all); });
+  }
+  /// In the first steps, then from time to time.
+  [[nodiscard]] bool compares_batches() noexcept {
+    ++steps_;
+    return std::has_single_bit(steps_) || steps_ % 128 == 0;
   }
 
   [[nodiscard]] std::vector<std::string> parts_of(std::size_t stage) const {
@@ -360,12 +369,15 @@ class pipeline : public staged_wrapper {
       if (!each.spec().is_whole()) cut_layers_.insert(path);
     });
     ddp_options reductions = options_.reductions;
-    for (auto& each : sum_tied(site)) reductions.reduction_groups.push_back(each);
+    find_tied();
+    for (auto& each : tied_.groups(group_, data_group(), job_group(), site)) {
+      reductions.reduction_groups.push_back(each);
+    }
     if (is_sharded()) check_sharding(site);
     own_->for_each_parameter([&](const std::string& path, auto& each) {
       if (!each.reduction_group().empty()) kept_whole_.push_back(path);
     });
-    const auto is_tied = [&](const std::string& path) { return tied_users_.contains(path); };
+    const auto is_tied = [&](const std::string& path) { return tied_.is_shared(path); };
     reductions_.emplace(model_, stages, data_group(), reductions, options_.sharding, is_tied, site);
     module_.emplace(*own_, *reductions_);
     note_places();
@@ -382,6 +394,19 @@ class pipeline : public staged_wrapper {
       marks_.place(each, axes_.places({.layer = tensor_group().rank() == 0 || is_cut(path),
                                        .shard = replica_of(path).index == 0,
                                        .stage = user_of(path).index == 0}));
+    });
+  }
+
+  /// Finds the parameters that stages of several ranks use. One that has a reduction group of the
+  /// user's is not summed again.
+  void find_tied() {
+    model_.for_each_parameter([&](const std::string& path, auto& each) {
+      std::vector<int> users;
+      for (std::size_t s = 0; s < owner_.size(); ++s) {
+        if (is_within(path, parts_of(s))) users.push_back(owner_[s]);
+      }
+      const std::string name = tied_.add(path, users, each.reduction_group().empty());
+      if (!name.empty() && own_->has(path)) marks_.tie(each, name);
     });
   }
 
@@ -403,50 +428,6 @@ class pipeline : public staged_wrapper {
     }
   }
 
-  /// Makes the reduction groups of the parameters that this rank shares with others: each has the
-  /// ranks that use the parameter and their data-parallel ranks.
-  [[nodiscard]] std::vector<reduction_group> sum_tied(call_site site) {
-    std::map<std::string, std::vector<int>> users_by_name;
-    model_.for_each_parameter([&](const std::string& path, auto& each) {
-      std::vector<int> users;
-      for (std::size_t s = 0; s < owner_.size(); ++s) {
-        if (is_within(path, parts_of(s))) users.push_back(owner_[s]);
-      }
-      std::sort(users.begin(), users.end());
-      users.erase(std::unique(users.begin(), users.end()), users.end());
-      if (users.size() < 2) return;
-      tied_users_[path] = users;
-      if (!each.reduction_group().empty()) return;
-      const std::string name = formatted("stages of ranks {}", joined_text(users, "+"));
-      users_by_name[name] = users;
-      if (own_->has(path)) marks_.tie(each, name);
-    });
-    if (users_by_name.empty()) return {};
-    require(data_group().size() == 1 || options_.job != nullptr,
-            "pipeline at {}: \"{}\" is tied over stages with {} data-parallel ranks each: name the "
-            "group of all ranks in pipeline_options::job, mesh.all()",
-            site, tied_users_.begin()->first, data_group().size());
-    // all: for each rank of the pipeline, the job ranks of its data-parallel group.
-    process_group &data = data_group(), &job = job_group();
-    const auto replicas = static_cast<std::size_t>(data.size());
-    const std::array<int, 1> mine{job.rank()};
-    std::vector<int> beside(replicas), all(replicas * static_cast<std::size_t>(group_.size()));
-    all_gather(data, mine, beside, {}, site);
-    all_gather(group_, beside, all, {}, site);
-    std::vector<reduction_group> groups;
-    for (const auto& [name, users] : users_by_name) {
-      if (!std::binary_search(users.begin(), users.end(), group_.rank())) continue;
-      std::vector<int> members;
-      for (const int user : users) {
-        const auto first = all.begin() + static_cast<std::ptrdiff_t>(replicas) * user;
-        members.insert(members.end(), first, first + static_cast<std::ptrdiff_t>(replicas));
-      }
-      const auto made = tied_.emplace(name, job.subgroup(members, {.name = name}, site)).first;
-      groups.push_back({name, made->second});
-    }
-    return groups;
-  }
-
   Model& model_;
   nn::model_blocks<Input, T> blocks_;
   process_group& group_;
@@ -460,8 +441,7 @@ class pipeline : public staged_wrapper {
   std::optional<stage_part<Model>> own_;
   std::set<std::string> cut_layers_;     // paths of parameters
   std::vector<std::string> kept_whole_;  // paths of the parameters here that are not sharded
-  std::map<std::string, std::vector<int>> tied_users_;  // of group_, ascending, by path
-  std::map<std::string, process_group> tied_;
+  tied_stages tied_;
   bool own_flag_ = false;        // for a rank without gradients
   bool all_carry_flags_ = true;  // on all ranks of the job
   stage_axes axes_;

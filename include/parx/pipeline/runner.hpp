@@ -29,8 +29,8 @@
 #include <parx/core/formatted.hpp>
 #include <parx/nn/blocks.hpp>
 #include <parx/nn/loss.hpp>
-#include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/messages.hpp>
+#include <parx/pipeline/microbatches.hpp>
 #include <parx/pipeline/routes.hpp>
 #include <parx/pipeline/simulate.hpp>
 #include <parx/trace/event.hpp>
@@ -47,12 +47,12 @@ class stage_runner {
       : group_(group), blocks_(std::move(blocks)), owner_(std::move(owner)), cut_(std::move(cut)),
         reductions_(reductions), routes_(blocks_, cut_) {}
 
-  /// Collective. Returns the sum, on all ranks, of what loss(result of the last stage, micro-batch)
-  /// returned. Backward runs from these losses times `loss_scale`. Within no_grad nothing is
-  /// recorded, and the table must only have forwards.
-  template <typename Batch, typename Loss>
-  nn::tally run(const pipeline_table& table, std::span<const Batch> microbatches, Loss& loss,
-                double loss_scale = 1) {
+  using batches = microbatches<Input, T>;
+
+  /// Collective. Returns the sum, on all ranks, of the figures of the last stage's results.
+  /// Backward runs from their losses times `loss_scale`. Within no_grad nothing is recorded, and
+  /// the table must only have forwards.
+  nn::tally run(const pipeline_table& table, const batches& of, double loss_scale = 1) {
     loss_scale_ = loss_scale;
     const auto& actions = table.ranks[static_cast<std::size_t>(group_.rank())];
     const trace::span whole("step", "pipeline");
@@ -64,7 +64,7 @@ class stage_runner {
     }
     passages_.clear();
     for (const int rank : owner_) {
-      passages_.emplace_back(rank == group_.rank() ? microbatches.size() : 0);
+      passages_.emplace_back(rank == group_.rank() ? of.count : 0);
     }
     reductions_.begin_step(actions);
     spans_.clear();
@@ -79,7 +79,7 @@ class stage_runner {
         const stage_values<T> given = take(messages, table, a);
         const trace::span traced(trace::enabled() ? to_string(a) : std::string(), "pipeline");
         spans_.push_back({a, now(), 0});
-        act(messages, table, a, given, microbatches, loss, figure);
+        act(messages, table, a, given, of, figure);
         spans_.back().end = now();
       } catch (...) {
         fail(a);
@@ -152,16 +152,14 @@ class stage_runner {
     }
   }
 
-  template <typename Batch, typename Loss>
   void act(stage_messages<T>& messages, const pipeline_table& table, const stage_action& a,
-           const stage_values<T>& given, std::span<const Batch> microbatches, Loss& loss,
-           nn::tally& figure) {
+           const stage_values<T>& given, const batches& of, nn::tally& figure) {
     if (!is_compute(a.kind)) return reductions_.reduce(a.stage);
     const auto stage = static_cast<std::size_t>(a.stage);
     const auto number = static_cast<std::size_t>(a.microbatch);
     passage& here = passages_[stage][number];
     if (a.kind == stage_work::forward) {
-      forward(messages, table, a, here, given, microbatches[number], loss, figure);
+      forward(messages, table, a, here, given, of, figure);
       peak_in_flight_ = std::max(peak_in_flight_, ++in_flight_);
       return;
     }
@@ -193,14 +191,14 @@ class stage_runner {
     --in_flight_;
   }
 
-  template <typename Batch, typename Loss>
   void forward(stage_messages<T>& messages, const pipeline_table& table, const stage_action& a,
-               passage& here, const stage_values<T>& given, const Batch& batch, Loss& loss,
+               passage& here, const stage_values<T>& given, const batches& of,
                nn::tally& figure) {
     const auto stage = static_cast<std::size_t>(a.stage);
+    const auto number = static_cast<std::size_t>(a.microbatch);
     std::vector<variable<T>> results(routes_.has_skips() ? blocks_.size() : 0);
     variable<T> x;
-    reductions_.around_forward(a.stage, [&] { x = run_blocks(a, here, given, batch, results); });
+    reductions_.around_forward(a.stage, [&] { x = run_blocks(a, here, given, of, results); });
     if (a.stage + 1 < table.stages) {
       std::vector<variable<T>> leaving{x};
       const std::vector<std::size_t>& sources = routes_.into(stage + 1);
@@ -216,24 +214,22 @@ class stage_runner {
       pass(messages, way::onwards, a.stage + 1, a.microbatch, std::move(values));
       return;
     }
-    require_samples(batch, "the loss");
-    auto made = loss(x, batch);
-    if constexpr (std::is_same_v<decltype(made), weighted_loss<T>>) {
-      figure += {static_cast<double>(made.sum.item()), made.count};
-      if (detail::recording()) here.loss = detail::scaled(std::move(made), loss_scale_);
-    } else {
-      require(!detail::recording(), "the loss function of a step returns a weighted_loss");
-      figure += made;
-    }
+    require_samples(of, number, "the loss");
+    microbatch_result<T> made = of.result(number, x);
+    figure += made.figure;
+    if (!detail::recording()) return;
+    require(made.loss.has_value(), "the loss function of a step returns a weighted_loss");
+    here.loss = detail::scaled(std::move(*made.loss), loss_scale_);
   }
 
   /// Returns the result of the stage's last block. Writes those that skip connections take to
   /// `results`.
-  template <typename Batch>
   [[nodiscard]] variable<T> run_blocks(const stage_action& a, passage& here,
-                                       const stage_values<T>& given, const Batch& batch,
+                                       const stage_values<T>& given, const batches& of,
                                        std::vector<variable<T>>& results) {
     const auto stage = static_cast<std::size_t>(a.stage);
+    const auto number = static_cast<std::size_t>(a.microbatch);
+    const Input input = of.input(number);
     variable<T> x;
     for (std::size_t i = 0; i < given.values.size() && a.stage > 0; ++i) {
       const auto each = detail::recording()
@@ -245,18 +241,17 @@ class stage_runner {
     for (std::size_t b = cut_[stage]; b < end_of(stage); ++b) {
       std::vector<variable<T>> taken;
       for (const std::size_t from : routes_.taken_by(b)) taken.push_back(results[from]);
-      if (blocks_[b].reads_input) require_samples(batch, blocks_[b].name);
+      if (blocks_[b].reads_input) require_samples(of, number, blocks_[b].name);
       const auto from = clock::now();
-      x = blocks_[b].forward({std::move(x), std::move(taken)}, input_of<Input>(batch));
+      x = blocks_[b].forward({std::move(x), std::move(taken)}, input);
       block_seconds_[b] += std::chrono::duration<double>(clock::now() - from).count();
       if (routes_.is_taken(b)) results[b] = x;
     }
     return x;
   }
 
-  template <typename Batch>
-  static void require_samples(const Batch& batch, const std::string& reader) {
-    require(has_samples(batch),
+  static void require_samples(const batches& of, std::size_t number, const std::string& reader) {
+    require(of.has_samples(number),
             "the batch of this rank is empty, and {} reads it: give batches to the ranks where "
             "pipeline::reads_batches()",
             reader);

@@ -36,6 +36,18 @@ namespace detail {
 
 }  // namespace detail
 
+/// Whether ready_plan() knows the model.
+template <typename Model>
+inline constexpr bool has_ready_plan = false;
+template <typename T>
+inline constexpr bool has_ready_plan<models::gpt<T>> = true;
+template <typename T>
+inline constexpr bool has_ready_plan<models::llama<T>> = true;
+template <typename T>
+inline constexpr bool has_ready_plan<models::bert_classifier<T>> = true;
+template <typename T>
+inline constexpr bool has_ready_plan<models::encoder_decoder<T>> = true;
+
 /// For another model: a compile-time error that says what to write.
 template <typename Model>
 [[nodiscard]] plan ready_plan(const Model&, between_cuts = between_cuts::whole) {

@@ -1,0 +1,64 @@
+// model_input: the type that a model's forward pass takes, for what runs models of any kind.
+//
+// A model says it by `using input_type = ...`; without that it is what its blocks() take
+// (blocks.hpp), else a tensor of its element type. A batch has it as itself, as its member x or
+// input_ids, or, where the model takes several tensors, as what `input_type::from(batch)` makes.
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+#include <utility>
+
+#include <parx/nn/module.hpp>
+#include <parx/tensor/tensor.hpp>
+
+namespace parx::inline PARX_ABI {
+
+namespace nn::detail {
+
+template <typename Model>
+[[nodiscard]] auto input_of_model() {
+  if constexpr (requires { typename Model::input_type; }) {
+    return std::type_identity<typename Model::input_type>();
+  } else if constexpr (requires(Model & model) { model.blocks(); }) {
+    using block = typename decltype(std::declval<Model&>().blocks())::value_type;
+    return std::type_identity<typename block::input_type>();
+  } else {
+    return std::type_identity<tensor<typename value_type_or_float<Model>::type>>();
+  }
+}
+
+}  // namespace nn::detail
+
+namespace nn {
+
+template <typename Model>
+using model_input = typename decltype(nn::detail::input_of_model<Model>())::type;
+
+}  // namespace nn
+
+/// The part of a batch that a model takes as its input.
+template <typename Input, typename Batch>
+[[nodiscard]] Input input_of(const Batch& batch) {
+  if constexpr (std::same_as<Input, Batch>) {
+    return batch;
+  } else if constexpr (requires {
+                         { Input::from(batch) } -> std::same_as<Input>;
+                       }) {
+    return Input::from(batch);
+  } else if constexpr (requires {
+                         { batch.x } -> std::convertible_to<const Input&>;
+                       }) {
+    return batch.x;
+  } else {
+    static_assert(
+        requires {
+          { batch.input_ids } -> std::convertible_to<const Input&>;
+        },
+        "a model's input is the batch, its member x or input_ids, or what the model's "
+        "input_type::from(batch) makes of it: see nn/model_input.hpp");
+    return batch.input_ids;
+  }
+}
+
+}  // namespace parx

@@ -1,0 +1,10 @@
+// L11: one face for all layouts: a training program is written once.
+//
+//   parx::parallel model{net, world, parx::layout::parse("pp=2,tp=2,zero=1")};
+#pragma once
+
+#include <parx/checkpoint.hpp>          // IWYU pragma: export
+#include <parx/mesh.hpp>                // IWYU pragma: export
+#include <parx/parallel/generate.hpp>   // IWYU pragma: export
+#include <parx/parallel/layout.hpp>     // IWYU pragma: export
+#include <parx/parallel/parallel.hpp>   // IWYU pragma: export

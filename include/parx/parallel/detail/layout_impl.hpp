@@ -1,0 +1,107 @@
+// Definitions of layout.hpp.
+#pragma once
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/parse_number.hpp>
+#include <parx/core/split.hpp>
+#include <parx/parallel/layout.hpp>
+#include <parx/pipeline/catalog.hpp>
+
+namespace parx::inline PARX_ABI {
+
+PARX_INLINE layout layout::parse(std::string_view text) {
+  layout made;
+  std::set<std::string_view> seen;
+  std::string_view sharded;  // the word that has set .zero
+  for (const std::string_view word : detail::split_at(text, ',')) {
+    const std::size_t equals = std::min(word.find('='), word.size());
+    const std::string_view name = word.substr(0, equals),
+                           value = word.substr(std::min(word.size(), equals + 1));
+    require(seen.insert(name).second, "layout \"{}\": \"{}\" is given twice", text, name);
+    const auto number = [&](int least, int most = 1 << 20) {
+      const auto found = detail::parse_number<int>(value);
+      require(found && *found >= least && *found <= most,
+              "layout \"{}\": {}= needs a whole number from {}{}", text, name, least,
+              most == 3 ? " to 3" : "");
+      return *found;
+    };
+    const auto shard = [&](int stage) {
+      require(sharded.empty(), "layout \"{}\": \"{}\" and \"{}\" exclude each other", text, sharded,
+              name);
+      sharded = name;
+      made.zero = stage;
+    };
+    const bool is_flag =
+        name == "ddp" || name == "fsdp" || name == "hybrid" || name == "gathered" || name == "sp";
+    require(!is_flag || equals == word.size(),
+            "layout \"{}\": \"{}\" takes no value: dp= gives a number", text, name);
+    if (name == "ddp") shard(0);
+    else if (name == "zero") shard(number(0, 3));
+    else if (name == "fsdp") shard(3);
+    else if (name == "hybrid") shard(3), made.hybrid = true;
+    else if (name == "gathered") made.gathered = true;
+    else if (name == "sp") made.sp = true;
+    else if (name == "pp") made.pp = number(1);
+    else if (name == "dp") made.dp = number(1);
+    else if (name == "tp") made.tp = number(1);
+    else if (name == "microbatches") made.microbatches = number(1);
+    else if (name == "chunks") made.chunks = number(1);
+    else if (name == "schedule") made.schedule = value;
+    else
+      throw_usage(
+          "layout \"{}\": there is no \"{}\". Give ddp, zero=1 to 3, fsdp or hybrid, with the last "
+          "two gathered; the numbers of ranks pp=, dp= and tp=, with tp= sp; microbatches=; and "
+          "with pp= schedule= and chunks=",
+          text, name);
+  }
+  for (const char* const of_stages : {"schedule", "chunks"}) {
+    require(seen.contains("pp") || !seen.contains(of_stages),
+            "layout \"{}\": {}= is for stages: give pp= as well", text, of_stages);
+  }
+  require_possible(made);
+  return made;
+}
+
+PARX_INLINE std::string to_string(const layout& how) {
+  const layout plain;
+  std::string text;
+  const auto add = [&](bool is_said, const std::string& word) {
+    if (is_said) text += (text.empty() ? "" : ",") + word;
+  };
+  add(how.pp != plain.pp, formatted("pp={}", how.pp));
+  add(how.dp != plain.dp, formatted("dp={}", how.dp));
+  add(how.tp != plain.tp, formatted("tp={}", how.tp));
+  add(how.sp, "sp");
+  add(how.hybrid, "hybrid");
+  add(how.zero != 0 && !how.hybrid, how.zero == 3 ? "fsdp" : formatted("zero={}", how.zero));
+  add(how.gathered, "gathered");
+  add(how.schedule != plain.schedule, "schedule=" + how.schedule);
+  add(how.microbatches != plain.microbatches, formatted("microbatches={}", how.microbatches));
+  add(how.chunks != plain.chunks, formatted("chunks={}", how.chunks));
+  return text.empty() ? "ddp" : text;
+}
+
+PARX_INLINE void require_possible(const layout& how) {
+  const std::string text = to_string(how);
+  require(how.pp >= 1 && how.tp >= 1 && (how.dp >= 1 || how.dp == remaining_ranks) &&
+              how.microbatches >= 0 && how.chunks >= 1,
+          "layout \"{}\": numbers of ranks and parts are at least 1", text);
+  require(how.zero >= 0 && how.zero <= 3,
+          "layout \"{}\": zero is 0 (nothing is sharded), 1 (optimizer state), 2 (and gradients) "
+          "or 3 (and values)",
+          text);
+  require(!how.sp || how.tp > 1, "layout \"{}\": sp cuts between layers that tp= has cut", text);
+  require(!how.hybrid || how.zero == 3, "layout \"{}\": hybrid shards values, as zero=3", text);
+  require(!how.gathered || how.zero == 3, "layout \"{}\": gathered goes with fsdp or hybrid", text);
+  require(how.pp > 1 || (how.chunks == 1 && how.schedule == layout().schedule),
+          "layout \"{}\": schedule= and chunks= are for stages: give pp= of several ranks", text);
+  (void)schedule_named(how.schedule);
+}
+
+}  // namespace parx

@@ -1,0 +1,80 @@
+// generate: a text, token by token, from a language model in any layout.
+//
+//   auto text = parx::generate(model, prompt, {.max_new_tokens = 40});
+//
+// Every rank caches the keys and values of its layers and heads, and gets the tokens: one forward
+// of one position for each, also through stages. The tokens are those of models::generate in one
+// process.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <parx/autograd/ops/view.hpp>
+#include <parx/autograd/ops/whole.hpp>
+#include <parx/core/check.hpp>
+#include <parx/models/generate.hpp>
+#include <parx/nn/evaluation_mode.hpp>
+#include <parx/parallel/model.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Collective, with equal arguments. Returns the tokens after `prompt`, without it. The model is in
+/// evaluation mode meanwhile; when the text exceeds its max_positions(), it goes on from the last
+/// half of them. Throws usage_error for an empty prompt and for a model that is no language model.
+template <typename T, typename Id>
+[[nodiscard]] std::vector<std::int64_t> generate(parallel_model<T, tensor<Id>>& model,
+                                                 std::span<const std::int64_t> prompt,
+                                                 const models::sampling_options& options = {}) {
+  require(!prompt.empty(), "generate needs a prompt of at least one token");
+  auto& strategy = model.strategy();
+  require(strategy.max_positions() > 0,
+          "generate: this model has no max_positions() and no caches");
+  const nn::evaluation_mode mode(model.module());
+  std::optional<whole_positions> positions;
+  if (model.cut() != nullptr) positions.emplace(model.cut()->axis());
+  const random_stream stream(options.seed, "generate");
+  const std::size_t window =
+      std::min(strategy.max_positions(), prompt.size() + options.max_new_tokens);
+  std::vector<Id> text(prompt.begin(), prompt.end());
+  std::size_t seen = text.size() > window ? text.size() - window : 0, cached = 0;
+  strategy.begin_text(window);
+  for (std::size_t n = 0; n < options.max_new_tokens; ++n) {
+    if (cached == window) {
+      seen = text.size() - std::max<std::size_t>(window / 2, 1);
+      strategy.begin_text(window);
+      cached = 0;
+    }
+    const std::span<Id> fresh = std::span(text).subspan(seen);
+    const auto choose = [&](const variable<T>& logits) {
+      const std::size_t last = logits.extent(1) - 1;
+      const variable<T> row = whole(slice(logits, 1, last, last + 1));
+      const tensor<T> values = row.value().contiguous();
+      return models::choose_token<T>(values.span(), options, stream, n);
+    };
+    const std::int64_t token = strategy.decode(tensor<Id>::wrap(fresh, {1, fresh.size()}), choose);
+    cached += fresh.size();
+    seen = text.size();
+    text.push_back(static_cast<Id>(token));
+    if (token == options.end_token) break;
+  }
+  strategy.begin_text(0);
+  return {text.begin() + static_cast<std::ptrdiff_t>(prompt.size()), text.end()};
+}
+/// The same for several prompts, one text after the other.
+template <typename T, typename Id>
+[[nodiscard]] std::vector<std::vector<std::int64_t>> generate(
+    parallel_model<T, tensor<Id>>& model, std::span<const std::vector<std::int64_t>> prompts,
+    const models::sampling_options& options = {}) {
+  std::vector<std::vector<std::int64_t>> texts;
+  for (const std::vector<std::int64_t>& each : prompts) {
+    texts.push_back(generate(model, std::span<const std::int64_t>(each), options));
+  }
+  return texts;
+}
+
+}  // namespace parx

@@ -1,0 +1,341 @@
+// parallel_model: a model in any layout, without its type: what trainers, checkpoints, evaluations
+// and generation work on, so that they are compiled once for all layouts. parallel<Model> makes it
+// (parallel.hpp).
+//
+// Every function says who calls it: collective ones are called by all ranks of the job, in the same
+// order and with equal arguments. Results are the same on all ranks unless they are said to be of a
+// replica, the ranks that together have one copy of the model and the same samples.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/parameter_list.hpp>
+#include <parx/checkpoint/distributed_wrapper.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/comm/collectives/all_gather.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/hash.hpp>
+#include <parx/core/split.hpp>
+#include <parx/mesh/mesh.hpp>
+#include <parx/nn/metrics.hpp>
+#include <parx/nn/model_input.hpp>
+#include <parx/parallel/layout.hpp>
+#include <parx/parallel/part.hpp>
+#include <parx/parallel/strategy.hpp>
+#include <parx/pipeline/batch.hpp>
+#include <parx/pipeline/same_batches.hpp>
+#include <parx/tensor_parallel/parallelize.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// T: the type of the parameters. Input: what the model's forward takes (nn/model_input.hpp).
+template <typename T, typename Input>
+class parallel_model : public staged_wrapper {
+ public:
+  using value_type = T;
+  using input_type = Input;
+
+  parallel_model(const parallel_model&) = delete;
+  parallel_model& operator=(const parallel_model&) = delete;
+
+  // Training.
+
+  /// Collective: forward and backward of one batch, in layout::microbatches parts. criterion(
+  /// logits, part) returns a weighted_loss, and runs on the ranks that have the model's result.
+  /// Returns (sum, count) of this replica. The gradient is that of the mean over the whole batch,
+  /// of all replicas, whatever the sizes of the parts.
+  template <typename Batch, typename Criterion>
+  nn::tally forward_backward(const Batch& batch, Criterion&& criterion) {
+    const std::vector<Batch> parts = split(batch, batch_use::step);
+    const auto result = [&](std::size_t i, const variable<T>& x) {
+      auto made = criterion(x, parts[i]);
+      static_assert(std::is_same_v<decltype(made), weighted_loss<T>>,
+                    "the criterion of forward_backward returns a loss as (sum, count): return "
+                    "parx::nn::cross_entropy(logits, batch.labels)");
+      return result_of<T>(std::move(made));
+    };
+    return with_parts(parts, result, [&](const auto& all) { return strategy_->train(all); });
+  }
+  /// Collective: forwards of one batch, without gradients. figures(logits, part) returns a
+  /// weighted_loss, an nn::tally, or nn::metrics, several of them by name. Returns the tally, or
+  /// the metrics, of this replica.
+  template <typename Batch, typename Figures>
+  auto evaluate(const Batch& batch, Figures&& figures) {
+    const std::vector<Batch> parts = split(batch, batch_use::evaluation);
+    using made = decltype(figures(std::declval<const variable<T>&>(), parts.front()));
+    if constexpr (std::is_convertible_v<made, nn::metrics>) {
+      nn::metrics sums;
+      const auto result = [&](std::size_t i, const variable<T>& x) {
+        nn::add(sums, figures(x, parts[i]));
+        return microbatch_result<T>{};
+      };
+      with_parts(parts, result, [&](const auto& all) { return strategy_->evaluate(all); });
+      if (process_group* const stages = strategy_->stages()) share(*stages, sums);
+      return sums;
+    } else {
+      const auto result = [&](std::size_t i, const variable<T>& x) {
+        microbatch_result<T> found = result_of<T>(figures(x, parts[i]));
+        return microbatch_result<T>{found.figure};
+      };
+      return with_parts(parts, result, [&](const auto& all) { return strategy_->evaluate(all); });
+    }
+  }
+  /// A scope in which forward_backward adds gradients up on each rank alone; the first one after it
+  /// sums them over the ranks.
+  [[nodiscard]] no_sync_scope no_sync() { return strategy_->no_sync(); }
+  /// Local. The next forward_backward overwrites the gradients.
+  void zero_grad() { strategy_->zero_grad(); }
+  /// Local. Tells all ranks something that this one has noticed (its host goes down), with the
+  /// gradients of the next forward_backward.
+  void raise_flag() { strategy_->raise_flag(); }
+  /// Collective. Whether any rank's flag was raised before the last forward_backward.
+  [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
+    const bool here = strategy_->flag_raised(site);
+    return cut_ && strategy_->stages() == nullptr ? on_any_rank(tensor_group(), here, site) : here;
+  }
+
+  // Values.
+
+  /// Local. This rank's parts of the parameters, for an optimizer: none of a stage that has none.
+  [[nodiscard]] parameter_list<T> parameters(call_site site = call_site::current()) {
+    return strategy_->parameters(site);
+  }
+  /// Local in communication; called on all ranks. The values that one process would give the model
+  /// from this seed, in every layout.
+  void initialize(std::uint64_t seed) {
+    strategy_->before_write();
+    std::map<std::string, nn::initializer> starts;
+    strategy_->for_each_start([&](const std::string& path, const nn::initializer& start) {
+      starts.emplace(path, start);
+    });
+    strategy_->for_each_parameter([&](const std::string& path, parameter<T>& part) {
+      starts.at(path).fill(part.value(), seed, path, part.spec());
+      part.note_change();
+    });
+    strategy_->reseed(seed);
+  }
+  /// Collective. Calls use(path, tensor<T>) with the whole values of each parameter, one at a time,
+  /// in the model's order.
+  template <typename Use>
+  void for_each_whole_value(Use&& use, call_site site = call_site::current()) {
+    std::map<std::string, parameter<T>> parts;
+    strategy_->for_each_parameter([&](const std::string& path, parameter<T>& part) {
+      if (copies(path).index == 0) parts.emplace(path, part);
+    });
+    strategy_->for_each_whole_parameter([&](const std::string& path, parameter<T>& shape) {
+      // Each element is set on one rank and 0 on the others, so the sum over ranks is the whole.
+      const auto all = tensor<T>::zeros(shape.global_shape());
+      if (const auto part = parts.find(path); part != parts.end()) {
+        const T* const here = part->second.value().data();
+        part->second.spec().for_each_run([&](const shard_run& run) {
+          std::copy_n(here + run.local, run.length, all.data() + run.global);
+        });
+      }
+      const std::span bytes{reinterpret_cast<std::uint8_t*>(all.data()), all.size() * sizeof(T)};
+      all_reduce(job_group(), bytes, {}, site);
+      use(path, all);
+    });
+  }
+  /// Collective. A hash of all values, equal in every layout.
+  [[nodiscard]] std::uint64_t values_hash(call_site site = call_site::current()) {
+    std::uint64_t hash = detail::fnv1a({});
+    for_each_whole_value(
+        [&](const std::string&, const tensor<T>& whole) {
+          const auto* const bytes = reinterpret_cast<const char*>(whole.data());
+          hash = detail::fnv1a({bytes, whole.size() * sizeof(T)}, hash);
+        },
+        site);
+    return hash;
+  }
+  /// Collective. Whether ranks that have the same part of a parameter have the same bits of it:
+  /// true unless something other than the optimizer has changed them.
+  [[nodiscard]] bool replicas_equal(call_site site = call_site::current()) {
+    std::map<std::string, parameter<T>> parts;
+    strategy_->for_each_parameter(
+        [&](const std::string& path, parameter<T>& part) { parts.emplace(path, part); });
+    bool is_other = false;
+    for_each_whole_value(
+        [&](const std::string& path, const tensor<T>& whole) {
+          const auto part = parts.find(path);
+          if (part == parts.end()) return;
+          const T* const here = part->second.value().data();
+          part->second.spec().for_each_run([&](const shard_run& run) {
+            is_other |= std::memcmp(here + run.local, whole.data() + run.global,
+                                    run.length * sizeof(T)) != 0;
+          });
+        },
+        site);
+    return !on_any_rank(job_group(), is_other, site);
+  }
+  /// Collective. Gives the ranks of each stage the buffers of the first of them.
+  void broadcast_buffers(call_site site = call_site::current()) {
+    strategy_->broadcast_buffers(site);
+  }
+
+  // Ranks.
+
+  [[nodiscard]] const parx::layout& layout() const noexcept { return layout_; }
+  /// All ranks that train the model.
+  [[nodiscard]] process_group& job_group() noexcept { return mesh_ ? mesh_->all() : world_; }
+  /// The ranks that have other samples: for a sampler, and to sum losses.
+  [[nodiscard]] process_group& data_group() noexcept { return mesh_ ? (*mesh_)["dp"] : world_; }
+  /// Whether this rank needs samples: the middle stages of a pipeline do not. For a loader's
+  /// .fetches.
+  [[nodiscard]] bool reads_batches() const noexcept { return strategy_->reads_batches(); }
+  /// Local. How many ranks of the job have the same part of the parameter, or of its optimizer
+  /// state "path.exp_avg", and which of them this one is.
+  [[nodiscard]] shard_place copies(const std::string& name) {
+    const shard_place same = strategy_->copies(name);
+    return !cut_ || cut_->is_cut(name) ? same : place_within(same, place_in(tensor_group()));
+  }
+
+  // For checkpoints (checkpoint/distributed_wrapper.hpp) and the trainer (train/wrapped_model.hpp).
+
+  static constexpr std::string_view keeps = "a parallel model keeps a part of the model";
+  void before_save(call_site /*site*/) const noexcept {}
+  void require_resumable(call_site /*site*/) const noexcept {}
+  /// Call this on all ranks before parameters are written by anything other than an optimizer or
+  /// load().
+  void before_write() { strategy_->before_write(); }
+  [[nodiscard]] parallel_part<T, Input>& module() noexcept { return *part_; }
+  [[nodiscard]] parallel_shapes<T, Input>& whole_model() noexcept { return *shapes_; }
+  [[nodiscard]] ddp_times times() const { return strategy_->times(); }
+  [[nodiscard]] std::size_t bucket_count() const { return strategy_->bucket_bytes().size(); }
+  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const {
+    return strategy_->bucket_bytes().at(index);
+  }
+
+  /// See parx::generate.
+  [[nodiscard]] parallel_strategy<T, Input>& strategy() noexcept { return *strategy_; }
+  /// The layers' cut; null where tp is 1.
+  [[nodiscard]] const parallelized* cut() const noexcept { return cut_ ? &*cut_ : nullptr; }
+
+ protected:
+  /// Collective over `world`, which is borrowed.
+  parallel_model(process_group& world, parx::layout how, call_site site)
+      : layout_(std::move(how)), site_(site), world_(world) {
+    require_same_layout();
+    require_possible(layout_);
+    const int cut = layout_.pp * layout_.tp;
+    require(world.size() % cut == 0,
+            "layout \"{}\" at {}: pp={} times tp={} needs a multiple of {} ranks, and the job has "
+            "{}",
+            to_string(layout_), site, layout_.pp, layout_.tp, cut, world.size());
+    require(layout_.dp == remaining_ranks || layout_.dp * cut == world.size(),
+            "layout \"{}\" at {}: it has {} ranks, and the job has {}: leave dp= out, and it takes "
+            "what is left",
+            to_string(layout_), site, layout_.dp * cut, world.size());
+    layout_.dp = world.size() / cut;
+    if (cut > 1) {
+      mesh_.emplace(
+          world, std::vector<mesh_axis>{{"pp", layout_.pp}, {"dp", layout_.dp}, {"tp", layout_.tp}},
+          site);
+    }
+  }
+  void set_strategy(std::unique_ptr<parallel_strategy<T, Input>> made) {
+    strategy_ = std::move(made);
+    part_.emplace(*strategy_);
+    shapes_.emplace(*strategy_);
+  }
+
+  parx::layout layout_;
+  const call_site site_;
+  process_group& world_;
+  std::optional<mesh<>> mesh_;  // none where all ranks have other samples
+  std::optional<parallelized> cut_;
+
+ private:
+  [[nodiscard]] process_group& tensor_group() { return cut_->axis().group(); }
+
+  /// Collective. Throws on all ranks, with the texts of two that differ.
+  void require_same_layout() {
+    const std::string mine = to_string(layout_);
+    const std::uint64_t digest[] = {detail::fnv1a(mine)};
+    std::vector<std::uint64_t> all(static_cast<std::size_t>(world_.size()));
+    all_gather(world_, digest, all, {}, site_);
+    const auto other = std::find_if(all.begin(), all.end(),
+                                    [&](std::uint64_t each) { return each != all.front(); });
+    if (other == all.end()) return;
+    std::string first = mine, different = mine;
+    const int rank = static_cast<int>(other - all.begin());
+    broadcast_object(world_, first, {.root = 0}, site_);
+    broadcast_object(world_, different, {.root = rank}, site_);
+    throw_usage(
+        "parallel at {}: rank {} was given the layout \"{}\", rank 0 \"{}\": give all ranks the "
+        "same",
+        site_, rank, different, first);
+  }
+
+  template <typename Batch>
+  [[nodiscard]] std::vector<Batch> split(const Batch& batch, batch_use use) {
+    if constexpr (detail::is_batch_of_tensors<Batch>) {
+      const int count = strategy_->parts_of(rows_of(batch), use);
+      auto parts = count == 1 ? std::vector<Batch>{batch} : detail::split_rows(batch, count);
+      compare(parts);
+      return parts;
+    } else {
+      const int count = strategy_->parts_of(std::nullopt, use);
+      require(
+          count == 1,
+          "forward_backward at {}: a batch that is no aggregate of tensors cannot be split into "
+          "{} micro-batches",
+          site_, count);
+      return {batch};
+    }
+  }
+  /// In the first steps, then from time to time: the ranks of a replica need the same samples.
+  template <typename Batch>
+  void compare(const std::vector<Batch>& parts) {
+    if (!mesh_) return;
+    ++steps_;
+    if (!std::has_single_bit(steps_) && steps_ % 128 != 0) return;
+    process_group& replica = mesh_->flatten({"pp", "tp"});
+    require_same_batches(std::span<const Batch>(parts), replica, reads_batches(), site_);
+  }
+  template <typename Batch, typename Result, typename Use>
+  static nn::tally with_parts(const std::vector<Batch>& parts, const Result& result, Use use) {
+    const auto input = [&](std::size_t i) -> Input { return input_of<Input>(parts[i]); };
+    const auto holds = [&](std::size_t i) { return has_samples(parts[i]); };
+    return use(microbatches<Input, T>{parts.size(), input, holds, result});
+  }
+  /// Collective. Gives all stages the metrics of the last.
+  void share(process_group& stages, nn::metrics& sums) {
+    const int root = strategy_->last_stage();
+    std::vector<double> numbers;
+    std::string names;
+    for (const nn::metric& each : sums) {
+      numbers.insert(numbers.end(), {each.value.sum, each.value.count});
+      names += each.name + "\n";
+    }
+    broadcast_object(stages, names, {.root = root}, site_);
+    broadcast_object(stages, numbers, {.root = root}, site_);
+    if (stages.rank() == root) return;
+    sums.clear();
+    const auto all = detail::split_at(names, '\n');
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      sums.emplace_back(std::string(all[i]), nn::tally{numbers[2 * i], numbers[2 * i + 1]});
+    }
+  }
+
+  std::unique_ptr<parallel_strategy<T, Input>> strategy_;
+  std::optional<parallel_part<T, Input>> part_;
+  std::optional<parallel_shapes<T, Input>> shapes_;
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace parx

@@ -1,0 +1,209 @@
+// parallel: a model over the ranks of a job, in any layout. A training program is written once:
+//
+//   parx::models::llama<> net{{.vocab_size = 256}};                 // shapes alone
+//   parx::parallel model{net, world, parx::layout::parse(flag)};    // "ddp", "fsdp", "pp=2,tp=2"
+//   model.initialize(seed);                                         // or parx::load(model, path)
+//   parx::optim::adamw opt{model.parameters(), {.lr = 3e-4}};
+//   for (auto& batch : loader.epoch(e)) {
+//     auto loss = model.forward_backward(batch, [](auto& logits, auto& part) {
+//       return parx::nn::cross_entropy(logits, part.labels);
+//     });                                                           // (sum, count)
+//     parx::optim::clip_grad_norm(opt.targets(), 1.0);
+//     opt.step();
+//   }
+//   parx::save(model, "model.safetensors");
+//
+// Bits of losses, norms and values depend on (dp, tp, sp, microbatches) alone: not on pp, zero,
+// hybrid, the schedule (but looped BFS, and tables that are tied over stages) or the network, since
+// gradients are summed in one order, by rank (reduction_order::serial).
+// A layout that the ranks or the model do not permit is a usage_error at once.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/fsdp/fsdp.hpp>
+#include <parx/parallel/model.hpp>
+#include <parx/parallel/staged.hpp>
+#include <parx/parallel/unstaged.hpp>
+#include <parx/pipeline/catalog.hpp>
+#include <parx/tensor_parallel/plans.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// What the library chooses by itself for the models that it knows.
+struct parallel_choices {
+  /// With tp=: how layers are cut. Empty: tp::ready_plan(model).
+  tp::plan tp{};
+  /// With zero=: what is gathered together. Empty: each block of the model that is one module.
+  unit_choice units{};
+};
+
+template <typename Model>
+class parallel final : public parallel_model<typename nn::detail::value_type_or_float<Model>::type,
+                                             nn::model_input<Model>> {
+ public:
+  using value_type = typename nn::detail::value_type_or_float<Model>::type;
+  using input_type = nn::model_input<Model>;
+
+  /// Collective over `world`. Model and world are borrowed and must outlive this object; the model
+  /// must not move. It should have no values yet: they come from initialize(), load(), or are those
+  /// of initialize(0). Throws usage_error on all ranks for a layout that ranks or model do not
+  /// permit, and if ranks were given different layouts.
+  parallel(Model& model, process_group& world, layout how = {}, parallel_choices choices = {},
+           call_site site = call_site::current())
+      : base(world, std::move(how), site), model_(model) {
+    drop_values_of_some_ranks();
+    cut_layers(choices);
+    base::set_strategy(make(choices));
+  }
+
+  /// Collective where layers are cut or sharded. The model's forward pass. Throws usage_error if
+  /// the model is in stages, of which no rank has all.
+  template <typename... Inputs>
+  auto operator()(Inputs&&... inputs) {
+    require(this->layout_.pp == 1,
+            "parallel at {}: with pp={} no rank has all layers: use forward_backward(batch, "
+            "criterion) or evaluate(batch, figures)",
+            this->site_, this->layout_.pp);
+    return model_(std::forward<Inputs>(inputs)...);
+  }
+
+  /// Whether a lost rank's state is on all others: a trainer may go on with them.
+  [[nodiscard]] bool keeps_whole_replicas() const noexcept { return this->layout_.is_ddp(); }
+  /// Collective over `next`, the surviving ranks: see ddp::regroup. Throws usage_error unless
+  /// keeps_whole_replicas().
+  void regroup(process_group next) {
+    require(
+        keeps_whole_replicas(),
+        "parallel at {}: with the layout \"{}\" a part of the model was on the lost rank alone: "
+        "load a checkpoint",
+        this->site_, to_string(this->layout_));
+    this->layout_.dp = next.size();
+    static_cast<in_ddp&>(this->strategy()).wrapper().regroup(std::move(next));
+  }
+
+ private:
+  using base = parallel_model<value_type, input_type>;
+  using in_ddp = unstaged_strategy<Model, input_type, ddp<Model>>;
+  using strategy_pointer = std::unique_ptr<parallel_strategy<value_type, input_type>>;
+  static constexpr bool has_blocks = requires(Model & model) { model.blocks(); };
+
+  /// Collective. An earlier layout in stages has left each rank the values of its own.
+  void drop_values_of_some_ranks() {
+    bool has_all = true;
+    model_.for_each_parameter(
+        [&](const std::string&, auto& each) { has_all &= each.has_values(); });
+    if (!on_any_rank(this->world_, !has_all, this->site_)) return;
+    model_.for_each_parameter([](const std::string&, auto& each) { each.forget_values(); });
+  }
+  void cut_layers(const parallel_choices& choices) {
+    const layout& how = this->layout_;
+    if (how.tp == 1) return;
+    tp::plan plan = choices.tp;
+    if constexpr (tp::has_ready_plan<Model>) {
+      using enum nn::between_cuts;
+      if (plan.empty()) plan = tp::ready_plan(model_, how.sp ? positions : whole);
+    }
+    require(!plan.empty(),
+            "layout \"{}\" at {}: how the layers of this model are cut is not known: give "
+            "parallel_choices::tp, a plan of patterns over the names of its members (see "
+            "tensor_parallel/plan.hpp). Without it can have ddp, zero=1 to 3 and hybrid{}",
+            to_string(how), this->site_, has_blocks ? ", and pp=" : "");
+    this->cut_.emplace(parallelize(model_, (*this->mesh_)["tp"], plan, this->site_));
+  }
+
+  [[nodiscard]] fsdp_options sharding(const parallel_choices& choices) {
+    const layout& how = this->layout_;
+    return {.stage = how.zero,
+            .units = units(choices),
+            .shard_within = how.hybrid ? shard_scope("host") : shard_scope(),
+            .values = how.gathered ? value_storage::gathered : value_storage::by_hosts};
+  }
+  /// A unit for each block that is one module which no other block uses.
+  [[nodiscard]] unit_choice units(const parallel_choices& choices) {
+    const unit_choice& given = choices.units;
+    if (!given.types.empty() || !given.paths.empty() || given.bytes > 0) return given;
+    unit_choice found;
+    if constexpr (has_blocks) {
+      std::map<std::string, int> uses;
+      const auto blocks = model_.blocks();
+      for (const auto& block : blocks) {
+        for (const std::string& part : block.parts) ++uses[part];
+      }
+      const auto modules = detail::unit_candidates(model_);
+      const auto is_module = [&](const std::string& path) {
+        return std::any_of(modules.begin(), modules.end(),
+                           [&](const auto& each) { return each.path == path; });
+      };
+      for (const auto& block : blocks) {
+        if (block.parts.size() != 1 || uses[block.parts[0]] > 1) continue;
+        if (is_module(block.parts[0])) found.paths.push_back(block.parts[0]);
+      }
+    }
+    return found;
+  }
+
+  [[nodiscard]] strategy_pointer make(const parallel_choices& choices) {
+    const layout& how = this->layout_;
+    if (how.pp > 1) return make_stages(choices);
+    process_group& data = this->data_group();
+    if (how.zero == 0) {
+      model_.materialize_where([](const std::string&) { return true; });
+      return std::make_unique<in_ddp>(model_, data, ddp_options{.order = reduction_order::serial},
+                                      how.parts(), this->site_);
+    }
+    return std::make_unique<unstaged_strategy<Model, input_type, fsdp<Model>>>(
+        model_, data, sharding(choices), how.parts(), this->site_);
+  }
+  [[nodiscard]] strategy_pointer make_stages(const parallel_choices& choices) {
+    const layout& how = this->layout_;
+    if constexpr (has_blocks) {
+      const std::size_t stages =
+          static_cast<std::size_t>(how.pp) * static_cast<std::size_t>(how.chunks);
+      const std::size_t blocks = model_.blocks().size();
+      require(blocks >= stages, "layout \"{}\" at {}: {} blocks make at most {} stages",
+              to_string(how), this->site_, blocks, blocks);
+      mesh<>& over = *this->mesh_;
+      pipeline_options options{.schedule = schedule_named(how.schedule),
+                               .microbatches = how.parts(),
+                               .chunks = how.chunks};
+      if (how.zero > 0) options.sharding = sharding(choices);
+      options.reductions.order = reduction_order::serial;
+      options.data_parallel = &over["dp"];
+      options.tensor_parallel = &over["tp"];
+      options.model_parallel = &over.flatten({"pp", "tp"});
+      options.job = &over.all();
+      return std::make_unique<staged_strategy<Model, input_type>>(model_, over["pp"],
+                                                                  std::move(options), this->site_);
+    } else {
+      throw_usage(
+          "layout \"{}\" at {}: this model has no blocks() to make stages of: see nn/blocks.hpp. "
+          "It "
+          "can have ddp, zero=1 to 3 and hybrid",
+          to_string(how), this->site_);
+    }
+  }
+
+  Model& model_;
+};
+
+/// For sharded_over(model) in checkpoint/distributed_state.hpp. Valid while the model lives.
+template <typename T, typename Input>
+[[nodiscard]] sharding sharded_over(parallel_model<T, Input>& model) {
+  const shard_place all = place_in(model.job_group());
+  shard_place others = place_in(model.data_group());
+  if (model.cut() != nullptr) others = place_within(others, place_in(model.cut()->axis().group()));
+  return {
+      .file = all,
+      .copies = [&model](const std::string& name, const shard_spec&) { return model.copies(name); },
+      .others = others};
+}
+
+}  // namespace parx

@@ -1,0 +1,103 @@
+// staged_strategy: each rank runs some stages of the model, in a pipeline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/models/decoding_cache.hpp>
+#include <parx/parallel/strategy.hpp>
+#include <parx/pipeline/pipeline.hpp>
+
+namespace parx::inline PARX_ABI {
+
+template <typename Model, typename Input>
+class staged_strategy final : public strategy_of_model<Model, Input> {
+  using T = typename nn::detail::value_type_or_float<Model>::type;
+  using base = parallel_strategy<T, Input>;
+
+ public:
+  /// Collective over the groups of the options. `stages` has the ranks of a replica that have the
+  /// same piece of each layer.
+  staged_strategy(Model& model, process_group& stages, pipeline_options options, call_site site)
+      : strategy_of_model<Model, Input>(model),
+        stages_(stages),
+        pipe_(model, blocks_of(model), stages, std::move(options), site) {}
+
+  int parts_of(std::optional<std::size_t> rows, batch_use use) override {
+    return pipe_.agree_on_parts(rows, use);
+  }
+  nn::tally train(const microbatches<Input, T>& all) override { return pipe_.run_backward(all); }
+  nn::tally evaluate(const microbatches<Input, T>& all) override { return pipe_.run_forward(all); }
+  no_sync_scope no_sync() override { return pipe_.no_sync(); }
+  void zero_grad() override { pipe_.zero_grad(); }
+  void raise_flag() override { pipe_.raise_flag(); }
+  bool flag_raised(call_site site) override { return pipe_.flag_raised(site); }
+  ddp_times times() const override { return pipe_.times(); }
+  std::vector<std::size_t> bucket_bytes() const override {
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < pipe_.bucket_count(); ++i) all.push_back(pipe_.bucket_bytes(i));
+    return all;
+  }
+
+  void begin_text(std::size_t positions) override {
+    text_ = {};
+    if constexpr (has_cache) {
+      if (positions > 0) text_.cache.emplace(this->model().make_cache(1, positions));
+    }
+  }
+  /// The token goes to all stages as the figure of an evaluation.
+  std::int64_t decode(const Input& ids,
+                      function_ref<std::int64_t(const variable<T>&)> choose) override {
+    if constexpr (has_cache) {
+      const auto input = [&](std::size_t) { return ids; };
+      const auto holds = [](std::size_t) { return true; };
+      const auto result = [&](std::size_t, const variable<T>& logits) {
+        return microbatch_result<T>{{static_cast<double>(choose(logits)), 1}};
+      };
+      const nn::tally chosen = pipe_.run_forward({1, input, holds, result});
+      text_.length += ids.extent(1);
+      return static_cast<std::int64_t>(chosen.sum);
+    } else {
+      throw_usage("this model generates no text by stages: its blocks() take no caches");
+    }
+  }
+
+  parameter_list<T> parameters(call_site site) override { return pipe_.parameters(site); }
+  void for_each_parameter(typename base::parameter_visitor visit) override {
+    pipe_.module().for_each_parameter(visit);
+  }
+  void for_each_buffer(const buffer_visitor<T>& visit) override {
+    pipe_.module().for_each_buffer(visit);
+  }
+  bool is_elsewhere(const std::string& path) const override {
+    return pipe_.module().is_elsewhere(path);
+  }
+  shard_place copies(const std::string& name) override {
+    return place_within(pipe_.user_of(name), pipe_.replica_of(name));
+  }
+  void before_write() override { pipe_.before_write(); }
+  void broadcast_buffers(call_site site) override { pipe_.broadcast_buffers(site); }
+  process_group* stages() noexcept override { return &stages_; }
+  int last_stage() const noexcept override { return pipe_.last_rank(); }
+  bool reads_batches() const noexcept override { return pipe_.reads_batches(); }
+
+ private:
+  static constexpr bool has_cache = requires(Model & m, models::decoded_text<T>* text) {
+    m.make_cache(1, 1), m.blocks(text);
+  };
+
+  [[nodiscard]] nn::model_blocks<Input, T> blocks_of(Model& model) {
+    if constexpr (has_cache) return model.blocks(&text_);
+    else return model.blocks();
+  }
+
+  models::decoded_text<T> text_;
+  process_group& stages_;
+  pipeline<Model, Input, T> pipe_;
+};
+
+}  // namespace parx

@@ -1,0 +1,165 @@
+// parallel_strategy: all in which layouts differ, as a parallel model sees it.
+//
+// One object for a model, of one of two kinds: every rank runs all layers (unstaged.hpp: in a ddp
+// or an fsdp), or a rank runs some stages (staged.hpp). Layers that are cut over ranks are no
+// strategy: they are cut before. Its functions are virtual, so that a trainer, checkpoints and
+// evaluations are compiled once for all layouts; they are called some times a step.
+// All ranks of the job call them in the same order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <parx/autograd/model_buffer.hpp>
+#include <parx/autograd/parameter.hpp>
+#include <parx/autograd/parameter_list.hpp>
+#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/function_ref.hpp>
+#include <parx/core/source.hpp>
+#include <parx/ddp/ddp.hpp>
+#include <parx/ddp/times.hpp>
+#include <parx/nn/init.hpp>
+#include <parx/nn/loss.hpp>
+#include <parx/nn/module.hpp>
+#include <parx/pipeline/batch_parts.hpp>
+#include <parx/pipeline/microbatches.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Visitors of the buffers of a model, by their types.
+template <typename T>
+struct buffer_visitor {
+  function_ref<void(const std::string&, model_buffer<T>&)> values;
+  function_ref<void(const std::string&, model_buffer<std::int64_t>&)> numbers;
+
+  void operator()(const std::string& path, model_buffer<T>& buffer) const { values(path, buffer); }
+  void operator()(const std::string& path, model_buffer<std::int64_t>& buffer) const {
+    numbers(path, buffer);
+  }
+};
+
+/// Input: what the model's forward takes (nn/model_input.hpp).
+template <typename T, typename Input>
+class parallel_strategy {
+ public:
+  using parameter_visitor = function_ref<void(const std::string&, parameter<T>&)>;
+  using name_visitor = function_ref<void(const std::string&, const std::string&)>;
+  using start_visitor = function_ref<void(const std::string&, const nn::initializer&)>;
+
+  parallel_strategy() = default;
+  parallel_strategy(const parallel_strategy&) = delete;
+  parallel_strategy& operator=(const parallel_strategy&) = delete;
+  virtual ~parallel_strategy() = default;
+
+  // Steps.
+
+  /// The number of micro-batches of a batch of so many rows, nullopt where this rank has no
+  /// samples; equal on the ranks that need that.
+  [[nodiscard]] virtual int parts_of(std::optional<std::size_t> rows, batch_use use) = 0;
+  /// Forward and backward. (sum, count) of this replica, on all its ranks.
+  virtual nn::tally train(const microbatches<Input, T>& all) = 0;
+  /// Forwards alone. The figures of this replica, on all its ranks.
+  virtual nn::tally evaluate(const microbatches<Input, T>& all) = 0;
+  [[nodiscard]] virtual no_sync_scope no_sync() = 0;
+  virtual void zero_grad() = 0;
+  virtual void raise_flag() = 0;
+  [[nodiscard]] virtual bool flag_raised(call_site site) = 0;
+  [[nodiscard]] virtual ddp_times times() const = 0;
+  [[nodiscard]] virtual std::vector<std::size_t> bucket_bytes() const = 0;
+
+  // Generation by a language model.
+
+  /// Makes caches for so many positions of one text; 0: frees them.
+  virtual void begin_text(std::size_t positions) = 0;
+  /// One forward over `ids`, which follow those before. choose() is called with the logits where
+  /// they are; all ranks get what it returns.
+  [[nodiscard]] virtual std::int64_t decode(
+      const Input& ids, function_ref<std::int64_t(const variable<T>&)> choose) = 0;
+
+  // This rank's part of the model.
+
+  [[nodiscard]] virtual parameter_list<T> parameters(call_site site) = 0;
+  virtual void for_each_parameter(parameter_visitor visit) = 0;
+  virtual void for_each_buffer(const buffer_visitor<T>& visit) = 0;
+  /// Whether only other ranks have the parameter or buffer of this path.
+  [[nodiscard]] virtual bool is_elsewhere(const std::string& path) const = 0;
+  /// Of the ranks that have the same piece of a layer: how many have the same part of the
+  /// parameter, or of its optimizer state, and which of them this one is.
+  [[nodiscard]] virtual shard_place copies(const std::string& name) = 0;
+  virtual void before_write() = 0;
+  virtual void broadcast_buffers(call_site site) = 0;
+  /// The ranks of a replica that have other stages; null where each runs all layers.
+  [[nodiscard]] virtual process_group* stages() noexcept = 0;
+  /// The one of stages() that has the model's result.
+  [[nodiscard]] virtual int last_stage() const noexcept = 0;
+  [[nodiscard]] virtual bool reads_batches() const noexcept = 0;
+
+  // The whole model.
+
+  virtual void for_each_whole_parameter(parameter_visitor visit) = 0;  ///< shapes
+  virtual void for_each_start(start_visitor visit) = 0;
+  virtual void for_each_other_name(name_visitor visit) = 0;
+  [[nodiscard]] virtual std::size_t parameter_count() = 0;
+  /// Of a language model; 0 where it has no limit to tell.
+  [[nodiscard]] virtual std::size_t max_positions() const = 0;
+  virtual void set_training(bool is_on) = 0;
+  [[nodiscard]] virtual std::vector<bool> training_modes() = 0;
+  virtual void set_training_modes(const std::vector<bool>& modes) = 0;
+  virtual void reseed(std::uint64_t seed) = 0;
+  virtual void checkpoint_gradients() = 0;
+};
+
+/// The part of a strategy that concerns the model alone.
+template <typename Model, typename Input>
+class strategy_of_model
+    : public parallel_strategy<typename nn::detail::value_type_or_float<Model>::type, Input> {
+  using T = typename nn::detail::value_type_or_float<Model>::type;
+  using base = parallel_strategy<T, Input>;
+
+ public:
+  /// The model is borrowed.
+  explicit strategy_of_model(Model& model) : model_(model) {}
+
+  void for_each_whole_parameter(typename base::parameter_visitor visit) override {
+    model_.for_each_parameter(visit);
+  }
+  void for_each_start(typename base::start_visitor visit) override {
+    model_.for_each_parameter_path(
+        [&](const std::string& path, auto&, const nn::initializer& start) { visit(path, start); });
+  }
+  void for_each_other_name(typename base::name_visitor visit) override {
+    model_.for_each_other_name(visit);
+  }
+  std::size_t parameter_count() override { return model_.parameter_count(); }
+  std::size_t max_positions() const override {
+    if constexpr (requires { model_.max_positions(); }) return model_.max_positions();
+    else return 0;
+  }
+  void set_training(bool is_on) override { is_on ? model_.train() : model_.eval(); }
+  std::vector<bool> training_modes() override { return model_.training_modes(); }
+  void set_training_modes(const std::vector<bool>& modes) override {
+    model_.set_training_modes(modes);
+  }
+  void reseed(std::uint64_t seed) override { model_.reseed(seed); }
+  void checkpoint_gradients() override {
+    if constexpr (requires { model_.gradient_checkpointing_enable(); }) {
+      model_.gradient_checkpointing_enable();
+    } else {
+      throw_usage(
+          "this model has no layers that can be computed again in backward: it has no "
+          "gradient_checkpointing_enable()");
+    }
+  }
+
+ protected:
+  [[nodiscard]] Model& model() const noexcept { return model_; }
+
+ private:
+  Model& model_;
+};
+
+}  // namespace parx

@@ -1,0 +1,136 @@
+// unstaged_strategy: every rank runs all layers, in a ddp or an fsdp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/loss_scale.hpp>
+#include <parx/autograd/no_grad.hpp>
+#include <parx/core/check.hpp>
+#include <parx/fsdp/fsdp.hpp>
+#include <parx/parallel/strategy.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Wrapper: ddp<Model> or fsdp<Model>.
+template <typename Model, typename Input, typename Wrapper>
+class unstaged_strategy final : public strategy_of_model<Model, Input> {
+  using T = typename nn::detail::value_type_or_float<Model>::type;
+  using base = parallel_strategy<T, Input>;
+  static constexpr bool is_sharded = std::is_same_v<Wrapper, fsdp<Model>>;
+
+ public:
+  /// Collective over `data`. `parts` are the micro-batches of a step.
+  template <typename Options>
+  unstaged_strategy(Model& model, process_group& data, Options options, int parts, call_site site)
+      : strategy_of_model<Model, Input>(model),
+        wrapper_(model, data, std::move(options), site),
+        parts_(parts) {}
+
+  [[nodiscard]] Wrapper& wrapper() noexcept { return wrapper_; }
+
+  /// The forwards of an fsdp communicate, so all ranks have equally many, some of them empty.
+  int parts_of(std::optional<std::size_t> rows, batch_use) override {
+    return is_sharded ? parts_ : parts_of_rows(rows, parts_).parts;
+  }
+  nn::tally train(const microbatches<Input, T>& all) override {
+    const double scale = detail::loss_scale_scope::take();
+    nn::tally total;
+    for (std::size_t i = 0; i < all.count; ++i) {
+      const auto pass = [&] {
+        microbatch_result<T> made = all.result(i, wrapper_(all.input(i)));
+        require(made.loss.has_value(), "the criterion of a step returns a weighted_loss");
+        total += made.figure;
+        detail::scaled(std::move(*made.loss), scale).backward();
+      };
+      if (i + 1 == all.count) {
+        pass();
+      } else {
+        const no_sync_scope adding = wrapper_.no_sync();
+        pass();
+      }
+    }
+    return total;
+  }
+  nn::tally evaluate(const microbatches<Input, T>& all) override {
+    const no_grad guard;
+    nn::tally total;
+    for (std::size_t i = 0; i < all.count; ++i) {
+      total += all.result(i, wrapper_(all.input(i))).figure;
+    }
+    return total;
+  }
+  no_sync_scope no_sync() override { return wrapper_.no_sync(); }
+  void zero_grad() override { wrapper_.zero_grad(); }
+  void raise_flag() override { wrapper_.raise_flag(); }
+  bool flag_raised(call_site) override { return wrapper_.flag_raised(); }
+  ddp_times times() const override { return wrapper_.times(); }
+  std::vector<std::size_t> bucket_bytes() const override {
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < wrapper_.bucket_count(); ++i) {
+      all.push_back(wrapper_.bucket_bytes(i));
+    }
+    return all;
+  }
+
+  void begin_text(std::size_t positions) override {
+    if constexpr (has_cache) {
+      cache_.reset();
+      if (positions > 0) cache_.emplace(this->model().make_cache(1, positions));
+    }
+  }
+  std::int64_t decode(const Input& ids,
+                      function_ref<std::int64_t(const variable<T>&)> choose) override {
+    if constexpr (has_cache) {
+      const no_grad guard;
+      return choose(wrapper_(ids, &*cache_));
+    } else {
+      throw_usage("this model generates no text: it has no make_cache(batch, positions)");
+    }
+  }
+
+  parameter_list<T> parameters(call_site site) override {
+    parameter_list<T> all(site);
+    wrapper_.module().for_each_parameter(
+        [&](const std::string&, parameter<T>& each) { all.push_back(each); });
+    return all;
+  }
+  void for_each_parameter(typename base::parameter_visitor visit) override {
+    wrapper_.module().for_each_parameter(visit);
+  }
+  void for_each_buffer(const buffer_visitor<T>& visit) override {
+    wrapper_.module().for_each_buffer(visit);
+  }
+  bool is_elsewhere(const std::string&) const override { return false; }
+  shard_place copies(const std::string&) override { return place_in(wrapper_.replica_group()); }
+  void before_write() override {
+    if constexpr (is_sharded) wrapper_.before_write();
+  }
+  void broadcast_buffers(call_site site) override { wrapper_.broadcast_buffers(site); }
+  process_group* stages() noexcept override { return nullptr; }
+  int last_stage() const noexcept override { return 0; }
+  bool reads_batches() const noexcept override { return true; }
+
+ private:
+  static constexpr bool has_cache = requires(Model & m, std::size_t n) { m.make_cache(n, n); };
+  template <typename M>
+  struct cache_of {
+    using type = bool;
+  };
+  template <typename M>
+  requires requires(M& m, std::size_t n) { m.make_cache(n, n); }
+  struct cache_of<M> {
+    using type = decltype(std::declval<M&>().make_cache(1, 1));
+  };
+
+  Wrapper wrapper_;
+  const int parts_;
+  std::optional<typename cache_of<Model>::type> cache_;
+};
+
+}  // namespace parx

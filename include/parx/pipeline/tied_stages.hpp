@@ -1,0 +1,87 @@
+// tied_stages: the parameters that stages of several ranks use (tied embeddings), and the groups
+// over which their gradients are summed: the ranks that use one, with their data-parallel ranks.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/comm/collectives/all_gather.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
+#include <parx/core/source.hpp>
+#include <parx/ddp/reduction_group.hpp>
+#include <parx/pipeline/stage_part.hpp>
+
+namespace parx::inline PARX_ABI {
+
+class tied_stages {
+ public:
+  /// Notes which ranks of the pipeline use a parameter; nothing if it is one. Returns the name of
+  /// the group that sums its gradient, "" where none is needed or `is_summed_here` is false.
+  std::string add(const std::string& path, std::vector<int> users, bool is_summed_here) {
+    std::sort(users.begin(), users.end());
+    users.erase(std::unique(users.begin(), users.end()), users.end());
+    if (users.size() < 2) return {};
+    users_[path] = users;
+    if (!is_summed_here) return {};
+    std::string name = formatted("stages of ranks {}", joined_text(users, "+"));
+    users_by_name_[name] = std::move(users);
+    return name;
+  }
+
+  /// Collective. The groups of the parameters that this rank shares with others. `data` are its
+  /// data-parallel ranks. They live as long as this object.
+  [[nodiscard]] std::vector<reduction_group> groups(process_group& pipeline, process_group& data,
+                                                    process_group& job, call_site site) {
+    if (users_by_name_.empty()) return {};
+    require(data.size() == 1 || &job != &pipeline,
+            "pipeline at {}: \"{}\" is tied over stages with {} data-parallel ranks each: name the "
+            "group of all ranks in pipeline_options::job, mesh.all()",
+            site, users_.begin()->first, data.size());
+    // all: for each rank of the pipeline, the job ranks of its data-parallel group.
+    const auto replicas = static_cast<std::size_t>(data.size());
+    const std::array<int, 1> mine{job.rank()};
+    std::vector<int> beside(replicas), all(replicas * static_cast<std::size_t>(pipeline.size()));
+    all_gather(data, mine, beside, {}, site);
+    all_gather(pipeline, beside, all, {}, site);
+    std::vector<reduction_group> made;
+    for (const auto& [name, users] : users_by_name_) {
+      if (!std::binary_search(users.begin(), users.end(), pipeline.rank())) continue;
+      std::vector<int> members;
+      for (const int user : users) {
+        const auto first = all.begin() + static_cast<std::ptrdiff_t>(replicas) * user;
+        members.insert(members.end(), first, first + static_cast<std::ptrdiff_t>(replicas));
+      }
+      const auto group = groups_.emplace(name, job.subgroup(members, {.name = name}, site)).first;
+      made.push_back({name, group->second});
+    }
+    return made;
+  }
+
+  [[nodiscard]] bool is_shared(const std::string& path) const { return users_.contains(path); }
+  /// How many ranks use the parameter, and which of them `rank` is. `name` is its path, or that of
+  /// its optimizer state, "path.exp_avg".
+  [[nodiscard]] shard_place user_of(const std::string& name, int rank) const {
+    for (const auto& [path, users] : users_) {
+      if (!is_within(name, {path})) continue;
+      const auto here = std::find(users.begin(), users.end(), rank);
+      return {static_cast<std::size_t>(here - users.begin()), users.size()};
+    }
+    return {};
+  }
+
+ private:
+  std::map<std::string, std::vector<int>> users_;          // ranks of the pipeline, by path
+  std::map<std::string, std::vector<int>> users_by_name_;  // of the groups
+  std::map<std::string, process_group> groups_;
+};
+
+}  // namespace parx

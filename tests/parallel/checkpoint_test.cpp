@@ -1,0 +1,106 @@
+// Files of a parallel model: saved at one layout and loaded at another, they have the same bits;
+// training goes on at another layout as if nothing had happened.
+#include <parx/parallel.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <comm/jobs.hpp>
+#include <messages.hpp>
+#include <parallel/small.hpp>
+#include <parx/optim/adamw.hpp>
+#include <data/support.hpp>
+
+namespace {
+
+using parx::process_group;
+
+template <typename Use>
+void on_ranks(int ranks, const std::string& layout, Use use) {
+  const auto failures = jobs::run_collecting(jobs::kind::inproc, ranks, [&](process_group& world) {
+    auto net = small::llama();
+    parx::parallel model{net, world, parx::layout::parse(layout)};
+    use(model, world.rank() == 0);
+  });
+  parx_test::expect_failures(failures, "");
+}
+
+/// The hash of the values after steps [first, last) from what `from` has, saved in `to`.
+std::uint64_t trained(int ranks, const std::string& layout, int first, int last,
+                      const std::string& from, const std::string& to) {
+  std::uint64_t hash = 0;
+  on_ranks(ranks, layout, [&](auto& model, bool is_first) {
+    model.initialize(5);
+    parx::optim::adamw opt{model.parameters(), {.lr = 1e-2}};
+    if (!from.empty()) parx::load(model, opt, from);
+    for (int step = first; step < last; ++step) {
+      const auto& readers = model.data_group();
+      (void)model.forward_backward(small::some(step, readers.rank(), readers.size()),
+                                   small::criterion);
+      opt.step();
+    }
+    if (!to.empty()) parx::save(model, opt, to);
+    const std::uint64_t found = model.values_hash();
+    if (is_first) hash = found;
+  });
+  return hash;
+}
+
+struct way {
+  std::string layout;
+  int ranks;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_file_and_a_folder_of_any_layout_load_at_any_other) {
+  const std::vector<way> ways{{"ddp", 2},
+                              {"fsdp", 3},
+                              {"tp=2,sp", 2},
+                              {"pp=2,schedule=zb1p", 2},
+                              {"pp=2,dp=2,zero=1", 4},
+                              {"pp=2,dp=2,tp=2,zero=3", 8}};
+  const parx_test::scratch_folder scratch;
+  for (const way& from : ways) {
+    const std::string file = scratch.file("model.safetensors"), folder = scratch.file("model");
+    std::uint64_t saved = 0;
+    on_ranks(from.ranks, from.layout, [&](auto& model, bool is_first) {
+      model.initialize(7);
+      parx::save(model, file);
+      parx::save(model, folder);
+      const std::uint64_t hash = model.values_hash();
+      if (is_first) saved = hash;
+    });
+    for (const way& to : ways) {
+      for (const std::string& path : {file, folder}) {
+        on_ranks(to.ranks, to.layout, [&](auto& model, bool) {
+          model.initialize(8);
+          parx::load(model, path);
+          if (model.values_hash() != saved || !model.replicas_equal()) {
+            throw std::runtime_error(from.layout + " to " + to.layout + ": other values");
+          }
+        });
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(training_goes_on_at_another_layout_with_the_same_bits) {
+  const parx_test::scratch_folder scratch;
+  const std::string folder = scratch.file("state");
+  const std::vector<way> ways{{"ddp,microbatches=2", 2},
+                              {"fsdp,microbatches=2", 2},
+                              {"pp=2,microbatches=2", 4},
+                              {"pp=2,zero=2,microbatches=2", 4}};
+  const std::uint64_t straight = trained(2, "ddp,microbatches=2", 0, 6, "", "");
+  for (const way& before : ways) {
+    (void)trained(before.ranks, before.layout, 0, 3, "", folder);
+    for (const way& after : ways) {
+      BOOST_TEST(trained(after.ranks, after.layout, 3, 6, folder, "") == straight,
+                 before.layout << " to " << after.layout);
+    }
+  }
+}

@@ -1,0 +1,96 @@
+// The text of a layout: what parses, what it prints, and what is refused with which words.
+#include <parx/parallel/layout.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <messages.hpp>
+
+namespace {
+
+using parx::layout;
+
+std::string refusal(const std::string& text) {
+  return parx_test::message_of([&] { (void)layout::parse(text); });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_text_is_the_layout_that_prints_it) {
+  const std::vector<std::pair<std::string, layout>> all{
+      {"ddp", {}},
+      {"zero=1", {.zero = 1}},
+      {"zero=2", {.zero = 2}},
+      {"fsdp", {.zero = 3}},
+      {"hybrid", {.zero = 3, .hybrid = true}},
+      {"fsdp,gathered", {.zero = 3, .gathered = true}},
+      {"dp=4", {.dp = 4}},
+      {"microbatches=8", {.microbatches = 8}},
+      {"pp=2", {.pp = 2}},
+      {"pp=2,dp=3,tp=4,sp,zero=1,schedule=zb1p,microbatches=8",
+       {.pp = 2, .dp = 3, .tp = 4, .sp = true, .zero = 1, .microbatches = 8, .schedule = "zb1p"}},
+      {"pp=2,schedule=interleaved,chunks=2", {.pp = 2, .schedule = "interleaved", .chunks = 2}},
+  };
+  for (const auto& [text, value] : all) {
+    BOOST_TEST((layout::parse(text) == value), text);
+    BOOST_TEST(to_string(value) == text);
+  }
+  BOOST_TEST((layout::parse("zero=3") == layout::parse("fsdp")));
+  BOOST_TEST((layout::parse("sp,tp=2,ddp") == layout{.tp = 2, .sp = true}));
+  BOOST_TEST((layout::parse("") == layout{}));
+}
+
+BOOST_AUTO_TEST_CASE(every_layout_of_these_members_survives_its_text) {
+  int count = 0;
+  for (const int pp : {1, 2}) {
+    for (const int dp : {parx::remaining_ranks, 1, 3}) {
+      for (const int tp : {1, 2}) {
+        for (const int zero : {0, 1, 2, 3}) {
+          for (const int parts : {0, 1, 8}) {
+            for (const bool flag : {false, true}) {
+              const layout one{.pp = pp,
+                               .dp = dp,
+                               .tp = tp,
+                               .sp = flag && tp > 1,
+                               .zero = zero,
+                               .hybrid = flag && zero == 3,
+                               .gathered = !flag && zero == 3,
+                               .microbatches = parts,
+                               .schedule = flag && pp > 1 ? "gpipe" : "1f1b"};
+              BOOST_TEST((layout::parse(to_string(one)) == one), to_string(one));
+              ++count;
+            }
+          }
+        }
+      }
+    }
+  }
+  BOOST_TEST(count == 288);
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused_by_one_sentence) {
+  const std::vector<std::pair<std::string, std::string>> wrong{
+      {"zero=4", "zero= needs a whole number from 0 to 3"},
+      {"zero=", "zero= needs a whole number from 0 to 3"},
+      {"pp=0", "pp= needs a whole number from 1"},
+      {"tp=two", "tp= needs a whole number from 1"},
+      {"dp=-1", "dp= needs a whole number from 1"},
+      {"ddp,zero=2", "\"ddp\" and \"zero\" exclude each other"},
+      {"tp=2,tp=2", "\"tp\" is given twice"},
+      {"ddp=4", "\"ddp\" takes no value: dp= gives a number"},
+      {"sp", "sp cuts between layers that tp= has cut"},
+      {"gathered", "gathered goes with fsdp or hybrid"},
+      {"zero=2,gathered", "gathered goes with fsdp or hybrid"},
+      {"schedule=zb1p", "schedule= is for stages: give pp= as well"},
+      {"chunks=2", "chunks= is for stages: give pp= as well"},
+      {"pp=2,schedule=zb2", "there is no pipeline schedule \"zb2\""},
+      {"zero1", "there is no \"zero1\". Give ddp, zero=1 to 3"},
+      {"ddp, tp=2", "there is no \" tp\""},
+  };
+  for (const auto& [text, said] : wrong) {
+    BOOST_TEST(parx_test::mentions(refusal(text), "usage: ", said), text << ": " << refusal(text));
+  }
+}

@@ -1,0 +1,138 @@
+// What a user does wrong with a parallel model ends at once, on all ranks, in one sentence.
+#include <parx/parallel.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <comm/jobs.hpp>
+#include <messages.hpp>
+#include <parallel/small.hpp>
+#include <parx/nn.hpp>
+#include <parx/optim/adamw.hpp>
+
+namespace {
+
+using parx::process_group;
+
+/// A model without blocks().
+class plain : public parx::nn::module<plain> {
+ public:
+  parx::variable<float> forward(const parx::variable<float>& x) { return out_(in_(x)); }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("in", in_);
+    visit("out", out_);
+  }
+
+ private:
+  parx::nn::linear<> in_{4, 8}, out_{8, 2};
+};
+
+std::vector<std::string> failures_of(int ranks, const std::function<void(process_group&)>& body) {
+  return jobs::run_collecting(jobs::kind::inproc, ranks, body);
+}
+void expect_all(const std::vector<std::string>& failures, const std::string& said) {
+  for (const std::string& each : failures) {
+    BOOST_TEST(each.find(said) != std::string::npos, "\"" << each << "\" has no \"" << said << '"');
+  }
+}
+template <typename Make>
+std::vector<std::string> failures_at(int ranks, const std::string& layout, Make make) {
+  return failures_of(ranks, [&](process_group& world) {
+    auto net = make();
+    parx::parallel model{net, world, parx::layout::parse(layout)};
+  });
+}
+constexpr auto llama = [] { return small::llama(); };
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_layout_that_the_ranks_do_not_give) {
+  expect_all(failures_at(3, "tp=2", llama),
+             "pp=1 times tp=2 needs a multiple of 2 ranks, and the job has 3");
+  expect_all(failures_at(4, "pp=2,dp=3", llama), "it has 6 ranks, and the job has 4");
+}
+
+BOOST_AUTO_TEST_CASE(a_layout_that_the_model_cannot_have) {
+  expect_all(failures_at(2, "pp=2", [] { return plain(); }),
+             "this model has no blocks() to make stages of");
+  expect_all(failures_at(2, "tp=2", [] { return plain(); }),
+             "give parallel_choices::tp, a plan of patterns over the names of its members");
+  expect_all(failures_at(8, "pp=8", llama), "6 blocks make at most 6 stages");
+  expect_all(failures_at(3, "tp=3", llama), "it has 2 to deal out, so 2 ranks at most");
+  expect_all(failures_at(2, "pp=2,schedule=zb1p,zero=2", llama), "zero(1)");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_with_different_layouts) {
+  expect_all(failures_of(3,
+                         [](process_group& world) {
+                           auto net = small::llama();
+                           parx::parallel model{
+                               net, world, parx::layout::parse(world.rank() == 2 ? "fsdp" : "ddp")};
+                         }),
+             "rank 2 was given the layout \"fsdp\", rank 0 \"ddp\": give all ranks the same");
+}
+
+BOOST_AUTO_TEST_CASE(a_call_of_a_model_that_is_in_stages) {
+  expect_all(failures_of(2,
+                         [](process_group& world) {
+                           auto net = small::llama();
+                           parx::parallel model{net, world, {.pp = 2}};
+                           (void)model(small::some(0, 0, 1).input_ids);
+                         }),
+             "with pp=2 no rank has all layers: use forward_backward");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_one_replica_that_read_different_samples) {
+  for (const char* const layout : {"tp=2", "pp=2"}) {
+    expect_all(failures_of(2,
+                           [&](process_group& world) {
+                             auto net = small::llama();
+                             parx::parallel model{net, world, parx::layout::parse(layout)};
+                             (void)model.forward_backward(small::some(world.rank(), 0, 1),
+                                                          small::criterion);
+                           }),
+               "got different samples");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_prompt_without_tokens_and_a_model_without_text) {
+  expect_all(failures_of(1,
+                         [](process_group& world) {
+                           auto net = small::llama();
+                           parx::parallel model{net, world};
+                           (void)parx::generate(model, std::vector<std::int64_t>());
+                         }),
+             "generate needs a prompt of at least one token");
+}
+
+BOOST_AUTO_TEST_CASE(a_model_is_left_as_it_was_found) {
+  const auto failures = failures_of(4, [](process_group& world) {
+    auto net = parx::models::gpt<float>{{.vocab_size = 13,
+                                         .n_positions = 8,
+                                         .n_embd = 8,
+                                         .n_layer = 4,
+                                         .n_head = 2,
+                                         .embd_pdrop = 0,
+                                         .attn_pdrop = 0,
+                                         .resid_pdrop = 0}};
+    double first = 0;
+    for (const char* const layout :
+         {"ddp,microbatches=2", "pp=2,microbatches=2", "fsdp,microbatches=2", "pp=4,microbatches=2",
+          "ddp,microbatches=2"}) {
+      parx::parallel model{net, world, parx::layout::parse(layout)};
+      model.initialize(3);
+      const auto& readers = model.data_group();
+      const auto loss =
+          model.forward_backward(small::some(0, readers.rank(), readers.size()), small::criterion);
+      const double mean = parx::global_mean(model.data_group(), loss);
+      if (first == 0) first = mean;
+      if (std::abs(mean - first) > 1e-5) throw std::runtime_error(layout);
+    }
+  });
+  expect_all(failures, "");
+  for (const std::string& each : failures) BOOST_TEST(each == "");
+}
