@@ -17,6 +17,7 @@
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 
 #include <parx/autograd/autocast.hpp>
 #include <parx/autograd/variable.hpp>
@@ -77,39 +78,36 @@ void round_result(const tensor<T>& result) {
 
 /// A 16-bit copy of a contiguous tensor<float>.
 struct packed_values {
-  tensor<std::uint16_t> bits;
-  dtype type = dtype::bfloat16;
+  std::variant<tensor<bfloat16>, tensor<float16>> halves;
   bool exact = false;  ///< nothing was rounded
 
-  packed_values(const tensor<float>& source, dtype to)
-      : bits(tensor<std::uint16_t>::empty(source.shape())), type(to), exact(true) {
-    with_half(type, [&]<typename Half>(Half) {
-      static_assert(sizeof(Half) == sizeof(std::uint16_t));
+  packed_values(const tensor<float>& source, dtype to) {
+    with_half(to, [&]<typename Half>(Half) {
+      const auto rounded = tensor<Half>::empty(source.shape());
       std::atomic<bool> rounds{false};
       parallel_for(source.size(), converted_at_once, [&](std::size_t first, std::size_t last) {
-        std::array<Half, converted_at_once> rounded;
         const float* const from = source.data() + first;
         const std::size_t count = last - first;
-        convert(from, rounded.data(), count);
-        std::memcpy(bits.data() + first, rounded.data(), count * sizeof(Half));
+        convert(from, rounded.data() + first, count);
         if (rounds.load(std::memory_order_relaxed)) return;
         std::array<float, converted_at_once> back;
-        convert(rounded.data(), back.data(), count);
+        convert(rounded.data() + first, back.data(), count);
         if (std::memcmp(from, back.data(), count * sizeof(float)) != 0) rounds = true;
       });
+      halves = rounded;
       exact = !rounds;
     });
   }
   [[nodiscard]] tensor<float> unpack() const {
-    const tensor<float> values = tensor<float>::empty(bits.shape());
-    with_half(type, [&]<typename Half>(Half) {
-      parallel_for(bits.size(), converted_at_once, [&](std::size_t first, std::size_t last) {
-        std::array<Half, converted_at_once> half;
-        std::memcpy(half.data(), bits.data() + first, (last - first) * sizeof(Half));
-        convert(half.data(), values.data() + first, last - first);
-      });
-    });
-    return values;
+    return std::visit(
+        [](const auto& from) {
+          const tensor<float> values = tensor<float>::empty(from.shape());
+          parallel_for(from.size(), converted_at_once, [&](std::size_t first, std::size_t last) {
+            convert(from.data() + first, values.data() + first, last - first);
+          });
+          return values;
+        },
+        halves);
   }
 };
 
