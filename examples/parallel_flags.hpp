@@ -60,7 +60,7 @@ inline constexpr bool is_tensor_parallel<parx::tensor_parallel<Inner>> = true;
 template <typename Wrapped>
 inline constexpr bool is_pipeline = false;
 template <typename Model, typename Input, typename T>
-inline constexpr bool is_pipeline<parx::parallel_model<Model, Input, T>> = true;
+inline constexpr bool is_pipeline<parx::meshed_model<Model, Input, T>> = true;
 
 namespace detail {
 

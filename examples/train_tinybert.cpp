@@ -89,7 +89,8 @@ int main(int argc, char** argv) {
     examples::start_run(world, s);
     const auto source = examples::text_flags(given);
     const auto tokenizer = examples::make_tokenizer(source);
-    const auto [texts, held_out] = examples::read_texts(source, tokenizer);
+    const auto read = examples::read_texts(source, tokenizer);
+    const auto &texts = read.train, &held_out = read.test;
     const auto& counts = texts.counts();
     parx::print0(world, "{} + {} texts of {:.1f} tokens, {} cut; vocabulary of {}\n", texts.size(),
                  held_out.size(),

@@ -299,7 +299,7 @@ BOOST_AUTO_TEST_CASE(memory_that_is_used_again_is_not_cut) {
       }
       const auto fresh = tensor<float>::empty({64, parx::chunk_begin(classes, 2, 1)});
       if (fresh.cut() != nullptr) return std::string("it is cut");
-      reused += fresh.data() == before ? 1 : 0;
+      if (fresh.data() == before) ++reused;
     }
     return std::string(reused > 0 || group.rank() == 1 ? "" : "no memory was used again");
   });
