@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "corpus_flags.hpp"
@@ -17,60 +16,59 @@
 #include <parx/models.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
+#include <parx/parallel.hpp>
+#include <parx/train.hpp>
 
 namespace data = parx::data;
 
 namespace {
 
-template <typename Wrapped, typename Model>
-void train(Wrapped& wrapped, Model& model, const examples::corpus& text,
+using language_model = parx::parallel_model<float, parx::tensor<data::token_id>>;
+
+void train(language_model& model, const parx::json::value& config, const examples::corpus& text,
            const examples::trainer_settings& s, parx::world& world) {
   parx::optim::adamw opt{parx::optim::decay_groups(
-      wrapped.parameters(),
+      model.parameters(),
       parx::optim::adamw_options{.beta2 = 0.99, .weight_decay = s.weight_decay})};
-  parx::process_group& readers = wrapped.data_group();
+  parx::process_group& readers = model.data_group();
   const data::distributed_sampler shuffled{text.train.size(), readers, {.seed = s.trainer.seed}};
   const data::distributed_sampler in_order{
       text.held_out.size(), readers, {.order = data::sample_order::sequential}};
-  const bool fetches = examples::reads_batches(wrapped);
+  const bool fetches = model.reads_batches();
   const data::loader loader{text.train, {.batch_size = s.batch_size, .sampler = shuffled,
                                          .workers = s.workers, .fetches = fetches}};
   const data::loader held_out{
       text.held_out, {.batch_size = s.eval_batch_size, .sampler = in_order, .fetches = fetches}};
-  const auto forward = [](auto& net, const auto& batch) { return net(batch.input_ids); };
   const auto loss = [](const auto& logits, const auto& batch) {
     return parx::nn::cross_entropy(logits, batch.labels);
   };
-  parx::train::trainer trainer{wrapped, opt, loader,
-                               [&](auto& net, const auto& batch) {
-                                 return examples::train_loss(net, batch, forward, loss);
-                               },
-                               s.trainer};
-  trainer.add_evaluation(held_out, [&](auto& net, const auto& batch) {
-    return examples::measure(net, batch, forward, std::pair{"loss", loss});
+  parx::train::trainer trainer{
+      model, opt, loader,
+      [&](auto& net, const auto& batch) { return net.forward_backward(batch, loss); }, s.trainer};
+  trainer.add_evaluation(held_out, [&](auto& net, const auto& batch) -> parx::train::metrics {
+    return {{"loss", net.evaluate(batch, loss)}};
   });
   trainer.train();
   const double nats = trainer.evaluate().at("eval_loss") * text.tokens_per_character;
   parx::print0(world, "validation loss: {:.4f} nats a character ({:.4f} bits)\n", nats,
                nats / std::log(2.0));
   if (!s.trainer.output_dir.empty()) {
-    examples::save_model(wrapped, to_json(model.config()), s.trainer.output_dir + "/model",
-                         text.files);
+    const std::string folder = s.trainer.output_dir + "/model";
+    parx::save_pretrained(model, config, folder, text.files);
+    parx::print0(world, "model: {}\n", folder);
   }
-  examples::on_model(wrapped, model, [&](auto& generator) {
-    const std::vector<std::int64_t> prompt(text.prompt.begin(), text.prompt.end());
-    const auto tokens = parx::models::generate(generator, prompt, text.sampling);
-    parx::print0(world, "{}{}\n", text.decode(text.prompt),
-                 text.decode({tokens.begin(), tokens.end()}));
-  });
+  const std::vector<std::int64_t> prompt(text.prompt.begin(), text.prompt.end());
+  const auto tokens = parx::generate(model, prompt, text.sampling);
+  parx::print0(world, "{}{}\n", text.decode(text.prompt),
+               text.decode({tokens.begin(), tokens.end()}));
 }
 
-template <typename Layer, typename Model>
-void train(Model model, const examples::corpus& text, const examples::trainer_settings& s,
-           const examples::parallel_settings& parallel, parx::world& world) {
-  examples::with_parallel<data::language_model_batch>(
-      parallel, model, world, s.trainer.seed, parx::by_type<Layer>,
-      [&](auto& wrapped) { train(wrapped, model, text, s, world); });
+template <typename Model>
+void train(Model net, const examples::corpus& text, const examples::trainer_settings& s,
+           const parx::layout& layout, parx::world& world) {
+  parx::parallel model{net, world, layout};
+  model.initialize(s.trainer.seed);
+  train(model, to_json(net.config()), text, s, world);
 }
 
 }  // namespace
@@ -97,7 +95,7 @@ int main(int argc, char** argv) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
     const auto s = examples::trainer_flags(given, world);
-    const auto parallel = examples::parallel_flag(given);
+    const parx::layout layout = examples::parallel_flag(given);
     const auto size = [&](const char* flag) {
       return examples::number<std::size_t>(given, flag, 1, 1 << 20);
     };
@@ -110,7 +108,7 @@ int main(int argc, char** argv) {
     const std::size_t layers = size("n-layer"), heads = size("n-head"), width = size("n-embd");
     const std::size_t block = text.train.context_length();
     if (arch == "gpt") {
-      train<parx::models::gpt_block<>>(
+      train(
           parx::models::gpt<>{{.vocab_size = text.vocab_size,
                                .n_positions = block,
                                .n_embd = width,
@@ -119,9 +117,9 @@ int main(int argc, char** argv) {
                                .embd_pdrop = dropout,
                                .attn_pdrop = dropout,
                                .resid_pdrop = dropout}},
-          text, s, parallel, world);
+          text, s, layout, world);
     } else {
-      train<parx::models::llama_layer<>>(
+      train(
           parx::models::llama<>{{.vocab_size = text.vocab_size,
                                  .hidden_size = width,
                                  .intermediate_size = 8 * width / 3,
@@ -129,7 +127,7 @@ int main(int argc, char** argv) {
                                  .num_attention_heads = heads,
                                  .num_key_value_heads = heads,
                                  .max_position_embeddings = block}},
-          text, s, parallel, world);
+          text, s, layout, world);
     }
     examples::finish_run(world, s);
   });

@@ -6,7 +6,6 @@
 //   parxrun -n 2 train_summarizer --eval-only out/model --test other.jsonl.gz --beams 8
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "parallel_flags.hpp"
 #include "summarise.hpp"
@@ -16,6 +15,7 @@
 #include <parx/data.hpp>
 #include <parx/models.hpp>
 #include <parx/optim.hpp>
+#include <parx/parallel.hpp>
 #include <parx/train.hpp>
 
 namespace data = parx::data;
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
     const auto training = examples::trainer_flags(given, world);
-    const auto parallel = examples::parallel_flag(given);
+    const parx::layout layout = examples::parallel_flag(given);
     auto s = examples::summary_flags(given);
     examples::start_run(world, training);
 
@@ -60,71 +60,62 @@ int main(int argc, char** argv) {
     // Positions are sines, not parameters, so there can be more of them than in training.
     s.model.max_position_embeddings =
         std::max(s.lengths.max_source_length, s.lengths.max_target_length);
-    models::encoder_decoder<float> model(s.model);
+    models::encoder_decoder<float> net(s.model);
     if (!s.trained.empty()) {
-      parx::load_pretrained(model, parx::json::object{}, s.trained);
+      parx::load_pretrained(net, parx::json::object{}, s.trained);
       parx::print0(world, "{} pairs, {} texts cut\n", test.size(), test.counts().truncated_rows);
-      return examples::summarise(model, test_pairs, test, tokenizer, s, world);
+      return examples::summarise(net, test_pairs, test, tokenizer, s, world);
     }
 
     const data::sequence_pairs train(train_pairs, tokenizer, s.lengths);
     parx::print0(world, "{} + {} pairs, {} + {} texts cut; vocabulary of {}\n", train.size(),
                  test.size(), train.counts().truncated_rows, test.counts().truncated_rows,
                  tokenizer.size());
-    const auto run = [&](auto& wrapped) {
-      parx::process_group& readers = wrapped.data_group();
-      const std::size_t step_size = training.batch_size *
-                                    static_cast<std::size_t>(readers.size()) *
-                                    training.trainer.gradient_accumulation_steps;
-      const data::length_groups similar_lengths{.lengths = train.lengths(), .batch = step_size};
-      const data::loader loader{
-          train,
-          {.batch_size = training.batch_size,
-           .sampler = data::distributed_sampler{train.size(),
-                                                readers,
-                                                {.seed = training.trainer.seed,
-                                                 .group_by_length = similar_lengths}},
-           .workers = training.workers}};
-      const data::loader held_out{
-          test,
-          {.batch_size = training.eval_batch_size,
-           .sampler = data::distributed_sampler{
-               test.size(), readers, {.order = data::sample_order::sequential}}}};
-      const auto forward = [](auto& m, const auto& batch) {
-        return m(batch.input_ids, batch.attention_mask, batch.decoder_input_ids);
+    parx::parallel model{net, world, layout};
+    model.initialize(training.trainer.seed);
+    parx::process_group& readers = model.data_group();
+    const std::size_t step_size = training.batch_size * static_cast<std::size_t>(readers.size()) *
+                                  training.trainer.gradient_accumulation_steps;
+    const data::length_groups similar_lengths{.lengths = train.lengths(), .batch = step_size};
+    const data::loader loader{
+        train,
+        {.batch_size = training.batch_size,
+         .sampler = data::distributed_sampler{train.size(),
+                                              readers,
+                                              {.seed = training.trainer.seed,
+                                               .group_by_length = similar_lengths}},
+         .workers = training.workers}};
+    const data::loader held_out{
+        test,
+        {.batch_size = training.eval_batch_size,
+         .sampler = data::distributed_sampler{
+             test.size(), readers, {.order = data::sample_order::sequential}}}};
+    const auto loss = [](double smoothing) {
+      return [smoothing](const auto& logits, const auto& batch) {
+        return nn::cross_entropy(logits, batch.labels, {.label_smoothing = smoothing});
       };
-      const auto loss = [](double smoothing) {
-        return [=](const auto& logits, const auto& batch) {
-          return parx::nn::cross_entropy(logits, batch.labels, {.label_smoothing = smoothing});
-        };
-      };
-      parx::optim::adamw opt{parx::optim::decay_groups(
-          wrapped.parameters(),
-          parx::optim::adamw_options{.weight_decay = training.weight_decay})};
-      parx::train::trainer trainer{
-          wrapped, opt, loader,
-          [&](auto& m, const auto& batch) {
-            return examples::train_loss(m, batch, forward, loss(s.label_smoothing));
-          },
-          training.trainer};
-      trainer.add_evaluation(held_out, [&](auto& m, const auto& batch) {
-        return examples::measure(m, batch, forward, std::pair{"loss", loss(0)});
-      });
-      trainer.train();
-      if (const auto& folder = training.trainer.output_dir; !folder.empty()) {
-        examples::save_model(wrapped, to_json(s.model), folder + "/model",
-                             parx::bert_tokenizer_files(tokenizer.tokens().text()));
-      }
-      // Summaries have different lengths, so ranks cannot generate in step: each needs a whole
-      // model.
-      models::encoder_decoder<float> whole(s.model);
-      examples::copy_values(wrapped, whole);
-      examples::summarise(whole, test_pairs, test, tokenizer, s, world);
     };
-    examples::with_parallel<data::sequence_pair_batch>(
-        parallel, model, world, training.trainer.seed,
-        parx::by_type<nn::transformer_encoder_layer<float>, nn::transformer_decoder_layer<float>>,
-        run);
+    parx::optim::adamw opt{parx::optim::decay_groups(
+        model.parameters(), parx::optim::adamw_options{.weight_decay = training.weight_decay})};
+    parx::train::trainer trainer{model, opt, loader,
+                                 [&](auto& wrapped, const auto& batch) {
+                                   return wrapped.forward_backward(batch, loss(s.label_smoothing));
+                                 },
+                                 training.trainer};
+    trainer.add_evaluation(
+        held_out, [&](auto& wrapped, const auto& batch) -> parx::train::metrics {
+          return {{"loss", wrapped.evaluate(batch, loss(0))}};
+        });
+    trainer.train();
+    if (const auto& folder = training.trainer.output_dir; !folder.empty()) {
+      parx::save_pretrained(model, to_json(s.model), folder + "/model",
+                            parx::bert_tokenizer_files(tokenizer.tokens().text()));
+      parx::print0(world, "model: {}/model\n", folder);
+    }
+    // Summaries have different lengths, so ranks cannot generate in step: each needs a whole model.
+    models::encoder_decoder<float> whole(s.model);
+    model.copy_values_to(whole);
+    examples::summarise(whole, test_pairs, test, tokenizer, s, world);
     examples::finish_run(world, training);
   });
 }

@@ -13,6 +13,7 @@
 #include <parx/models.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
+#include <parx/parallel.hpp>
 
 namespace data = parx::data;
 
@@ -82,7 +83,7 @@ int main(int argc, char** argv) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
     const auto s = examples::trainer_flags(given, world, {"loss", "accuracy"});
-    const auto parallel = examples::parallel_flag(given);
+    const parx::layout layout = examples::parallel_flag(given);
     parx::models::bert_config config = read_config(given);
     const double smoothing = examples::number(given, "label-smoothing-factor", 0.0, 1.0);
     const double hidden = examples::number(given, "token-dropout", 0.0, 1.0);
@@ -98,53 +99,48 @@ int main(int argc, char** argv) {
                  counts.truncated_rows, tokenizer.size());
     config.vocab_size = tokenizer.size();
     config.num_labels = texts.classes();
-    parx::models::bert_classifier<float> model(config);
+    parx::models::bert_classifier<float> net(config);
+    parx::parallel model{net, world, layout};
+    model.initialize(s.trainer.seed);
+    parx::process_group& readers = model.data_group();
     using enum data::sample_order;
-    const auto train = [&](auto& wrapped) {
-      parx::process_group& readers = wrapped.data_group();
-      const data::loader loader{texts, shard(texts, shuffled, s.batch_size, s, readers)};
-      const data::loader test{held_out, shard(held_out, sequential, s.eval_batch_size, s, readers)};
-      parx::optim::adamw opt{parx::optim::decay_groups(
-          wrapped.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
-      const auto forward = [](auto& net, const auto& batch) {
-        return net(batch.input_ids, batch.attention_mask);
-      };
-      const auto loss = [](double smoothed) {
-        return [=](const auto& logits, const auto& batch) {
-          return parx::nn::cross_entropy(
-              logits, batch.labels, {.row_weights = batch.weights, .label_smoothing = smoothed});
-        };
-      };
-      const auto accuracy = [](const auto& logits, const auto& batch) {
-        return parx::nn::accuracy(logits, batch.labels, {.row_weights = batch.weights});
-      };
-      std::uint64_t step = 0;
-      parx::train::trainer trainer{
-          wrapped, opt, loader,
-          [&](auto& net, const auto& batch) {
-            auto seen = batch;
-            seen.input_ids = data::hidden_tokens(
-                batch.input_ids, tokenizer.special(), {hidden, tokenizer.unknown_id()},
-                parx::train::step_seed(s.trainer.seed, step, readers.rank()));
-            return examples::train_loss(net, seen, forward, loss(smoothing));
-          },
-          s.trainer};
-      const auto count_steps = [&](const auto& state) { step = state.global_step; };
-      trainer.add_callbacks({.on_train_begin = count_steps, .on_step_end = count_steps});
-      trainer.add_evaluation(test, [&](auto& net, const auto& batch) {
-        return examples::measure(net, batch, forward, std::pair{"loss", loss(0)},
-                                 std::pair{"accuracy", accuracy});
-      });
-      trainer.train();
-      parx::print0(world, "test accuracy: {:.2f} % of {} texts\n",
-                   100 * trainer.evaluate().at("eval_accuracy"), held_out.size());
-      if (s.trainer.output_dir.empty()) return;
-      examples::save_model(wrapped, to_json(config), s.trainer.output_dir + "/model",
-                           parx::bert_tokenizer_files(tokenizer.tokens().text()));
-    };
-    examples::with_parallel<data::text_batch>(parallel, model, world, s.trainer.seed,
-                                              parx::by_type<parx::models::bert_layer<float>>,
-                                              train);
+    const data::loader loader{texts, shard(texts, shuffled, s.batch_size, s, readers)};
+    const data::loader test{held_out, shard(held_out, sequential, s.eval_batch_size, s, readers)};
+    parx::optim::adamw opt{parx::optim::decay_groups(
+        model.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
+    std::uint64_t step = 0;
+    parx::train::trainer trainer{
+        model, opt, loader,
+        [&](auto& wrapped, const auto& batch) {
+          auto seen = batch;
+          seen.input_ids = data::hidden_tokens(
+              batch.input_ids, tokenizer.special(), {hidden, tokenizer.unknown_id()},
+              parx::train::step_seed(s.trainer.seed, step, readers.rank()));
+          return wrapped.forward_backward(seen, [&](const auto& logits, const auto& part) {
+            return parx::nn::cross_entropy(
+                logits, part.labels,
+                {.row_weights = part.weights, .label_smoothing = smoothing});
+          });
+        },
+        s.trainer};
+    const auto count_steps = [&](const auto& state) { step = state.global_step; };
+    trainer.add_callbacks({.on_train_begin = count_steps, .on_step_end = count_steps});
+    trainer.add_evaluation(test, [](auto& wrapped, const auto& batch) {
+      return wrapped.evaluate(
+          batch, [](const auto& logits, const auto& part) -> parx::train::metrics {
+            const parx::cross_entropy_options weighted{.row_weights = part.weights};
+            return {{"loss", parx::nn::cross_entropy(logits, part.labels, weighted)},
+                    {"accuracy", parx::nn::accuracy(logits, part.labels, weighted)}};
+          });
+    });
+    trainer.train();
+    parx::print0(world, "test accuracy: {:.2f} % of {} texts\n",
+                 100 * trainer.evaluate().at("eval_accuracy"), held_out.size());
+    if (const std::string& folder = s.trainer.output_dir; !folder.empty()) {
+      parx::save_pretrained(model, to_json(config), folder + "/model",
+                            parx::bert_tokenizer_files(tokenizer.tokens().text()));
+      parx::print0(world, "model: {}/model\n", folder);
+    }
     examples::finish_run(world, s);
   });
 }

@@ -3,8 +3,8 @@
 //   parx::parallel model{net, world, parx::layout::parse("pp=2,tp=2,zero=1")};
 #pragma once
 
-#include <parx/checkpoint.hpp>          // IWYU pragma: export
-#include <parx/mesh.hpp>                // IWYU pragma: export
-#include <parx/parallel/generate.hpp>   // IWYU pragma: export
-#include <parx/parallel/layout.hpp>     // IWYU pragma: export
-#include <parx/parallel/parallel.hpp>   // IWYU pragma: export
+#include <parx/checkpoint.hpp>         // IWYU pragma: export
+#include <parx/mesh.hpp>               // IWYU pragma: export
+#include <parx/parallel/generate.hpp>  // IWYU pragma: export
+#include <parx/parallel/layout.hpp>    // IWYU pragma: export
+#include <parx/parallel/parallel.hpp>  // IWYU pragma: export

@@ -141,54 +141,54 @@ if tries train_gpt "$@"; then
   done
   ends 0 1 --epochs 0.0001 "${small[@]}" --disable-progress --eval-strategy no
   says 'Total optimization steps = [0-9]+$'
-  for way in ddp zero1 zero2 fsdp hybrid; do
+  for way in ddp zero=1 zero=2 fsdp hybrid; do
     ends 0 2 "${steps[@]}" --save-strategy steps --save-steps 3 --parallel "$way" --output-dir "$work/$way"
     cmp "$work/ddp/model/model.safetensors" "$work/$way/model/model.safetensors" >>"$work/said" 2>&1 ||
       failed "$name: --parallel $way ends in other bits than ddp"
   done
-  ends 0 3 --max-steps 5 "${small[@]}" --disable-progress --parallel zero2 --output-dir "$work/fsdp" --resume
+  ends 0 3 --max-steps 5 "${small[@]}" --disable-progress --parallel zero=2 --output-dir "$work/fsdp" --resume
   says 'Continuing training from global step'
   ends 0 2 "${steps[@]}" --logging-steps 1 --parallel dp=2
   figures >"$work/kept"
-  for way in pp=2,dp=2,schedule=zb1p,microbatches=4 pp=2,dp=2,tp=2 pp=2,zero1=2 pp=2,fsdp=2; do
+  for way in pp=2,dp=2,schedule=zb1p,microbatches=4 pp=2,dp=2,tp=2 pp=2,dp=2,zero=1 pp=2,dp=2,hybrid; do
     ranks=4; [[ $way == *tp=2 ]] && ranks=8
     ends 0 $ranks "${steps[@]}" --logging-steps 1 --parallel "$way" --output-dir "$work/$way"
     figures | paste - "$work/kept" | awk '{ if (($1 - $2) ^ 2 > (2e-4 * $2) ^ 2) exit 1 } END { exit NR != 6 }' ||
       failed "$name: --parallel $way has other losses and norms than two ranks"
     [ -s "$work/$way/model/model.safetensors" ] || failed "$name: --parallel $way leaves no model"
   done
-  ends 2 2 "${steps[@]}" --parallel pp=2,hybrid
-  says 'stages go with ddp, zero1, zero2 or fsdp'
+  ends 2 2 "${steps[@]}" --parallel sp
+  says 'sp cuts between layers that tp= has cut'
   ends 0 2 "${steps[@]}" --logging-steps 1 --arch llama --parallel dp=2
   figures >"$work/kept"
-  for way in zero1=2 fsdp=2; do
+  for way in dp=2,zero=1 dp=2,fsdp; do
     ends 0 4 "${steps[@]}" --logging-steps 1 --arch llama --parallel "pp=2,$way"
     figures | paste - "$work/kept" | awk '{ if (($1 - $2) ^ 2 > (2e-4 * $2) ^ 2) exit 1 } END { exit NR != 6 }' ||
       failed "$name: --parallel pp=2,$way has other losses and norms than two ranks"
   done
   ends 2 4 "${steps[@]}" --parallel pp=4
-  says '4 stages need as many blocks, and the model has 3'
-  for way in dp=2,tp=2 fsdp=2,tp=2; do
+  says '3 blocks make at most 3 stages'
+  for way in dp=2,tp=2 dp=2,tp=2,fsdp; do
     ends 0 4 "${steps[@]}" --save-strategy steps --save-steps 3 --parallel "$way" --output-dir "$work/$way"
     cmp "$work/dp=2,tp=2/model/model.safetensors" "$work/$way/model/model.safetensors" >>"$work/said" 2>&1 ||
       failed "$name: --parallel $way ends in other bits than dp=2,tp=2"
   done
-  go_on=("${small[@]}" --disable-progress --eval-strategy no --output-dir "$work/fsdp=2,tp=2" --resume)
+  go_on=("${small[@]}" --disable-progress --eval-strategy no --output-dir "$work/dp=2,tp=2,fsdp" --resume)
   ends 0 2 --max-steps 5 "${go_on[@]}" --parallel ddp
   says 'Continuing training from global step = 3'
   ends 0 2 --max-steps 7 "${go_on[@]}" --parallel tp=2 --batch-size 32
   says 'Continuing training from global step = 5'
   ends 2 2 --parallel dp=2,tp=2
-  says 'ranks, and its group has 2'
+  says 'it has 4 ranks, and the job has 2'
   ends 2 3 "${steps[@]}" --parallel tp=3
   says '"transformer.h.0.attn.*" cannot be cut over 3 ranks: it has 2 to deal out, so 2 ranks at most'
   timeout 60 "$bin/parxrun" -n 2 sh -c '[ "$PARX_RANK" = 0 ] && way=tp=2 || way=ddp; exec "$@" --parallel "$way"' sh \
     "$bin/$name" >"$work/said" 2>&1
-  says 'what rank [01] was given, and another rank something else'
+  says 'rank 1 was given the layout "ddp", rank 0 "tp=2"'
   ends 2 1 --parallel fsdp,of=2
-  says '--parallel "fsdp,of=2": there is no "of". Give ddp, zero1, zero2, fsdp or hybrid'
+  says 'layout "fsdp,of=2": there is no "of". Give ddp, zero=1 to 3, fsdp or hybrid'
   ends 2 1 --parallel fsdp=2
-  says 'ranks, and its group has 1'
+  says '"fsdp" takes no value: dp= gives a number'
   printf 'too short\n' >"$work/short.txt"
   ends 2 1 --data "$work/short.txt"
   says 'shorter than one sample'

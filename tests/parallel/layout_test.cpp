@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <messages.hpp>
+#include <parx/plan.hpp>
 
 namespace {
 
@@ -93,4 +94,23 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused_by_one_sentence) {
   for (const auto& [text, said] : wrong) {
     BOOST_TEST(parx_test::mentions(refusal(text), "usage: ", said), text << ": " << refusal(text));
   }
+}
+
+BOOST_AUTO_TEST_CASE(what_the_planner_names_is_a_layout) {
+  const parx::cluster one_host{.ranks = 8, .hosts = 1}, four{.ranks = 8, .hosts = 4};
+  std::size_t names = 0;
+  for (const parx::cluster& machine : {one_host, four}) {
+    parx::step_work work;
+    for (const auto& each : parx::layouts_of(machine)) {
+      BOOST_CHECK_NO_THROW((void)layout::parse(each.name));
+      ++names;
+    }
+    for (const auto& each : parx::mesh_layouts_of(machine, work)) {
+      const layout named = layout::parse(each.name);
+      BOOST_TEST(named.pp == each.pp);
+      BOOST_TEST(named.tp == each.tp);
+      ++names;
+    }
+  }
+  BOOST_TEST(names > 8U);
 }

@@ -41,8 +41,8 @@ planned_step made(const model_shapes& shapes, const cluster& machine, const plan
   return plan_step(shapes, machine, work, layout, optimizer);
 }
 
-const plan_layout ddp{.name = "ddp"}, zero1{.name = "zero1", .stage = 1},
-    zero2{.name = "zero2", .stage = 2}, zero3{.name = "fsdp", .stage = 3},
+const plan_layout ddp{.name = "ddp"}, zero1{.name = "zero=1", .stage = 1},
+    zero2{.name = "zero=2", .stage = 2}, zero3{.name = "fsdp", .stage = 3},
     pages{.name = "fsdp", .stage = 3, .host_pages = true};
 
 }  // namespace
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(memory_that_is_not_there_is_refused_with_what_would_fit) {
              said);
   BOOST_TEST(said.find("the 4 ranks of a host have 50.3 MB each. What fits: ") != std::string::npos,
              said);
-  BOOST_TEST(said.find("zero1 (41.9 MB)") != std::string::npos, said);
+  BOOST_TEST(said.find("zero=1 (41.9 MB)") != std::string::npos, said);
 }
 
 BOOST_AUTO_TEST_CASE(shapes_are_those_of_a_model_without_values) {

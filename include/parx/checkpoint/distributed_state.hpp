@@ -14,10 +14,12 @@
 
 #include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/checkpoint/parts.hpp>
+#include <parx/checkpoint/pretrained.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/checkpoint/sharded.hpp>
 #include <parx/checkpoint/whole_file.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/json.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -110,6 +112,17 @@ void save(Wrapper& wrapper, const std::string& path, call_site site = call_site:
   if (path.ends_with(".safetensors")) return save_gathered(wrapper, path, site);
   wrapper.before_save(site);
   save_sharded(wrapper.job_group(), path, sharded_over(wrapper), wrapper.module(), site);
+}
+/// Collective over the job. A folder in Hugging Face's layout: config.json, the texts in `files`
+/// (those of a tokenizer), and model.safetensors, of which each rank writes its bytes.
+template <distributed Wrapper>
+void save_pretrained(Wrapper& wrapper, const json::value& config,
+                     const std::filesystem::path& folder, const text_files& files = {},
+                     call_site site = call_site::current()) {
+  detail::agree(&wrapper.job_group(), site, [&] {
+    if (wrapper.job_group().rank() == 0) save_pretrained_config(config, folder, files);
+  });
+  save_gathered(wrapper, (folder / "model.safetensors").string(), site);
 }
 /// Collective over the job. Model and optimizer, as a folder: to continue later, in any layout.
 template <distributed Wrapper, typename Optimizer>

@@ -151,6 +151,23 @@ class parallel_model : public staged_wrapper {
       use(path, all);
     });
   }
+  /// Collective. Gives `copy`, a model of the same configuration on each rank, all values.
+  template <typename Other>
+  void copy_values_to(Other& copy, call_site site = call_site::current()) {
+    copy.materialize();
+    std::map<std::string, parameter<T>> whole;
+    copy.for_each_parameter(
+        [&](const std::string& path, parameter<T>& each) { whole.emplace(path, each); });
+    for_each_whole_value(
+        [&](const std::string& path, const tensor<T>& values) {
+          const auto to = whole.find(path);
+          require(to != whole.end() && to->second.shape() == values.shape(),
+                  "copy_values_to at {}: the copy has no parameter \"{}\" of {}", site, path,
+                  to_string(values.shape()));
+          to->second.value().copy_from(values);
+        },
+        site);
+  }
   /// Collective. A hash of all values, equal in every layout.
   [[nodiscard]] std::uint64_t values_hash(call_site site = call_site::current()) {
     std::uint64_t hash = detail::fnv1a({});
@@ -202,6 +219,20 @@ class parallel_model : public staged_wrapper {
   [[nodiscard]] shard_place copies(const std::string& name) {
     const shard_place same = strategy_->copies(name);
     return !cut_ || cut_->is_cut(name) ? same : place_within(same, place_in(tensor_group()));
+  }
+
+  /// Whether a lost rank's state is on all others: a trainer may go on with them.
+  [[nodiscard]] bool keeps_whole_replicas() const noexcept { return layout_.is_ddp(); }
+  /// Collective over `next`, the surviving ranks: see ddp::regroup. Throws usage_error unless
+  /// keeps_whole_replicas().
+  void regroup(process_group next) {
+    require(
+        keeps_whole_replicas(),
+        "parallel at {}: with the layout \"{}\" a part of the model was on the lost rank alone: "
+        "load a checkpoint",
+        site_, to_string(layout_));
+    layout_.dp = next.size();
+    strategy_->regroup(std::move(next));
   }
 
   // For checkpoints (checkpoint/distributed_wrapper.hpp) and the trainer (train/wrapped_model.hpp).

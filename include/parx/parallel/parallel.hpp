@@ -33,6 +33,9 @@
 #include <parx/parallel/staged.hpp>
 #include <parx/parallel/unstaged.hpp>
 #include <parx/pipeline/catalog.hpp>
+#include <parx/plan/cluster_of.hpp>
+#include <parx/plan/require_fits.hpp>
+#include <parx/plan/shapes.hpp>
 #include <parx/tensor_parallel/plans.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -59,6 +62,7 @@ class parallel final : public parallel_model<typename nn::detail::value_type_or_
   parallel(Model& model, process_group& world, layout how = {}, parallel_choices choices = {},
            call_site site = call_site::current())
       : base(world, std::move(how), site), model_(model) {
+    require_memory();
     drop_values_of_some_ranks();
     cut_layers(choices);
     base::set_strategy(make(choices));
@@ -75,26 +79,28 @@ class parallel final : public parallel_model<typename nn::detail::value_type_or_
     return model_(std::forward<Inputs>(inputs)...);
   }
 
-  /// Whether a lost rank's state is on all others: a trainer may go on with them.
-  [[nodiscard]] bool keeps_whole_replicas() const noexcept { return this->layout_.is_ddp(); }
-  /// Collective over `next`, the surviving ranks: see ddp::regroup. Throws usage_error unless
-  /// keeps_whole_replicas().
-  void regroup(process_group next) {
-    require(
-        keeps_whole_replicas(),
-        "parallel at {}: with the layout \"{}\" a part of the model was on the lost rank alone: "
-        "load a checkpoint",
-        this->site_, to_string(this->layout_));
-    this->layout_.dp = next.size();
-    static_cast<in_ddp&>(this->strategy()).wrapper().regroup(std::move(next));
-  }
-
  private:
   using base = parallel_model<value_type, input_type>;
-  using in_ddp = unstaged_strategy<Model, input_type, ddp<Model>>;
   using strategy_pointer = std::unique_ptr<parallel_strategy<value_type, input_type>>;
   static constexpr bool has_blocks = requires(Model & model) { model.blocks(); };
 
+  /// Throws usage_error where values, gradients and AdamW's state of a rank do not fit into its
+  /// share of the host's memory. Stages are not looked at.
+  void require_memory() {
+    const layout& how = this->layout_;
+    if (how.pp > 1) return;
+    constexpr std::size_t adamw_bytes = 8;  // of optimizer state for each parameter
+    process_group& job = this->job_group();
+    const cluster machine = cluster_of(job);
+    const bool shares_pages =
+        how.zero == 3 && !how.gathered && (how.hybrid || this->data_group().shares_memory());
+    require_fits(shapes_of(model_), machine,
+                 {.name = to_string(how),
+                  .stage = how.zero,
+                  .replicas = how.tp * (how.hybrid ? machine.hosts : 1),
+                  .host_pages = shares_pages},
+                 {}, adamw_bytes);
+  }
   /// Collective. An earlier layout in stages has left each rank the values of its own.
   void drop_values_of_some_ranks() {
     bool has_all = true;
@@ -156,8 +162,8 @@ class parallel final : public parallel_model<typename nn::detail::value_type_or_
     process_group& data = this->data_group();
     if (how.zero == 0) {
       model_.materialize_where([](const std::string&) { return true; });
-      return std::make_unique<in_ddp>(model_, data, ddp_options{.order = reduction_order::serial},
-                                      how.parts(), this->site_);
+      return std::make_unique<unstaged_strategy<Model, input_type, ddp<Model>>>(
+          model_, data, ddp_options{.order = reduction_order::serial}, how.parts(), this->site_);
     }
     return std::make_unique<unstaged_strategy<Model, input_type, fsdp<Model>>>(
         model_, data, sharding(choices), how.parts(), this->site_);

@@ -84,6 +84,7 @@ class staged_strategy final : public strategy_of_model<Model, Input> {
   process_group* stages() noexcept override { return &stages_; }
   int last_stage() const noexcept override { return pipe_.last_rank(); }
   bool reads_batches() const noexcept override { return pipe_.reads_batches(); }
+  void regroup(process_group) override { throw_usage("stages cannot be given other ranks"); }
 
  private:
   static constexpr bool has_cache = requires(Model & m, models::decoded_text<T>* text) {

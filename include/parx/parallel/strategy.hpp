@@ -98,6 +98,9 @@ class parallel_strategy {
   [[nodiscard]] virtual int last_stage() const noexcept = 0;
   [[nodiscard]] virtual bool reads_batches() const noexcept = 0;
 
+  /// Collective over `next`: see ddp::regroup. For a strategy whose ranks all have the whole model.
+  virtual void regroup(process_group next) = 0;
+
   // The whole model.
 
   virtual void for_each_whole_parameter(parameter_visitor visit) = 0;  ///< shapes

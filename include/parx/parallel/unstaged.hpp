@@ -115,6 +115,10 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
   process_group* stages() noexcept override { return nullptr; }
   int last_stage() const noexcept override { return 0; }
   bool reads_batches() const noexcept override { return true; }
+  void regroup(process_group next) override {
+    if constexpr (is_sharded) throw_usage("shards cannot be given to other ranks");
+    else wrapper_.regroup(std::move(next));
+  }
 
  private:
   static constexpr bool has_cache = requires(Model & m, std::size_t n) { m.make_cache(n, n); };

@@ -78,13 +78,13 @@ struct plan_options {
 };
 
 /// The layouts with stages or cut layers that `machine` permits: up to one stage for each layer,
-/// and layers cut inside a host. Their names are what the examples' --parallel takes.
+/// and layers cut inside a host. Their names are what layout::parse takes.
 [[nodiscard]] std::vector<plan_layout> mesh_layouts_of(const cluster& machine,
                                                        const step_work& work);
 
-/// The layouts that `machine` permits without stages and cut layers: ddp, zero1, zero2, fsdp (stage
-/// 3); hybrid, on several hosts with several ranks each; inside one host fsdp shares its pages, and
-/// "fsdp,gathered" does not. Their names, too, are what --parallel takes.
+/// The layouts that `machine` permits without stages and cut layers: ddp, zero=1, zero=2, fsdp
+/// (stage 3); hybrid, on several hosts with several ranks each; inside one host fsdp shares its
+/// pages, and "fsdp,gathered" does not. Their names, too, are what layout::parse takes.
 [[nodiscard]] std::vector<plan_layout> layouts_of(const cluster& machine);
 
 /// Memory, traffic and time of one layout. Throws usage_error for an invalid cluster, layout or

@@ -300,8 +300,8 @@ PARX_INLINE std::vector<plan_layout> mesh_layouts_of(const cluster& machine,
 PARX_INLINE std::vector<plan_layout> layouts_of(const cluster& machine) {
   std::vector<plan_layout> all{{.name = "ddp"}};
   if (machine.ranks == 1) return all;
-  all.push_back({.name = "zero1", .stage = 1});
-  all.push_back({.name = "zero2", .stage = 2});
+  all.push_back({.name = "zero=1", .stage = 1});
+  all.push_back({.name = "zero=2", .stage = 2});
   const bool one_host = machine.hosts == 1 && machine.shares_memory;
   all.push_back({.name = "fsdp", .stage = 3, .host_pages = one_host});
   if (one_host) all.push_back({.name = "fsdp,gathered", .stage = 3});
