@@ -126,6 +126,9 @@ class adamw : public optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<ar
   explicit adamw(const parameter_list<T>& parameters, adamw_options options = {},
                  call_site site = call_site::current())
       : base(std::vector{parameter_group<T, adamw_options>(parameters, options)}, site) {}
+  explicit adamw(const target_list<T>& targets, adamw_options options = {},
+                 call_site site = call_site::current())
+      : base(std::vector{parameter_group<T, adamw_options>(targets, options)}, site) {}
   explicit adamw(const std::vector<parameter<T>>& parameters, adamw_options options = {},
                  call_site site = call_site::current())
       : adamw(targets_of(parameters), options, site) {}

@@ -37,14 +37,20 @@ struct parameter_group {
       : parameter_group(targets_of(all), its_options) {
     site = all.site;
     scope = all.scope;
+    if (!all.axes.empty()) axes = {all.axes};
+  }
+  parameter_group(const target_list<T>& all,  // NOLINT(google-explicit-constructor)
+                  Options its_options = {})
+      : parameter_group(static_cast<const std::vector<target<T>>&>(all), its_options) {
     axes = all.axes;
+    if (!axes.empty()) scope = parameter_scope::share;
   }
 
   std::vector<target<T>> targets;
   Options options;
   call_site site{};  ///< where the parameters were asked for, if that is known
   parameter_scope scope = parameter_scope::model;
-  share_axes axes{};
+  std::vector<share_axes> axes{};  ///< of the model of which the parameters are a share
 };
 
 /// Whether a parameter of this name gets no weight decay: a "bias", or anything of a layer whose

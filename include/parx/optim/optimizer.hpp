@@ -150,7 +150,7 @@ class optimizer : public placed_state {
         slots_.push_back({.updated = std::move(one), .group = options_.size()});
       }
       options_.push_back(group.options);
-      if (!group.axes.empty()) axes_.push_back(group.axes);
+      axes_.insert(axes_.end(), group.axes.begin(), group.axes.end());
     }
   }
 

@@ -108,6 +108,9 @@ class sgd : public optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<arithmetic
   explicit sgd(const parameter_list<T>& parameters, sgd_options options = {},
                call_site site = call_site::current())
       : base(std::vector{parameter_group<T, sgd_options>(parameters, options)}, site) {}
+  explicit sgd(const target_list<T>& targets, sgd_options options = {},
+               call_site site = call_site::current())
+      : base(std::vector{parameter_group<T, sgd_options>(targets, options)}, site) {}
   explicit sgd(const std::vector<parameter<T>>& parameters, sgd_options options = {},
                call_site site = call_site::current())
       : sgd(targets_of(parameters), options, site) {}

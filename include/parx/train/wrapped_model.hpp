@@ -72,7 +72,8 @@ template <typename Model>
 inline constexpr bool is_in_a_wrapper = requires(Model& model) { model.data_group(); };
 template <typename Wrapper, typename Optimizer>
 inline constexpr bool has_its_whole_chapter =
-    !distributed<Wrapper> || wrapped_model<Wrapper, Optimizer>;
+    !distributed<Wrapper> || (wrapped_model<Wrapper, Optimizer> &&
+                              requires(Wrapper& wrapper) { sharded_over(wrapper); });
 
 /// Names what a wrapper that is none of parx's lacks.
 template <typename Wrapper, typename Optimizer>
