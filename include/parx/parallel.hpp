@@ -5,6 +5,7 @@
 
 #include <parx/checkpoint.hpp>         // IWYU pragma: export
 #include <parx/mesh.hpp>               // IWYU pragma: export
+#include <parx/parallel/explain.hpp>   // IWYU pragma: export
 #include <parx/parallel/generate.hpp>  // IWYU pragma: export
 #include <parx/parallel/layout.hpp>    // IWYU pragma: export
 #include <parx/parallel/parallel.hpp>  // IWYU pragma: export

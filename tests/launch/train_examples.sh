@@ -186,7 +186,7 @@ if tries train_gpt "$@"; then
     "$bin/$name" >"$work/said" 2>&1
   says 'rank 1 was given the layout "ddp", rank 0 "tp=2"'
   ends 2 1 --parallel fsdp,of=2
-  says 'layout "fsdp,of=2": there is no "of". Give ddp, zero=1 to 3, fsdp or hybrid'
+  says 'layout "fsdp,of=2": there is no "of". Give auto, or ddp, zero=1 to 3'
   ends 2 1 --parallel fsdp=2
   says '"fsdp" takes no value: dp= gives a number'
   printf 'too short\n' >"$work/short.txt"

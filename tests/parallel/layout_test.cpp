@@ -28,6 +28,7 @@ BOOST_AUTO_TEST_CASE(a_text_is_the_layout_that_prints_it) {
       {"fsdp", {.zero = 3}},
       {"hybrid", {.zero = 3, .hybrid = true}},
       {"fsdp,gathered", {.zero = 3, .gathered = true}},
+      {"auto", {.is_automatic = true}},
       {"dp=4", {.dp = 4}},
       {"microbatches=8", {.microbatches = 8}},
       {"pp=2", {.pp = 2}},
@@ -88,7 +89,8 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused_by_one_sentence) {
       {"schedule=zb1p", "schedule= is for stages: give pp= as well"},
       {"chunks=2", "chunks= is for stages: give pp= as well"},
       {"pp=2,schedule=zb2", "there is no pipeline schedule \"zb2\""},
-      {"zero1", "there is no \"zero1\". Give ddp, zero=1 to 3"},
+      {"zero1", "there is no \"zero1\". Give auto, or ddp, zero=1 to 3"},
+      {"auto,tp=2", "\"auto\" chooses everything: it stands alone"},
       {"ddp, tp=2", "there is no \" tp\""},
   };
   for (const auto& [text, said] : wrong) {

@@ -3,7 +3,8 @@
 //   layout{.pp = 2, .tp = 2, .zero = 3}         // what is left of the ranks is dp
 //   layout::parse("pp=2,tp=2,zero=3")           // the same, as a flag or a file has it
 //
-//   layout := word ("," word)*                  in any order, each once, no blanks
+//   layout := "auto"                            the fastest that fits, by the planner's figures
+//           | word ("," word)*                  in any order, each once, no blanks
 //   word   := "ddp" | "zero=" 0..3 | "fsdp"     (the same as zero=3)
 //           | "hybrid"                          zero=3 inside each host
 //           | "gathered"                        with fsdp or hybrid: no memory shared by ranks
@@ -24,10 +25,11 @@
 namespace parx::inline PARX_ABI {
 
 struct layout {
-  int pp = 1;                ///< stages of a pipeline
-  int dp = remaining_ranks;  ///< ranks with different samples
-  int tp = 1;                ///< ranks over which layers are cut
-  bool sp = false;           ///< activations between cut layers are cut along the sequence
+  bool is_automatic = false;  ///< the others are chosen when a model is given (automatic.hpp)
+  int pp = 1;                 ///< stages of a pipeline
+  int dp = remaining_ranks;   ///< ranks with different samples
+  int tp = 1;                 ///< ranks over which layers are cut
+  bool sp = false;            ///< activations between cut layers are cut along the sequence
   /// What is sharded over dp: 0 nothing (ddp), 1 optimizer state, 2 also gradients, 3 also values.
   int zero = 0;
   bool hybrid = false;    ///< with zero = 3: shards are those of the ranks of each host

@@ -29,6 +29,7 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/function_ref.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/core/split.hpp>
 #include <parx/mesh/mesh.hpp>
@@ -206,7 +207,16 @@ class parallel_model : public staged_wrapper {
 
   // Ranks.
 
+  /// As it is on these ranks: dp is known, and "auto" has become what was chosen.
   [[nodiscard]] const parx::layout& layout() const noexcept { return layout_; }
+  /// The coordinates of this rank.
+  struct coordinates {
+    int stage = 0, replica = 0, piece = 0;
+  };
+  [[nodiscard]] coordinates place() const {
+    if (!mesh_) return {.replica = world_.rank()};
+    return {mesh_->rank("pp"), mesh_->rank("dp"), mesh_->rank("tp")};
+  }
   /// All ranks that train the model.
   [[nodiscard]] process_group& job_group() noexcept { return mesh_ ? mesh_->all() : world_; }
   /// The ranks that have other samples: for a sampler, and to sum losses.
@@ -257,26 +267,32 @@ class parallel_model : public staged_wrapper {
   [[nodiscard]] const parallelized* cut() const noexcept { return cut_ ? &*cut_ : nullptr; }
 
  protected:
-  /// Collective over `world`, which is borrowed.
-  parallel_model(process_group& world, parx::layout how, call_site site)
+  /// Collective over `world`, which is borrowed. choose() makes a layout of "auto".
+  parallel_model(process_group& world, parx::layout how, function_ref<parx::layout()> choose,
+                 call_site site)
       : layout_(std::move(how)), site_(site), world_(world) {
     require_same_layout();
+    if (layout_.is_automatic) {  // hosts may differ in memory: rank 0's choice counts
+      std::string chosen = world.rank() == 0 ? to_string(choose()) : "";
+      broadcast_object(world, chosen, {.root = 0}, site);
+      layout_ = parx::layout::parse(chosen);
+    }
     require_possible(layout_);
     const int cut = layout_.pp * layout_.tp;
+    const std::string text = to_string(layout_);
     require(world.size() % cut == 0,
             "layout \"{}\" at {}: pp={} times tp={} needs a multiple of {} ranks, and the job has "
             "{}",
-            to_string(layout_), site, layout_.pp, layout_.tp, cut, world.size());
+            text, site, layout_.pp, layout_.tp, cut, world.size());
     require(layout_.dp == remaining_ranks || layout_.dp * cut == world.size(),
             "layout \"{}\" at {}: it has {} ranks, and the job has {}: leave dp= out, and it takes "
             "what is left",
-            to_string(layout_), site, layout_.dp * cut, world.size());
+            text, site, layout_.dp * cut, world.size());
     layout_.dp = world.size() / cut;
-    if (cut > 1) {
-      mesh_.emplace(
-          world, std::vector<mesh_axis>{{"pp", layout_.pp}, {"dp", layout_.dp}, {"tp", layout_.tp}},
-          site);
-    }
+    if (cut == 1) return;
+    mesh_.emplace(
+        world, std::vector<mesh_axis>{{"pp", layout_.pp}, {"dp", layout_.dp}, {"tp", layout_.tp}},
+        site);
   }
   void set_strategy(std::unique_ptr<parallel_strategy<T, Input>> made) {
     strategy_ = std::move(made);

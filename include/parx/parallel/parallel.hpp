@@ -29,6 +29,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/fsdp/fsdp.hpp>
+#include <parx/parallel/automatic.hpp>
 #include <parx/parallel/model.hpp>
 #include <parx/parallel/staged.hpp>
 #include <parx/parallel/unstaged.hpp>
@@ -46,6 +47,9 @@ struct parallel_choices {
   tp::plan tp{};
   /// With zero=: what is gathered together. Empty: each block of the model that is one module.
   unit_choice units{};
+  /// With "auto": what a step computes and keeps (plan/work.hpp). Without it traffic and memory
+  /// alone count, and neither stages nor cut layers are looked at.
+  step_work work{};
 };
 
 template <typename Model>
@@ -61,7 +65,9 @@ class parallel final : public parallel_model<typename nn::detail::value_type_or_
   /// permit, and if ranks were given different layouts.
   parallel(Model& model, process_group& world, layout how = {}, parallel_choices choices = {},
            call_site site = call_site::current())
-      : base(world, std::move(how), site), model_(model) {
+      : base(
+            world, std::move(how), [&] { return chosen(model, world, choices); }, site),
+        model_(model) {
     require_memory();
     drop_values_of_some_ranks();
     cut_layers(choices);
@@ -84,6 +90,14 @@ class parallel final : public parallel_model<typename nn::detail::value_type_or_
   using strategy_pointer = std::unique_ptr<parallel_strategy<value_type, input_type>>;
   static constexpr bool has_blocks = requires(Model & model) { model.blocks(); };
 
+  [[nodiscard]] static layout chosen(Model& model, process_group& world,
+                                     const parallel_choices& choices) {
+    model_abilities abilities{.can_be_cut = tp::has_ready_plan<Model> || !choices.tp.empty()};
+    if constexpr (has_blocks) {
+      abilities.most_stages = static_cast<int>(model.blocks().size());
+    }
+    return automatic_layout(shapes_of(model), cluster_of(world), choices.work, abilities);
+  }
   /// Throws usage_error where values, gradients and AdamW's state of a rank do not fit into its
   /// share of the host's memory. Stages are not looked at.
   void require_memory() {

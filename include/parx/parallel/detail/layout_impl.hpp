@@ -17,6 +17,10 @@ namespace parx::inline PARX_ABI {
 
 PARX_INLINE layout layout::parse(std::string_view text) {
   layout made;
+  if (text == "auto") {
+    made.is_automatic = true;
+    return made;
+  }
   std::set<std::string_view> seen;
   std::string_view sharded;  // the word that has set .zero
   for (const std::string_view word : detail::split_at(text, ',')) {
@@ -41,6 +45,7 @@ PARX_INLINE layout layout::parse(std::string_view text) {
         name == "ddp" || name == "fsdp" || name == "hybrid" || name == "gathered" || name == "sp";
     require(!is_flag || equals == word.size(),
             "layout \"{}\": \"{}\" takes no value: dp= gives a number", text, name);
+    require(name != "auto", "layout \"{}\": \"auto\" chooses everything: it stands alone", text);
     if (name == "ddp") shard(0);
     else if (name == "zero") shard(number(0, 3));
     else if (name == "fsdp") shard(3);
@@ -55,7 +60,8 @@ PARX_INLINE layout layout::parse(std::string_view text) {
     else if (name == "schedule") made.schedule = value;
     else
       throw_usage(
-          "layout \"{}\": there is no \"{}\". Give ddp, zero=1 to 3, fsdp or hybrid, with the last "
+          "layout \"{}\": there is no \"{}\". Give auto, or ddp, zero=1 to 3, fsdp or hybrid, with "
+          "the last "
           "two gathered; the numbers of ranks pp=, dp= and tp=, with tp= sp; microbatches=; and "
           "with pp= schedule= and chunks=",
           text, name);
@@ -69,6 +75,7 @@ PARX_INLINE layout layout::parse(std::string_view text) {
 }
 
 PARX_INLINE std::string to_string(const layout& how) {
+  if (how.is_automatic) return "auto";
   const layout plain;
   std::string text;
   const auto add = [&](bool is_said, const std::string& word) {
