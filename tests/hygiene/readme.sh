@@ -1,28 +1,49 @@
 #!/bin/bash
-# Every whole program in a README compiles, runs on two ranks without complaint and says something:
-#   readme.sh README.md PARXRUN LIBRARIES COMPILER [FLAG...]
+# Every whole program in a README, or in the pages of a folder, compiles, runs without complaint and
+# says something:
+#   readme.sh README.md|FOLDER PARXRUN LIBRARIES COMPILER [FLAG...]
 # LIBRARIES is the folder of parx's compiled form. A whole program is a block of ```cpp with a main in
-# it. The files that they read are made up here. The repository's own README has at most 180 lines of 100
-# columns.
+# it. One that begins with "// name.cpp" runs by each line "parxrun -n N ./name ARGUMENTS" that stands
+# in a block, of any of the pages; others run on two ranks. The files that they read are made up here.
+# The repository's own README has at most 180 lines, that of the examples 120, a page of a folder 150,
+# all of 100 columns.
 set -eu
-readme=$1 parxrun=$2 libraries=$3; shift 3
-case $readme in
-  */examples/*) ;;
-  *) awk -v name="$readme" 'length($0) > 100 { print name ":" NR ": more than 100 columns"; wrong = 1 }
-      END { if (NR > 180) { print name " has " NR " lines, more than 180"; wrong = 1 } exit wrong }' "$readme" ;;
-esac
+text=$1 parxrun=$2 libraries=$3; shift 3
+limit() {  # LINES FILE...
+  awk -v most="$1" '
+    { length_of[FILENAME] = FNR; characters = $0; gsub(/[\200-\277]/, "", characters) }
+    length(characters) > 100 { print FILENAME ":" FNR ": more than 100 columns"; wrong = 1 }
+    END {
+      for (name in length_of) if (length_of[name] > most) {
+        print name " has " length_of[name] " lines, more than " most; wrong = 1
+      }
+      exit wrong
+    }' "${@:2}"
+}
+if [ -d "$text" ]; then
+  pages=("$text"/*.md)
+  LC_ALL=C limit 150 "${pages[@]}"
+  LC_ALL=C limit 120 "$text/../README.md"
+else
+  pages=("$text")
+  LC_ALL=C limit 180 "$text"
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-awk -v work="$work/program" '
-  /^```cpp/ { inside = 1; text = ""; next }
-  /^```/ { if (inside && text ~ /int main/) { name = sprintf("%s_%02d.cpp", work, ++count); print text > name; close(name) } inside = 0; next }
-  inside { text = text $0 "\n" }' "$readme"
+awk -v work="$work" '
+  /^```/ && !inside { inside = 1; is_program = /^```cpp/; text = ""; next }
+  /^```/ {
+    if (is_program && text ~ /int main/) {
+      name = sprintf("program_%02d", ++count)
+      if (match(text, /^\/\/ [a-z_0-9]+\.cpp/)) name = substr(text, 4, RLENGTH - 7)
+      file = work "/" name ".cpp"; printf "%s", text > file; close(file)
+    }
+    inside = 0; next
+  }
+  inside && /^parxrun -n [0-9]+ \.\/[a-z_0-9]+/ { sub(/ *#.*/, ""); print > (work "/commands") }
+  inside { text = text $0 "\n" }' "${pages[@]}"
 
 data_sets() {
-  printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' rain stocks match robot . >vocab.txt
-  for ((i = 0; i < 8; ++i)); do
-    printf '"%s","%s","%s"\n' 1 Rain 'Rain.' 2 Match 'A match.' 3 Stocks 'Stocks.' 4 Robot 'A robot.'
-  done >train.csv
   echo sepal_length,sepal_width,petal_length,petal_width,species >flowers.csv
   for ((i = 0; i < 120; ++i)); do
     echo "$((i % 3 + 4)).$((i % 10)),3.$((i % 7)),$((i % 3 * 2 + 1)).$((i % 5)),0.$((i % 3 * 8 + 1)),$((i % 3))"
@@ -31,19 +52,28 @@ data_sets() {
 }
 
 programs=$(find "$work" -name '*.cpp' | sort)
-[ -n "$programs" ] || { echo "$readme: no whole program"; exit 1; }
+[ -n "$programs" ] || { echo "$text: no whole program"; exit 1; }
 for program in $programs; do
-  start=$SECONDS
-  "$@" -std=c++20 -DPARX_SEPARATE_COMPILATION -o "${program%.cpp}" "$program" "-L$libraries" \
+  start=$SECONDS binary=${program%.cpp}
+  "$@" -std=c++20 -DPARX_SEPARATE_COMPILATION -o "$binary" "$program" "-L$libraries" \
     -lparx_compiled -lparx_comm_compiled -lfmt -lz -pthread || { echo "does not compile:"; cat "$program"; exit 1; }
   compiled=$((SECONDS - start))
-  mkdir "${program%.cpp}.runs"
-  cd "${program%.cpp}.runs"
+  mkdir "$binary.runs"
+  cd "$binary.runs"
   data_sets
-  if ! OMP_NUM_THREADS=1 timeout 120 "$parxrun" -n 2 "${program%.cpp}" >said 2>&1 || grep -qE 'warning:|error:|nan' said; then
-    echo "does not run as it should:"; cat "$program" said; exit 1
-  fi
-  [ -s said ] || { echo "says nothing:"; cat "$program"; exit 1; }  # a newcomer looks for something
-  echo "${program##*/}: compiled in $compiled s, ran in $((SECONDS - start - compiled)) s: $(tail -n 1 said)"
+  ln -s "$binary" .
+  name=${binary##*/}
+  commands=$(grep -E "^parxrun -n [0-9]+ \./$name( |\$)" "$work/commands" 2>/dev/null | sort -u || true)
+  while read -r _ _ ranks _ arguments; do
+    # shellcheck disable=SC2086  # several words
+    if ! OMP_NUM_THREADS=1 timeout 120 "$parxrun" -n "$ranks" "./$name" $arguments >said 2>&1 </dev/null ||
+      grep -qE 'warning:|error:|\bnan\b' said; then
+      echo "does not run as it should on $ranks ranks: $arguments"; cat "$program" said; exit 1
+    fi
+    [ -s said ] || { echo "says nothing:"; cat "$program"; exit 1; }  # a newcomer looks for something
+    echo "$name on $ranks ranks${arguments:+, $arguments}: $(tail -n 1 said)"
+    rm -rf out
+  done <<<"${commands:-parxrun -n 2 ./$name}"
+  echo "$name: compiled in $compiled s, ran in $((SECONDS - start - compiled)) s"
 done
-echo "$(echo "$programs" | wc -l) programs of $readme compile and run"
+echo "$(echo "$programs" | wc -l) programs of $text compile and run"
