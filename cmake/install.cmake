@@ -38,7 +38,7 @@ configure_package_config_file(cmake/parxConfig.cmake.in ${PROJECT_BINARY_DIR}/pa
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/parxConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion ${any_architecture})
 install(FILES ${PROJECT_BINARY_DIR}/parxConfig.cmake ${PROJECT_BINARY_DIR}/parxConfigVersion.cmake
-              cmake/native.cmake cmake/hdf5.cmake cmake/FindCBLAS.cmake cmake/FindDNNL.cmake
+              cmake/native.cmake cmake/hdf5.cmake
         DESTINATION ${package_dir} COMPONENT parx_development)
 
 # parx_install_pc(module description requires [CFLAGS flag...] [LIBS flag...])
@@ -55,28 +55,19 @@ function(parx_install_pc module description requires)
           COMPONENT parx_development)
 endfunction()
 
-set(gemm_cflags "")
-set(gemm_libs "")
-if(PARX_GEMM STREQUAL blas)
-  set(gemm_cflags -DPARX_GEMM_BLAS -I${CBLAS_INCLUDE_DIR})
-  set(gemm_libs ${CBLAS_LIBRARIES})
-elseif(PARX_GEMM STREQUAL onednn)
-  set(gemm_cflags -DPARX_GEMM_ONEDNN -I${DNNL_INCLUDE_DIR})
-  set(gemm_libs ${DNNL_LIBRARY})
-endif()
 set(compiled_cflags -DPARX_SEPARATE_COMPILATION)
 if(PARX_NATIVE)
   get_target_property(native parx::native INTERFACE_COMPILE_OPTIONS)
   list(APPEND compiled_cflags ${native})
 endif()
 parx_install_pc(parx-comm "Collective communication for clusters of CPUs" "fmt >= 9"
-                CFLAGS -I\${includedir} -pthread ${gemm_cflags} LIBS -pthread -ldl)
+                CFLAGS -I\${includedir} -pthread LIBS -pthread -ldl)
 if(comm_compiled IN_LIST components)
   parx_install_pc(parx-comm-compiled "parx-comm, its compiled form" parx-comm
                   CFLAGS ${compiled_cflags} LIBS -L\${libdir} -lparx_comm_compiled)
 endif()
 if(parx IN_LIST components)
-  parx_install_pc(parx "${PROJECT_DESCRIPTION}" "parx-comm, zlib" LIBS ${gemm_libs})
+  parx_install_pc(parx "${PROJECT_DESCRIPTION}" "parx-comm, zlib")
 endif()
 if(compiled IN_LIST components)
   parx_install_pc(parx-compiled "parx, its compiled form" "parx, parx-comm-compiled"

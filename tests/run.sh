@@ -1,8 +1,7 @@
 #!/bin/bash
 # All tests:   bash tests/run.sh
 #              bash tests/run.sh --all     also the thorough ones, the benchmarks and the example
-#                                          trainers, the adapters to HDF5, BLAS and oneDNN, and every
-#                                          header by itself
+#                                          trainers, HDF5, and every header by itself
 #
 # Installs what is missing (as root or with sudo; otherwise prints the command and stops), builds the
 # preset "ci" in build/ci and runs every test: the chapters' own, parxrun, a real Slurm, the rules of the
@@ -29,7 +28,6 @@ want_packages "clang, which compiles the tests faster" clang || options+=(-DPARX
 if [ "${1:-}" = --all ]; then
   options+=(-DPARX_BUILD_BENCHMARKS=ON -DPARX_BUILD_TRAINERS=ON -DPARX_TEST_ALL=ON -DPARX_HDF5=OFF)
   want_packages "reading HDF5" libhdf5-dev && options+=(-DPARX_HDF5=ON)
-  want_packages "matrix products by BLAS and oneDNN" libopenblas-dev libdnnl-dev
 fi
 
 log=build/ci/build.log

@@ -1,17 +1,16 @@
 // The ABI tag: an inline namespace around all of parx that names what an object file was compiled
 // for.
 //
-// Vector width decides the layout of some types and the body of many inline functions, and the
-// backend of gemm decides others. A linker that met the same name in two objects would keep one of
-// the two and run it for both. With the tag in each name, objects compiled with different -march
-// flags or backends each keep their own functions; where one hands parx's types to another, the
-// link fails on a name such as parx::v0_1_avx2_builtin::tensor, which says what differs.
-// In source code the tag is never written: parx::tensor finds it.
+// Vector width decides the layout of some types and the body of many inline functions. A linker
+// that met the same name in two objects would keep one of the two and run it for both. With the tag
+// in each name, objects compiled with different -march flags each keep their own functions; where
+// one hands parx's types to another, the link fails on a name such as parx::v0_1_avx2::tensor,
+// which says what differs. In source code the tag is never written: parx::tensor finds it.
 //
 // The form is part of the tag, too. Header-only is the default. With PARX_SEPARATE_COMPILATION
 // headers only declare the functions marked PARX_INLINE; parx/src.hpp defines them, in one object
 // file of the program or in parx::compiled. Where objects of both forms hand each other parx's
-// types, the link fails on parx::v0_1_avx2_builtin_compiled::...
+// types, the link fails on parx::v0_1_avx2_compiled::...
 #pragma once
 
 #include <parx/core/version.hpp>
@@ -27,14 +26,6 @@
 #define PARX_ABI_VECTORS baseline
 #endif
 
-#if defined(PARX_GEMM_ONEDNN)
-#define PARX_ABI_GEMM onednn
-#elif defined(PARX_GEMM_BLAS)
-#define PARX_ABI_GEMM blas
-#else
-#define PARX_ABI_GEMM builtin
-#endif
-
 #if defined(PARX_SEPARATE_COMPILATION)
 #define PARX_INLINE
 #define PARX_ABI_FORM _compiled
@@ -43,13 +34,10 @@
 #define PARX_ABI_FORM
 #endif
 
-#define PARX_ABI_JOIN(major, minor, vectors, gemm, form) \
-  v##major##_##minor##_##vectors##_##gemm##form
-#define PARX_ABI_NAME(major, minor, vectors, gemm, form) \
-  PARX_ABI_JOIN(major, minor, vectors, gemm, form)
-#define PARX_ABI                                                                          \
-  PARX_ABI_NAME(PARX_VERSION_MAJOR, PARX_VERSION_MINOR, PARX_ABI_VECTORS, PARX_ABI_GEMM, \
-                PARX_ABI_FORM)
+#define PARX_ABI_JOIN(major, minor, vectors, form) v##major##_##minor##_##vectors##form
+#define PARX_ABI_NAME(major, minor, vectors, form) PARX_ABI_JOIN(major, minor, vectors, form)
+#define PARX_ABI \
+  PARX_ABI_NAME(PARX_VERSION_MAJOR, PARX_VERSION_MINOR, PARX_ABI_VECTORS, PARX_ABI_FORM)
 
 // The tag as a string literal, to find it in demangled names.
 #define PARX_ABI_QUOTED(name) #name

@@ -1,8 +1,5 @@
-// Matrix products: gemm, through which every product of parx goes, and matmul for tensors.
-//
-// gemm is parx's own (tensor/gemm/), or calls the site's BLAS or oneDNN, chosen by the CMake
-// variable PARX_GEMM (without CMake by the definition PARX_GEMM_BLAS or PARX_GEMM_ONEDNN).
-// core/abi.hpp keeps objects that were built with different ones apart.
+// Matrix products: gemm, through which every product of parx goes (its code is in tensor/gemm/),
+// and matmul for tensors.
 #pragma once
 
 #include <algorithm>
@@ -27,9 +24,8 @@ enum class op { plain, transposed };
 /// in place of beta c. c must not overlap a or b. `finish`, such as an activation function, is
 /// applied to parts of c while they are in the cache, by several threads at a time.
 ///
-/// parx's own runs on this rank's threads (core/parallel_for.hpp) and adds the terms of each
-/// element in the order that tensor/gemm/order.hpp states: its bits depend on k alone. BLAS and
-/// oneDNN promise no order, and run on more threads where OMP_NUM_THREADS asks for them.
+/// Runs on this rank's threads (core/parallel_for.hpp) and adds the terms of each element in the
+/// order that tensor/gemm/order.hpp states: beside the values, the bits depend on k alone.
 template <typename T>
   requires std::same_as<T, float> || std::same_as<T, double>
 void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,

@@ -1,39 +1,31 @@
-// Definition of gemm in matmul.hpp: the choice of a backend. The compiled form has it for float and
-// double (instances.hpp), so that only parx's own files compile the tiles.
+// Definition of gemm in matmul.hpp. The compiled form has it for float and double (instances.hpp),
+// so that only parx's own files compile the tiles.
 #pragma once
 
-#include <parx/tensor/matmul.hpp>
-
-#if defined(PARX_GEMM_ONEDNN)
-#include <parx/tensor/detail/gemm_onednn.hpp>
-#elif defined(PARX_GEMM_BLAS)
-#include <parx/tensor/detail/gemm_blas.hpp>
-#else
 #include <parx/tensor/detail/instructions.hpp>
 #include <parx/tensor/gemm/gemm.hpp>
-#endif
+#include <parx/tensor/gemm/operand.hpp>
+#include <parx/tensor/gemm/tile.hpp>
+#include <parx/tensor/matmul.hpp>
 
 namespace parx::inline PARX_ABI {
-
-#if defined(PARX_GEMM_ONEDNN)
-namespace gemm_backend = detail::onednn;
-#elif defined(PARX_GEMM_BLAS)
-namespace gemm_backend = detail::blas;
-#else
-namespace gemm_backend = detail::product;
-#endif
 
 template <typename T>
   requires std::same_as<T, float> || std::same_as<T, double>
 void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,
           std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
           const std::type_identity_t<T>* row, std::type_identity_t<product_finish<T>> finish) {
-  if (m == 0 || n == 0) return;
-#if !defined(PARX_GEMM_ONEDNN) && !defined(PARX_GEMM_BLAS)
+  namespace product = detail::product;
   if (m * n * k >= 1'000'000) detail::warn_of_unused_instructions();
-#endif
-  gemm_backend::gemm(op_a == op::transposed, op_b == op::transposed, m, n, k, alpha, a, lda, b, ldb,
-                     beta, c, ldc, row, finish);
+  const auto operand = [](op as, const T* data, std::size_t ld) {
+    return as == op::plain ? product::matrix<T>{data, ld, 1} : product::matrix<T>{data, 1, ld};
+  };
+  const product::addend<T> base = row != nullptr ? product::addend<T>{row, 0, T(1)}
+                                  : beta != T(0) ? product::addend<T>{c, ldc, beta}
+                                                 : product::addend<T>{};
+  product::multiply<product::native_tile<T>>(product::multiplication<T>{
+      .m = m, .n = n, .k = k, .alpha = alpha, .a = operand(op_a, a, lda),
+      .b = operand(op_b, b, ldb), .base = base, .c = c, .ldc = ldc, .finish = finish});
 }
 
 }  // namespace parx

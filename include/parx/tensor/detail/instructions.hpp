@@ -56,8 +56,7 @@ inline void warn_of_unused_instructions() {
     log(log_level::warn,
         "this program was compiled with {}, but the processor has {}: products of matrices "
         "take about {} times longer than they have to. Compile with -march=native (CMake: "
-        "link parx::native), or configure parx with PARX_GEMM=onednn or blas. "
-        "(PARX_LOG_LEVEL=error hides this.)",
+        "link parx::native). (PARX_LOG_LEVEL=error hides this.)",
         name_of(compiled_level), name_of(processor), times_slower(compiled_level, processor));
     return true;
   }();

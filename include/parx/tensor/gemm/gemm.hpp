@@ -1,4 +1,4 @@
-// gemm: parx's own product of matrices, c = finish(alpha a b + base), in the order of order.hpp.
+// The product of matrices, c = finish(alpha a b + base), in the order of order.hpp.
 #pragma once
 
 #include <algorithm>
@@ -49,23 +49,6 @@ void multiply(const multiplication<T>& x) {
   if (is_narrow<S>(x)) return multiply_transposed<S>(x);
   if (should_split_terms(x)) return multiply_split<S>(x);
   blocked_product<S>(x, blocking::choose<S>(x)).run();
-}
-
-/// As parx::gemm, with flags in place of `op`.
-template <typename T>
-void gemm(bool transpose_a, bool transpose_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
-          const T* a, std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
-          const T* row, const product_finish<T>& finish) {
-  const auto operand = [](bool transposed, const T* data, std::size_t ld) {
-    return transposed ? matrix<T>{data, 1, ld} : matrix<T>{data, ld, 1};
-  };
-  const addend<T> base = row != nullptr ? addend<T>{row, 0, T(1)}
-                         : beta != T(0) ? addend<T>{c, ldc, beta}
-                                        : addend<T>{};
-  multiply<native_tile<T>>(multiplication<T>{.m = m, .n = n, .k = k, .alpha = alpha,
-                                             .a = operand(transpose_a, a, lda),
-                                             .b = operand(transpose_b, b, ldb), .base = base,
-                                             .c = c, .ldc = ldc, .finish = finish});
 }
 
 }  // namespace parx::detail::product
