@@ -142,6 +142,11 @@ const std::vector<same_bits> law{
      {"pp=2,zero=1,microbatches=2", 4},
      {"pp=2,zero=2,microbatches=2", 4},
      {"pp=2,fsdp,microbatches=2", 4}},
+    // Of six rows two of the eight parts are empty, or not made.
+    {{"ddp,microbatches=8", 2},
+     {"fsdp,microbatches=8", 2},
+     {"pp=2,microbatches=8", 4},
+     {"pp=2,fsdp,microbatches=8", 4}},
     {{"ddp,microbatches=2", 3},
      {"ddp,microbatches=2", 3, jobs::kind::tcp},
      {"fsdp,microbatches=2", 3},

@@ -61,8 +61,9 @@ class parallel_model : public staged_wrapper {
   /// Returns (sum, count) of this replica. The gradient is that of the mean over the whole batch,
   /// of all replicas, whatever the sizes of the parts.
   template <typename Batch, typename Criterion>
-  nn::tally forward_backward(const Batch& batch, Criterion&& criterion) {
-    const std::vector<Batch> parts = split(batch, batch_use::step);
+  nn::tally forward_backward(const Batch& batch, Criterion&& criterion,
+                             call_site site = call_site::current()) {
+    const std::vector<Batch> parts = split(batch, batch_use::step, site);
     const auto result = [&](std::size_t i, const variable<T>& x) {
       auto made = criterion(x, parts[i]);
       static_assert(std::is_same_v<decltype(made), weighted_loss<T>>,
@@ -76,8 +77,8 @@ class parallel_model : public staged_wrapper {
   /// weighted_loss, an nn::tally, or nn::metrics, several of them by name. Returns the tally, or
   /// the metrics, of this replica.
   template <typename Batch, typename Figures>
-  auto evaluate(const Batch& batch, Figures&& figures) {
-    const std::vector<Batch> parts = split(batch, batch_use::evaluation);
+  auto evaluate(const Batch& batch, Figures&& figures, call_site site = call_site::current()) {
+    const std::vector<Batch> parts = split(batch, batch_use::evaluation, site);
     using made = decltype(figures(std::declval<const variable<T>&>(), parts.front()));
     if constexpr (std::is_convertible_v<made, nn::metrics>) {
       nn::metrics sums;
@@ -329,30 +330,29 @@ class parallel_model : public staged_wrapper {
   }
 
   template <typename Batch>
-  [[nodiscard]] std::vector<Batch> split(const Batch& batch, batch_use use) {
+  [[nodiscard]] std::vector<Batch> split(const Batch& batch, batch_use use, call_site site) {
     if constexpr (detail::is_batch_of_tensors<Batch>) {
       const int count = strategy_->parts_of(rows_of(batch), use);
       auto parts = count == 1 ? std::vector<Batch>{batch} : detail::split_rows(batch, count);
-      compare(parts);
+      compare(parts, site);
       return parts;
     } else {
       const int count = strategy_->parts_of(std::nullopt, use);
-      require(
-          count == 1,
-          "forward_backward at {}: a batch that is no aggregate of tensors cannot be split into "
-          "{} micro-batches",
-          site_, count);
+      require(count == 1,
+              "parallel at {}: a batch that is no aggregate of tensors cannot be split into {} "
+              "micro-batches",
+              site, count);
       return {batch};
     }
   }
   /// In the first steps, then from time to time: the ranks of a replica need the same samples.
   template <typename Batch>
-  void compare(const std::vector<Batch>& parts) {
+  void compare(const std::vector<Batch>& parts, call_site site) {
     if (!mesh_) return;
     ++steps_;
     if (!std::has_single_bit(steps_) && steps_ % 128 != 0) return;
     process_group& replica = mesh_->flatten({"pp", "tp"});
-    require_same_batches(std::span<const Batch>(parts), replica, reads_batches(), site_);
+    require_same_batches("parallel", std::span<const Batch>(parts), replica, reads_batches(), site);
   }
   template <typename Batch, typename Result, typename Use>
   static nn::tally with_parts(const std::vector<Batch>& parts, const Result& result, Use use) {

@@ -303,7 +303,7 @@ class pipeline : public staged_wrapper {
   nn::tally run_step(std::span<const Batch> parts, Loss& loss_function) {
     if (compares_batches()) {
       process_group& model = options_.model_parallel ? *options_.model_parallel : group_;
-      require_same_batches(parts, model, reads_batches(), site_);
+      require_same_batches("pipeline", parts, model, reads_batches(), site_);
     }
     return with_erased(parts, loss_function, [&](const auto& all) { return run_backward(all); });
   }

@@ -23,8 +23,8 @@ namespace parx::inline PARX_ABI {
 /// may be of no use on some ranks (labels where the inputs go in). Members that are undefined and
 /// `weights` are not compared, nor batches that are no aggregates of tensors.
 template <typename Batch>
-void require_same_batches(std::span<const Batch> microbatches, process_group& model, bool reads,
-                          call_site site) {
+void require_same_batches(std::string_view who, std::span<const Batch> microbatches,
+                          process_group& model, bool reads, call_site site) {
   constexpr std::size_t most_members = 6;
   // The largest of a hash and of its negative, by member. What is undefined is below all.
   constexpr std::int64_t undefined = std::numeric_limits<std::int64_t>::min();
@@ -60,10 +60,11 @@ void require_same_batches(std::span<const Batch> microbatches, process_group& mo
   if (differ == 0 || (differ == 1 && compared > 1)) return;
   throw_error(
       errc::mismatch,
-      "pipeline at {}: the {} ranks of one model (group \"{}\") got different samples: {} of {} "
+      "{} at {}: the {} ranks of one model (group \"{}\") got different samples: {} of {} "
       "members of their batches differ. They need the same: give the sampler the data-parallel "
-      "group, mesh[\"dp\"], not that of all ranks, and let no rank skip a batch",
-      site, model.size(), model.name(), differ, compared);
+      "group (data_group() of a parallel model, mesh[\"dp\"]), not that of all ranks, and let no "
+      "rank skip a batch",
+      who, site, model.size(), model.name(), differ, compared);
 }
 
 }  // namespace parx
