@@ -53,6 +53,9 @@ data_sets() {
 
 programs=$(find "$work" -name '*.cpp' | sort)
 [ -n "$programs" ] || { echo "$text: no whole program"; exit 1; }
+for name in $(sed -nE 's|^parxrun -n [0-9]+ \./([a-z_0-9]+).*|\1|p' "$work/commands" 2>/dev/null); do
+  [ -e "$work/$name.cpp" ] || { echo "$text: a line runs ./$name, and no program begins with // $name.cpp"; exit 1; }
+done
 for program in $programs; do
   start=$SECONDS binary=${program%.cpp}
   "$@" -std=c++20 -DPARX_SEPARATE_COMPILATION -o "$binary" "$program" "-L$libraries" \
