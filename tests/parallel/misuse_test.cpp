@@ -66,6 +66,17 @@ BOOST_AUTO_TEST_CASE(a_layout_that_the_model_cannot_have) {
   expect_all(failures_at(2, "pp=2,schedule=zb1p,zero=2", llama), "zero(1)");
 }
 
+BOOST_AUTO_TEST_CASE(sequence_parallelism_beside_a_plan_that_says_it_itself) {
+  expect_all(
+      failures_of(2,
+                  [](process_group& world) {
+                    auto net = small::llama();
+                    parx::parallel model{
+                        net, world, {.tp = 2, .sp = true}, {.tp = parx::tp::ready_plan(net)}};
+                  }),
+      "sp chooses among the plans that parx knows");
+}
+
 BOOST_AUTO_TEST_CASE(ranks_with_different_layouts) {
   expect_all(failures_of(3,
                          [](process_group& world) {

@@ -55,6 +55,9 @@ struct parallel_choices {
 template <typename Model>
 class parallel final : public parallel_model<typename nn::detail::value_type_or_float<Model>::type,
                                              nn::model_input<Model>> {
+  static_assert(nn::module_type<Model>,
+                "a parallel model is made of an nn::module; a raw_module goes into a parx::ddp");
+
  public:
   using value_type = typename nn::detail::value_type_or_float<Model>::type;
   using input_type = nn::model_input<Model>;
@@ -127,6 +130,11 @@ class parallel final : public parallel_model<typename nn::detail::value_type_or_
     const layout& how = this->layout_;
     if (how.tp == 1) return;
     tp::plan plan = choices.tp;
+    require(
+        !how.sp || plan.empty(),
+        "layout \"{}\" at {}: sp chooses among the plans that parx knows. A plan of your own says "
+        "itself what is cut along the sequence: leave sp out",
+        to_string(how), this->site_);
     if constexpr (tp::has_ready_plan<Model>) {
       using enum nn::between_cuts;
       if (plan.empty()) plan = tp::ready_plan(model_, how.sp ? positions : whole);

@@ -66,7 +66,7 @@ class parallel_shapes {
   template <typename Visitor>
   void for_each_buffer(Visitor&& visitor) {
     const auto visit = [&](const std::string& path, auto& buffer) { visitor(path, buffer); };
-    strategy_->for_each_buffer({visit, visit});
+    strategy_->for_each_whole_buffer({visit, visit});
   }
 
  private:

@@ -104,6 +104,7 @@ class parallel_strategy {
   // The whole model.
 
   virtual void for_each_whole_parameter(parameter_visitor visit) = 0;  ///< shapes
+  virtual void for_each_whole_buffer(const buffer_visitor<T>& visit) = 0;
   virtual void for_each_start(start_visitor visit) = 0;
   virtual void for_each_other_name(name_visitor visit) = 0;
   [[nodiscard]] virtual std::size_t parameter_count() = 0;
@@ -129,6 +130,9 @@ class strategy_of_model
 
   void for_each_whole_parameter(typename base::parameter_visitor visit) override {
     model_.for_each_parameter(visit);
+  }
+  void for_each_whole_buffer(const buffer_visitor<T>& visit) override {
+    model_.for_each_buffer(visit);
   }
   void for_each_start(typename base::start_visitor visit) override {
     model_.for_each_parameter_path(
