@@ -122,7 +122,7 @@ void save_pretrained(Wrapper& wrapper, const json::value& config,
   detail::agree(&wrapper.job_group(), site, [&] {
     if (wrapper.job_group().rank() == 0) save_pretrained_config(config, folder, files);
   });
-  save_gathered(wrapper, (folder / "model.safetensors").string(), site);
+  save_gathered(wrapper, (folder / detail::model_file_name).string(), site);
 }
 /// Collective over the job. Model and optimizer, as a folder: to continue later, in any layout.
 template <distributed Wrapper, typename Optimizer>

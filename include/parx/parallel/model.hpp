@@ -25,9 +25,11 @@
 #include <parx/autograd/parameter_list.hpp>
 #include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/whole_value.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
+#include <parx/comm/collectives/object.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/function_ref.hpp>
 #include <parx/core/hash.hpp>
@@ -140,17 +142,9 @@ class parallel_model : public staged_wrapper {
       if (copies(path).index == 0) parts.emplace(path, part);
     });
     strategy_->for_each_whole_parameter([&](const std::string& path, parameter<T>& shape) {
-      // Each element is set on one rank and 0 on the others, so the sum over ranks is the whole.
-      const auto all = tensor<T>::zeros(shape.global_shape());
-      if (const auto part = parts.find(path); part != parts.end()) {
-        const T* const here = part->second.value().data();
-        part->second.spec().for_each_run([&](const shard_run& run) {
-          std::copy_n(here + run.local, run.length, all.data() + run.global);
-        });
-      }
-      const std::span bytes{reinterpret_cast<std::uint8_t*>(all.data()), all.size() * sizeof(T)};
-      all_reduce(job_group(), bytes, {}, site);
-      use(path, all);
+      const auto part = parts.find(path);
+      const parameter<T>* const here = part == parts.end() ? nullptr : &part->second;
+      use(path, detail::whole_value(job_group(), shape.global_shape(), here, site));
     });
   }
   /// Collective. Gives `copy`, a model of the same configuration on each rank, all values.
@@ -174,10 +168,7 @@ class parallel_model : public staged_wrapper {
   [[nodiscard]] std::uint64_t values_hash(call_site site = call_site::current()) {
     std::uint64_t hash = detail::fnv1a({});
     for_each_whole_value(
-        [&](const std::string&, const tensor<T>& whole) {
-          const auto* const bytes = reinterpret_cast<const char*>(whole.data());
-          hash = detail::fnv1a({bytes, whole.size() * sizeof(T)}, hash);
-        },
+        [&](const std::string&, const tensor<T>& whole) { hash = detail::hash_of(whole, hash); },
         site);
     return hash;
   }

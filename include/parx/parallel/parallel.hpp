@@ -142,7 +142,7 @@ class parallel final : public parallel_model<typename nn::detail::value_type_or_
     require(!plan.empty(),
             "layout \"{}\" at {}: how the layers of this model are cut is not known: give "
             "parallel_choices::tp, a plan of patterns over the names of its members (see "
-            "tensor_parallel/plan.hpp). Without it can have ddp, zero=1 to 3 and hybrid{}",
+            "tensor_parallel/plan.hpp). Without tp= it can have ddp, zero=1 to 3 and hybrid{}",
             to_string(how), this->site_, has_blocks ? ", and pp=" : "");
     this->cut_.emplace(parallelize(model_, (*this->mesh_)["tp"], plan, this->site_));
   }
@@ -213,8 +213,7 @@ class parallel final : public parallel_model<typename nn::detail::value_type_or_
     } else {
       throw_usage(
           "layout \"{}\" at {}: this model has no blocks() to make stages of: see nn/blocks.hpp. "
-          "It "
-          "can have ddp, zero=1 to 3 and hybrid",
+          "It can have ddp, zero=1 to 3 and hybrid",
           to_string(how), this->site_);
     }
   }

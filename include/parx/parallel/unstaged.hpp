@@ -32,8 +32,6 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
         wrapper_(model, data, std::move(options), site),
         parts_(parts) {}
 
-  [[nodiscard]] Wrapper& wrapper() noexcept { return wrapper_; }
-
   /// The forwards of an fsdp communicate, so all ranks have equally many, some of them empty.
   int parts_of(std::optional<std::size_t> rows, batch_use) override {
     return is_sharded ? parts_ : parts_of_rows(rows, parts_).parts;

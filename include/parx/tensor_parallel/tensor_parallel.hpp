@@ -15,16 +15,15 @@
 // <parx/tensor_parallel.hpp> and <parx/train.hpp>, in any order.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/checkpoint/distributed_wrapper.hpp>
+#include <parx/checkpoint/whole_value.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/process_group.hpp>
@@ -65,18 +64,8 @@ class tensor_parallel : public distributed_wrapper {
   void for_each_whole_value(Use&& use, call_site site = call_site::current()) {
     inner_.module().for_each_parameter([&]<typename T>(const std::string& path,
                                                        parameter<T>& part) {
-      // Each element is set on one rank and 0 on the others, so the sum over ranks is the whole.
-      const auto whole = tensor<T>::zeros(part.global_shape());
-      if (inner_.replica_group().rank() == 0 && cut_.is_counted(path)) {
-        const T* const here = part.value().data();
-        part.spec().for_each_run([&](const shard_run& run) {
-          std::copy_n(here + run.local, run.length, whole.data() + run.global);
-        });
-      }
-      const std::span bytes{reinterpret_cast<std::uint8_t*>(whole.data()),
-                            whole.size() * sizeof(T)};
-      all_reduce(job_, bytes, {}, site);
-      use(path, whole);
+      const bool is_counted = inner_.replica_group().rank() == 0 && cut_.is_counted(path);
+      use(path, detail::whole_value(job_, part.global_shape(), is_counted ? &part : nullptr, site));
     });
   }
   /// Collective over the job. A hash of all values: the same on all ranks, and equal to that of a
@@ -85,8 +74,7 @@ class tensor_parallel : public distributed_wrapper {
     std::uint64_t hash = detail::fnv1a({});
     for_each_whole_value(
         [&]<typename T>(const std::string&, const tensor<T>& whole) {
-          const auto* const bytes = reinterpret_cast<const char*>(whole.data());
-          hash = detail::fnv1a({bytes, whole.size() * sizeof(T)}, hash);
+          hash = detail::hash_of(whole, hash);
         },
         site);
     return hash;
