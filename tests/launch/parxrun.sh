@@ -353,7 +353,12 @@ ranks_meet_on_loopback_whichever_family_it_has() {
   cat >network.sh <<'END'
 set -e
 # both VARIABLE...: two ranks with these variables; @ is a rank's number.
-both() { for r in 0 1; do env PARX_TRANSPORT=tcp PARX_RENDEZVOUS_TIMEOUT=9 "${@//@/$r}" "$hello" & done; wait -n; wait -n; }
+# By their numbers: "wait -n" finds nothing to wait for where both have ended at the same moment.
+both() {
+  local r ranks=()
+  for r in 0 1; do env PARX_TRANSPORT=tcp PARX_RENDEZVOUS_TIMEOUT=9 "${@//@/$r}" "$hello" & ranks+=($!); done
+  for r in "${ranks[@]}"; do wait "$r"; done
+}
 ip link set lo up; eval "$1"
 "$parxrun" -n 2 "$hello"
 PARX_TRANSPORT=tcp "$parxrun" -n 2 "$hello"
