@@ -26,7 +26,7 @@
 
 #include <bench/resident.hpp>
 #include <bench/training_data.hpp>
-#include <options.hpp>
+#include <common/options.hpp>
 #include <fmt/ranges.h>
 
 #include <parx/ddp.hpp>

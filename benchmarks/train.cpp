@@ -22,7 +22,7 @@
 #include <sys/resource.h>
 
 #include <bench/training_data.hpp>
-#include <options.hpp>
+#include <common/options.hpp>
 #include <parx/ddp.hpp>
 #include <parx/launch.hpp>
 #include <parx/models.hpp>

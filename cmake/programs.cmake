@@ -30,7 +30,7 @@ endif()
 
 find_package(cxxopts CONFIG REQUIRED)
 # Not needed by parx: an oracle of its tests, a peer of its benchmarks, and what the arrays of
-# examples/raw_adapter.cpp are.
+# examples/first/raw_adapter.cpp are.
 find_package(Eigen3 3.4 CONFIG QUIET)
 
 # parx_add_program(name source...): an executable in build/<preset>/bin. Where `parx_only_check` is set, its

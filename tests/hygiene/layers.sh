@@ -113,7 +113,7 @@ wrong=$(
 )
 long=$(
   cd ../examples 2>/dev/null || exit 0  # an installed parx has headers alone
-  for program in *.cpp; do
+  for program in */*.cpp; do
     lines=$(wc -l <"$program")
     [ "$lines" -le 150 ] || echo "examples/$program: $lines lines; keep to 150"
   done

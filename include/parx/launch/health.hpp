@@ -1,7 +1,7 @@
 // health: facts about each rank's host, and the problems that follow from them.
 //
 // Facts are plain values, sent as JSON. findings() is a pure function of all ranks' facts and of
-// the measured links. parx_doctor (examples/) collects the facts, measures and prints.
+// the measured links. parx_doctor (examples/tools/) collects the facts, measures and prints.
 #pragma once
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "native/measured_flops.hpp"
-#include "options.hpp"
+#include "common/options.hpp"
 #include <parx/launch/detail/instructions.hpp>
 #include <parx/models.hpp>
 #include <parx/plan.hpp>

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "options.hpp"
+#include "common/options.hpp"
 #include <parx/autograd/function.hpp>
 #include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/threads.hpp>

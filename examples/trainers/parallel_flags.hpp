@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "options.hpp"
+#include "common/options.hpp"
 #include <parx/parallel/layout.hpp>
 
 namespace examples {

@@ -8,7 +8,7 @@
 
 // A value of --env may have commas in it.
 #define CXXOPTS_VECTOR_DELIMITER '\0'
-#include "options.hpp"
+#include "common/options.hpp"
 
 #include <algorithm>
 #include <chrono>

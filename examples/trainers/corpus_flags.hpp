@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "options.hpp"
+#include "common/options.hpp"
 #include <parx/checkpoint/pretrained.hpp>
 #include <parx/data.hpp>
 #include <parx/models/generate.hpp>

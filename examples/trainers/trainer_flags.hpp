@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "banner.hpp"
-#include "options.hpp"
+#include "common/options.hpp"
 #include <fmt/ranges.h>
 
 #include <parx/checkpoint.hpp>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "options.hpp"
+#include "common/options.hpp"
 #include <parx/train/report.hpp>
 
 int main(int argc, char** argv) try {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "options.hpp"
+#include "common/options.hpp"
 #include <parx/data.hpp>
 #include <parx/models.hpp>
 

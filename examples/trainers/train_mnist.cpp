@@ -5,7 +5,7 @@
 #include <string>
 
 #include "banner.hpp"
-#include "options.hpp"
+#include "common/options.hpp"
 #include <parx/data.hpp>
 #include <parx/ddp.hpp>
 #include <parx/ddp/save.hpp>

@@ -15,7 +15,7 @@
 #include <fmt/ranges.h>
 
 #include "checkpoint_paths.hpp"
-#include "did_you_mean.hpp"
+#include "common/did_you_mean.hpp"
 #include <parx/checkpoint.hpp>
 #include <parx/core/printable.hpp>
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "options.hpp"
+#include "common/options.hpp"
 #include <parx/data.hpp>
 
 namespace examples {

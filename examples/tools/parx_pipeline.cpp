@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "options.hpp"
+#include "common/options.hpp"
 #include "pipeline_traces.hpp"
 #include <fmt/ranges.h>
 
