@@ -77,7 +77,7 @@ endif()
 if(PARX_BUILD_EXAMPLES)
   # What users of an installed parx run. Those that are only checked (PARX_BUILD_TRAINERS=CHECK) are
   # no programs.
-  foreach(tool IN ITEMS parxrun parx_doctor parx_checkpoint parx_plan parx_pipeline parx_report parx-bench)
+  foreach(tool IN ITEMS parxrun parx_doctor parx_slurm parx_checkpoint parx_plan parx_pipeline parx_report parx-bench)
     if(TARGET ${tool})
       get_target_property(type ${tool} TYPE)
       if(type STREQUAL EXECUTABLE)

@@ -23,6 +23,7 @@
 #include <parx/optim.hpp>
 #include <parx/checkpoint.hpp>
 #include <parx/plan.hpp>
+#include <parx/slurm.hpp>
 #include <parx/ddp.hpp>
 #include <parx/parallel.hpp>
 #include <parx/pipeline.hpp>

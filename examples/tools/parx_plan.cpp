@@ -9,7 +9,7 @@
 
 #include "native/measured_flops.hpp"
 #include "common/options.hpp"
-#include <parx/launch/detail/instructions.hpp>
+#include <parx/core/instructions.hpp>
 #include <parx/models.hpp>
 #include <parx/plan.hpp>
 
@@ -18,8 +18,8 @@ namespace {
 /// As examples::measured_flops(), where this processor can run that.
 double flops_of_a_thread() {
   for (const std::string& each :
-       parx::detail::instructions_of(examples::needed_by_measured_flops)) {
-    parx::require(parx::detail::has_instructions(each),
+       parx::instructions_of(examples::needed_by_measured_flops)) {
+    parx::require(parx::has_instructions(each),
                   "products of matrices were compiled for {}, which this processor does not have: "
                   "say by --gflops how fast it is",
                   each);

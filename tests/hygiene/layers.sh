@@ -30,6 +30,7 @@ optim           5 tensor
 models          6 tensor
 checkpoint      7 both
 plan            7 both
+slurm           7 communication
 ddp             8 both
 tensor_parallel 8 both
 amp             8 both

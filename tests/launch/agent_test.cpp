@@ -210,7 +210,7 @@ BOOST_AUTO_TEST_CASE(one_code_of_all_ranks_is_an_answer_and_no_crash) {
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_that_uses_what_its_processor_does_not_have_is_explained) {
-  using parx::detail::instructions_of;
+  using parx::instructions_of;
   using parx::detail::missing_instructions;
   const std::string file = "ELF..parx compiled for: avx avx2;..parx compiled for: avx fma;..";
   BOOST_TEST(instructions_of(file) == (texts{"avx", "avx2", "fma"}),
@@ -235,7 +235,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_uses_what_its_processor_does_not_have_is_explai
   const texts own = instructions_of(parx::detail::compiled_for);
   const texts in_file = instructions_of(parx::detail::file_text("/proc/self/exe").value());
   for (const std::string& each : own) {
-    BOOST_TEST(parx::detail::has_instructions(each), each);
+    BOOST_TEST(parx::has_instructions(each), each);
     BOOST_TEST((std::find(in_file.begin(), in_file.end(), each) != in_file.end()), each);
   }
 }

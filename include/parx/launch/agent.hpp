@@ -38,9 +38,9 @@
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/divergence_text.hpp>
 #include <parx/launch/detail/failure_report.hpp>
-#include <parx/launch/detail/instructions.hpp>
 #include <parx/launch/detail/job_guard.hpp>
 #include <parx/launch/detail/kept_store.hpp>
+#include <parx/launch/detail/missing_instructions.hpp>
 #include <parx/launch/detail/orphans.hpp>
 #include <parx/launch/detail/output_channel.hpp>
 #include <parx/launch/detail/rank_process.hpp>

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <parx/core/formatted.hpp>
+#include <parx/core/text_table.hpp>
 #include <parx/plan/plan.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -133,25 +134,15 @@ inline constexpr std::array<const char*, 10> plan_columns{
 /// Aligned columns; all figures are those of one rank and one step. If nothing fits, the smallest
 /// layout and what would make it fit.
 [[nodiscard]] inline std::string to_text(const training_plan& plan) {
-  std::vector<std::vector<std::string>> rows{
-      {detail::plan_columns.begin(), detail::plan_columns.end()}};
+  std::vector<std::string> headings(detail::plan_columns.begin(), detail::plan_columns.end());
+  for (std::size_t column = 0; column < headings.size(); ++column) {
+    if ((column >= 1 && column <= 6) || column == 8) headings[column].insert(0, ">");  // numbers
+  }
+  text_table table(std::move(headings));
   for (const planned_step& each : detail::shown_of(plan)) {
-    rows.push_back(detail::row_of(each, plan.machine));
+    table.add(detail::row_of(each, plan.machine));
   }
-  std::string text = detail::title_of(plan) + "\n";
-  for (const auto& row : rows) {
-    for (std::size_t column = 0; column < row.size(); ++column) {
-      std::size_t width = 0;
-      for (const auto& other : rows) width = std::max(width, other[column].size());
-      const bool is_number = (column >= 1 && column <= 6) || column == 8;
-      const bool is_last = column + 1 == row.size();
-      text += is_number ? formatted("{:>{}}", row[column], width)
-              : is_last ? row[column]
-                        : formatted("{:<{}}", row[column], width);
-      text += is_last ? "\n" : "  ";
-    }
-  }
-  return text + detail::conclusion_of(plan);
+  return detail::title_of(plan) + "\n" + table.text() + detail::conclusion_of(plan);
 }
 
 [[nodiscard]] inline std::string to_markdown(const training_plan& plan) {

@@ -1,9 +1,8 @@
-// instructions: why a rank ended by SIGILL, where it was compiled for another processor.
+// instructions: which instructions a program's file was compiled for, and which this processor has.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,13 +12,8 @@
 #endif
 
 #include <parx/core/compiled_for.hpp>
-#include <parx/core/env.hpp>
-#include <parx/core/file_text.hpp>
-#include <parx/core/formatted.hpp>
-#include <parx/core/joined_text.hpp>
-#include <parx/launch/detail/child_process.hpp>
 
-namespace parx::inline PARX_ABI::detail {
+namespace parx::inline PARX_ABI {
 
 /// What core/compiled_for.hpp has put into a program's file; empty where there is nothing.
 [[nodiscard]] inline std::vector<std::string> instructions_of(std::string_view file) {
@@ -76,35 +70,4 @@ namespace parx::inline PARX_ABI::detail {
   return true;
 }
 
-/// "./train was compiled for avx2, fma, which this processor does not have: ..." where one of the
-/// files that `command` names was; empty where none was. The program may come after a wrapper:
-/// numactl -N 0 ./train.
-template <typename Has>
-[[nodiscard]] std::string missing_instructions(const std::vector<std::string>& command,
-                                               const environment& env, Has has) {
-  for (const std::string& word : command) {
-    std::string path;
-    try {
-      path = find_program(word, env);
-    } catch (const program_error&) {
-      continue;
-    }
-    std::vector<std::string> names = instructions_of(file_text(path).value_or(""));
-    std::erase_if(names, [&](const std::string& name) { return has(name); });
-    if (names.empty()) continue;
-    return formatted("{} was compiled for {}, which this processor does not have: compile it here, "
-                     "or without -march=native",
-                     word, joined_text(names));
-  }
-  return {};
-}
-
-/// The same for a rank that has ended like this, perhaps behind a shell; empty for any other end.
-[[nodiscard]] inline std::string missing_instructions(const exit_status& status,
-                                                      const std::vector<std::string>& command,
-                                                      const environment& env) {
-  if (status.shell_code() != 128 + SIGILL) return {};
-  return missing_instructions(command, env, has_instructions);
-}
-
-}  // namespace parx::detail
+}  // namespace parx

@@ -1,0 +1,8 @@
+// L7: what Slurm's commands print, read by pure functions, and what follows from it: which
+// partition has the nodes for a job. parx_slurm (examples/) runs the commands.
+#pragma once
+
+#include <parx/core/version.hpp>
+
+#include <parx/slurm/run_command.hpp>  // IWYU pragma: export
+#include <parx/slurm/where_text.hpp>   // IWYU pragma: export

@@ -1,0 +1,98 @@
+// partition: who may use a partition, for how long and at what price. Pure.
+#pragma once
+
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <parx/core/parse_number.hpp>
+#include <parx/core/split.hpp>
+#include <parx/slurm/record.hpp>
+#include <parx/slurm/time_limit.hpp>
+
+namespace parx::inline PARX_ABI::slurm {
+
+struct partition {
+  std::string name;
+  bool is_default = false;
+  bool is_up = true;
+  bool root_only = false;
+  bool needs_reservation = false;  ///< ReqResv
+  bool whole_nodes = false;        ///< OverSubscribe=EXCLUSIVE: a job gets all of a node
+  std::chrono::seconds max_time = no_time_limit;
+  int min_nodes = 0;
+  int max_nodes = std::numeric_limits<int>::max();
+  int max_cpus_per_node = std::numeric_limits<int>::max();
+  std::int64_t max_memory_mb = std::numeric_limits<std::int64_t>::max();  ///< of a node
+  std::vector<std::string> allowed_groups;                                ///< empty: all
+  std::vector<std::string> allowed_accounts;                              ///< empty: all
+  std::vector<std::string> denied_accounts;
+  double cpu_price = 1;  ///< the weight of a CPU in the job's billing
+};
+
+namespace detail {
+
+[[nodiscard]] inline std::vector<std::string> names_of(std::string_view list) {
+  std::vector<std::string> names;
+  if (list == "ALL" || list == "(null)") return names;
+  for (const std::string_view each : split_at(list, ',')) names.emplace_back(each);
+  return names;
+}
+
+/// "CPU=4.0,Mem=0.25G": 4.
+[[nodiscard]] inline double cpu_weight(std::string_view weights) {
+  for (const std::string_view each : split_at(weights, ',')) {
+    if (!each.starts_with("CPU=") && !each.starts_with("cpu=")) continue;
+    double value = 1;
+    const std::string_view number = each.substr(4);
+    const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (code == std::errc{} && value > 0) return value;
+  }
+  return 1;
+}
+
+}  // namespace detail
+
+/// The output of `scontrol show partition -o`, a partition a line. Fields that a version of Slurm
+/// does not print keep their defaults; lines without PartitionName are ignored.
+[[nodiscard]] inline std::vector<partition> parse_partitions(std::string_view output) {
+  std::vector<partition> all;
+  for (const std::string_view line : detail::split_at(output, '\n')) {
+    const auto fields = parse_record(line);
+    const auto field = [&](std::string_view name) {
+      const auto found = fields.find(name);
+      return found == fields.end() ? std::string_view() : std::string_view(found->second);
+    };
+    if (field("PartitionName").empty()) continue;
+    partition each;
+    each.name = field("PartitionName");
+    const auto number = [&](std::string_view name, auto& value) {
+      using type = std::remove_reference_t<decltype(value)>;
+      if (const auto given = detail::parse_number<type>(field(name))) value = *given;
+    };
+    each.is_default = field("Default") == "YES";
+    each.is_up = field("State").empty() || field("State") == "UP";
+    each.root_only = field("RootOnly") == "YES";
+    each.needs_reservation = field("ReqResv") == "YES";
+    each.whole_nodes = field("OverSubscribe").starts_with("EXCLUSIVE");
+    each.max_time = parse_time_limit(field("MaxTime")).value_or(no_time_limit);
+    number("MinNodes", each.min_nodes);
+    number("MaxNodes", each.max_nodes);
+    number("MaxCPUsPerNode", each.max_cpus_per_node);
+    number("MaxMemPerNode", each.max_memory_mb);
+    if (!field("AllowGroups").empty()) each.allowed_groups = detail::names_of(field("AllowGroups"));
+    if (!field("AllowAccounts").empty()) {
+      each.allowed_accounts = detail::names_of(field("AllowAccounts"));
+    }
+    each.denied_accounts = detail::names_of(field("DenyAccounts"));
+    each.cpu_price = detail::cpu_weight(field("TRESBillingWeights"));
+    all.push_back(std::move(each));
+  }
+  return all;
+}
+
+}  // namespace parx::slurm

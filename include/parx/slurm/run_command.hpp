@@ -1,0 +1,98 @@
+// run_command: a command's output, its exit code and its end within a time limit.
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/core/deadline.hpp>
+#include <parx/core/descriptor.hpp>
+#include <parx/core/error.hpp>
+
+extern char** environ;
+
+namespace parx::inline PARX_ABI::slurm {
+
+struct command_result {
+  int code = 0;            ///< as a shell has it: 128 + signal; 127 where there is no such program
+  bool timed_out = false;  ///< it was killed at the limit
+  std::string out;
+  std::string err;
+
+  [[nodiscard]] bool success() const noexcept { return code == 0 && !timed_out; }
+};
+
+/// Runs `words` (a program of PATH and its arguments, without a shell) with an empty input and
+/// reads all that it writes. What it has started is killed with it at `limit`. Throws error where
+/// the system has no room for a process.
+[[nodiscard]] inline command_result run_command(const std::vector<std::string>& words,
+                                                std::chrono::milliseconds limit) {
+  require(!words.empty(), "there is no command to run");
+  int out[2], err[2];
+  if (::pipe2(out, O_CLOEXEC) != 0) throw_error(errc::io, "pipe: {}", errno_text(errno));
+  descriptor out_reader(out[0]), out_writer(out[1]);
+  if (::pipe2(err, O_CLOEXEC) != 0) throw_error(errc::io, "pipe: {}", errno_text(errno));
+  descriptor err_reader(err[0]), err_writer(err[1]);
+
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, out_writer.get(), 1);
+  ::posix_spawn_file_actions_adddup2(&actions, err_writer.get(), 2);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  std::vector<char*> argv;
+  for (const std::string& each : words) argv.push_back(const_cast<char*>(each.c_str()));
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  const int why = ::posix_spawnp(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  command_result result;
+  if (why == ENOENT || why == EACCES) {
+    result.code = why == ENOENT ? 127 : 126;
+    result.err = words[0] + ": " + errno_text(why);
+    return result;
+  }
+  if (why != 0) throw_error(errc::io, "cannot start {}: {}", words[0], errno_text(why));
+  out_writer.close();
+  err_writer.close();
+
+  const auto end = deadline::after(limit);
+  pollfd polled[2] = {{out_reader.get(), POLLIN, 0}, {err_reader.get(), POLLIN, 0}};
+  std::string* const texts[2] = {&result.out, &result.err};
+  while (polled[0].fd >= 0 || polled[1].fd >= 0) {
+    const int ready = ::poll(polled, 2, end.poll_timeout());
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) {
+      result.timed_out = true;
+      ::kill(-pid, SIGKILL);
+      break;
+    }
+    for (int i = 0; i < 2; ++i) {
+      if (polled[i].fd < 0 || polled[i].revents == 0) continue;
+      char bytes[65536];
+      const ssize_t got = ::read(polled[i].fd, bytes, sizeof bytes);
+      if (got > 0) texts[i]->append(bytes, static_cast<std::size_t>(got));
+      else if (got == 0 || errno != EINTR) polled[i].fd = -1;
+    }
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+}  // namespace parx::slurm

@@ -1,0 +1,186 @@
+// where_text: the table of partitions that `parx_slurm where` prints, and its last sentence. Pure.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
+#include <parx/core/text_table.hpp>
+#include <parx/slurm/salloc.hpp>
+#include <parx/slurm/where.hpp>
+
+namespace parx::inline PARX_ABI::slurm {
+
+/// Words as a line that a POSIX shell reads as these words.
+[[nodiscard]] inline std::string shell_text(const std::vector<std::string>& words) {
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += ' ';
+    if (!word.empty() && word.find_first_not_of(plain) == word.npos) {
+      text += word;
+      continue;
+    }
+    text += '\'';
+    for (const char c : word) {
+      if (c == '\'') text += "'\\''";
+      else text += c;
+    }
+    text += '\'';
+  }
+  return text;
+}
+
+namespace detail {
+
+/// "now", "14:30" or "Nov 27 14:30", in local time.
+[[nodiscard]] inline std::string start_text(std::chrono::system_clock::time_point at,
+                                            std::chrono::system_clock::time_point now) {
+  if (at - now < std::chrono::minutes(1)) return "now";
+  const std::time_t time = std::chrono::system_clock::to_time_t(at);
+  std::tm parts{};
+  ::localtime_r(&time, &parts);
+  char text[32];
+  const bool soon = at - now < std::chrono::hours(20);
+  std::strftime(text, sizeof text, soon ? "%H:%M" : "%b %d %H:%M", &parts);
+  return text;
+}
+
+/// "2 drained, 6 too few cores", the most frequent first.
+[[nodiscard]] inline std::string others_text(const candidate& each) {
+  std::vector<std::pair<std::size_t, obstacle>> counts;
+  for (const auto& [why, names] : each.others) counts.emplace_back(names.size(), why);
+  std::stable_sort(counts.begin(), counts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> parts;
+  for (const auto& [count, why] : counts)
+    parts.push_back(formatted("{} {}", count, to_string(why)));
+  return joined_text(parts);
+}
+
+[[nodiscard]] inline std::string range_text(int least, int most) {
+  return least == most ? std::to_string(least) : formatted("{}-{}", least, most);
+}
+
+}  // namespace detail
+
+/// A line a partition, in the order of rank(); the best has a star.
+[[nodiscard]] inline std::string where_table(const std::vector<candidate>& ranked,
+                                             const node_request& request,
+                                             std::chrono::system_clock::time_point now) {
+  const bool prices = std::any_of(ranked.begin(), ranked.end(), [&](const candidate& each) {
+    return each.rules.cpu_price != ranked.front().rules.cpu_price;
+  });
+  std::vector<std::string> headings{"partition", ">usable", ">of", ">cores", "limit", "starts"};
+  if (prices) headings.push_back(">CPU price");
+  headings.push_back("why not the others");
+  text_table table(std::move(headings));
+  for (const candidate& each : ranked) {
+    std::string start = each.fits_now(request) ? "now" : "-";
+    if (each.start.at) start = detail::start_text(*each.start.at, now);
+    std::string why = detail::others_text(each);
+    const std::string& refusal = each.refusal.empty() ? each.start.refusal : each.refusal;
+    if (!refusal.empty()) {
+      start = "no";
+      why = why.empty() ? refusal : refusal + "; " + why;
+    } else if (!each.may_fit(request)) {
+      start = "no";
+    }
+    std::string cores = "-";
+    if (!each.usable.empty()) {
+      const auto [least, most] = std::minmax_element(
+          each.usable.begin(), each.usable.end(),
+          [](const auto& a, const auto& b) { return a.idle_cores() < b.idle_cores(); });
+      cores = detail::range_text(least->idle_cores(), most->idle_cores());
+    }
+    const bool best = &each == &ranked.front() && start != "no";
+    std::vector<std::string> cells{
+        each.rules.name + (best ? "*" : ""), std::to_string(each.usable.size()),
+        std::to_string(each.nodes),          cores,
+        to_time_limit(each.rules.max_time),  start};
+    if (prices) cells.push_back(formatted("{}", each.rules.cpu_price));
+    cells.push_back(why);
+    table.add(std::move(cells));
+  }
+  return table.text();
+}
+
+/// What to type, or the nearest miss where no partition has such nodes: {true, "best: salloc ..."}.
+struct where_verdict {
+  bool found = false;
+  std::string text;
+};
+
+[[nodiscard]] inline where_verdict verdict(const std::vector<candidate>& ranked,
+                                           const std::vector<sinfo_node>& nodes,
+                                           const node_request& request) {
+  const auto wanted = static_cast<std::size_t>(request.nodes);
+  if (!ranked.empty() && ranked.front().may_fit(request) && ranked.front().start.refusal.empty()) {
+    const candidate& best = ranked.front();
+    std::vector<std::string> words{"salloc"};
+    for (std::string& each : salloc_options(best, nodes, request)) words.push_back(std::move(each));
+    std::string text = "best: " + shell_text(words);
+    if (!best.fits_now(request)) text += "  (waits: the nodes are busy)";
+    const bool starts = std::any_of(best.usable.begin(), best.usable.end(),
+                                    [](const auto& each) { return each.state.powered_off; });
+    if (starts) text += "  (some nodes are switched off and take minutes to start)";
+    if (request.level != instruction_level::baseline &&
+        std::any_of(best.usable.begin(), best.usable.end(),
+                    [](const sinfo_node& each) { return !level_of_features(each.features); })) {
+      text += formatted(
+          "\nThe features of its nodes do not say whether they have {}: "
+          "parx_slurm check looks at the nodes themselves",
+          to_string(request.level));
+    }
+    return {true, text};
+  }
+  // The partition that takes the job and has most of the nodes, now or later.
+  const candidate* nearest = nullptr;
+  for (const candidate& each : ranked) {
+    if (!each.refusal.empty() || each.usable.size() + each.later == 0) continue;
+    if (nearest == nullptr ||
+        each.usable.size() + each.later > nearest->usable.size() + nearest->later) {
+      nearest = &each;
+    }
+  }
+  std::string text =
+      formatted("no partition has {} node{} of {} core{} for this job", wanted,
+                wanted == 1 ? "" : "s", request.cores, request.cores == 1 ? "" : "s");
+  if (nearest != nullptr) {
+    const std::size_t there = nearest->usable.size() + nearest->later;
+    if (there < wanted) {
+      text += formatted("; nearest: {} has {} of {}: it would do with -N {}", nearest->rules.name,
+                        there, wanted, there);
+    } else {
+      text += formatted("; nearest: {}, but Slurm says: {}", nearest->rules.name,
+                        nearest->start.refusal);
+    }
+    return {false, text};
+  }
+  for (const candidate& each : ranked) {
+    if (each.refusal.empty()) continue;
+    text += formatted("; {}: {}", each.rules.name, each.refusal);
+  }
+  // Without nodes of any use, what stands in the way most.
+  std::map<obstacle, std::size_t> sums;
+  for (const candidate& each : ranked) {
+    if (!each.refusal.empty()) continue;
+    for (const auto& [why, names] : each.others) sums[why] += names.size();
+  }
+  const auto most = std::max_element(
+      sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most != sums.end()) {
+    text += formatted("; {} nodes do not count: {}{}", most->second, to_string(most->first),
+                      most->first == obstacle::gpu ? " (--gpu-nodes counts them)" : "");
+  }
+  return {false, text};
+}
+
+}  // namespace parx::slurm
