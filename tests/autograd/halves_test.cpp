@@ -267,8 +267,8 @@ BOOST_AUTO_TEST_CASE(an_undivided_operation_runs_once_and_what_it_contributes_wa
   const auto product = [&](const variable<float>& x, const variable<float>& w) {
     return differentiable(
         map([](float a, float b) { return a * b; }, x.value(), w.value()),
-        undivided([&runs, x = x.value(), w = w.value()](
-                      const tensor<float>& u, grad_sink<float> dx, grad_sink<float> dw) {
+        single_call([&runs, x = x.value(), w = w.value()](
+                        const tensor<float>& u, grad_sink<float> dx, grad_sink<float> dw) {
           ++runs;
           if (dx.needed()) dx.map([](float a, float b) { return a * b; }, u, w);
           if (dw.needed()) dw.map([](float a, float b) { return a * b; }, u, x);

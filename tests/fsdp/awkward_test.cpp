@@ -93,7 +93,7 @@ struct variant {
   bool recompute = false;
   bool frozen = false;
   parx::unit_choice units = parx::by_type<block, inner>;
-  parx::after_forward after_forward = parx::after_forward::release;
+  parx::reshard_after_forward reshard_after_forward = parx::reshard_after_forward::yes;
   std::size_t prefetch = 1;
   parx::value_storage values = parx::value_storage::by_hosts;
 };
@@ -124,11 +124,12 @@ std::vector<std::uint64_t> hashes(jobs::kind kind, int world, int stage, const v
       parx::ddp ddp{m, group, {.order = parx::reduction_order::serial}};
       train(ddp);
     } else {
-      parx::fsdp fsdp{m, group,
+      parx::fsdp fsdp{m,
+                      group,
                       {.stage = stage,
                        .units = how.units,
                        .values = how.values,
-                       .after_forward = how.after_forward,
+                       .reshard_after_forward = how.reshard_after_forward,
                        .prefetch = how.prefetch}};
       fsdp.initialize(3);
       train(fsdp);
@@ -241,7 +242,7 @@ BOOST_AUTO_TEST_CASE(however_the_model_is_cut_into_units) {
   check_all(plain_step, {.units = {}});
   check_all(plain_step, {.units = parx::by_path({"blocks.*", "head"})});
   check_all(plain_step, {.units = parx::by_size(200)});
-  check_all(plain_step, {.after_forward = parx::after_forward::keep, .prefetch = 0});
+  check_all(plain_step, {.reshard_after_forward = parx::reshard_after_forward::no, .prefetch = 0});
   check_all(plain_step, {.prefetch = 5});
 }
 

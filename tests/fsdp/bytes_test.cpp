@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(as_bfloat16_half_of_that) {
 }
 
 BOOST_AUTO_TEST_CASE(units_that_are_kept_are_gathered_once_a_step) {
-  const traffic sent = traffic_of(2, {.after_forward = parx::after_forward::keep});
+  const traffic sent = traffic_of(2, {.reshard_after_forward = parx::reshard_after_forward::no});
   check(sent.values, all_bytes / 2, 4, 2);
 }
 
@@ -131,8 +131,8 @@ BOOST_AUTO_TEST_CASE(units_that_are_recomputed_are_gathered_for_that_and_not_aga
       check(sent.values, stage == 3 ? 2 * once : once, 8, world);
       check(sent.gradients, once, 5, world);
     }
-    const traffic kept =
-        traffic_of<recomputed_model>(world, {.after_forward = parx::after_forward::keep});
+    const traffic kept = traffic_of<recomputed_model>(
+        world, {.reshard_after_forward = parx::reshard_after_forward::no});
     check(kept.values, once, 4, world);
   }
 }

@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(text_and_evaluation_between_steps_are_those_of_a_ddp) {
                                   .values = parx::value_storage::gathered};
       BOOST_TEST((with_fsdp(world, how, gathered) == expected), "gathered");
       BOOST_TEST((with_fsdp(world, how, gathered, text::token_by_token) == expected));
-      gathered.after_forward = parx::after_forward::keep;
+      gathered.reshard_after_forward = parx::reshard_after_forward::no;
       BOOST_TEST((with_fsdp(world, how, gathered) == expected), "kept");
     }
   }

@@ -57,7 +57,7 @@ BOOST_AUTO_TEST_CASE(the_parts_of_all_ranks_are_each_parameter_once) {
       std::size_t next = 0;
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         const parx::shard_spec part = plan.part(parx::shard_spec::whole(all[i].extents), i, rank);
-        const parx::unit_flat& flat = plan.flats()[plan.place(i).flat];
+        const parx::flat_parameter& flat = plan.flats()[plan.place(i).flat];
         BOOST_TEST(plan.part_offset(i, rank) + part.size() <= flat.part);
         if (part.size() == 0) continue;
         const parx::shard_run run = part.run_at(0);

@@ -17,7 +17,7 @@
 #include "../comm/jobs.hpp"
 #include <parx/fsdp/gathered_values.hpp>
 #include <parx/fsdp/host_values.hpp>
-#include <parx/fsdp/unit_uses.hpp>
+#include <parx/fsdp/unit_prefetcher.hpp>
 
 using namespace parx;
 
@@ -140,7 +140,7 @@ unit_plan three_units() {
 BOOST_AUTO_TEST_CASE(the_next_units_gather_starts_before_the_wait_for_the_one_that_is_needed) {
   const unit_plan plan = three_units();
   recorded_values values(2);
-  detail::unit_uses uses(plan, values, 1);
+  detail::unit_prefetcher uses(plan, values, 1);
   const auto forward = [&] {
     uses.enter_forward(0);
     for (const std::size_t unit : {1U, 2U, 3U}) {
@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(the_next_units_gather_starts_before_the_wait_for_the_one_th
 BOOST_AUTO_TEST_CASE(units_that_are_needed_at_once_are_never_released_for_each_other) {
   const unit_plan plan = three_units();
   recorded_values values(1);
-  detail::unit_uses uses(plan, values, 1);
+  detail::unit_prefetcher uses(plan, values, 1);
   const std::vector<std::size_t> two{1, 3}, other{2, 3};
   uses.enter_backward(two);
   BOOST_TEST(values.take() == " start 1 start 3 wait 1 wait 3");

@@ -29,7 +29,7 @@
 #include <parx/data/formats/jsonl.hpp>
 #include <parx/launch/hostlist.hpp>
 #include <parx/pipeline/csv.hpp>
-#include <parx/store/detail/admission.hpp>
+#include <parx/store/detail/mutual_authentication.hpp>
 #include <parx/store/detail/request_parser.hpp>
 #include <parx/store/detail/server_core.hpp>
 #include <parx/transport/detail/frame.hpp>
@@ -100,16 +100,16 @@ inline void store_codec(std::string_view bytes) {
 inline void handshake(std::string_view bytes) {
   const parx::job_key key("a secret of the fuzzers", "job");
   for (const std::size_t piece : {bytes.size() + 1, std::size_t{7}}) {
-    parx::detail::admission door(key);
+    parx::detail::mutual_authentication door(key);
     std::string_view rest = bytes;
     std::string answer;
     while (!rest.empty()) {
       std::string_view part = rest.substr(0, piece);
       rest.remove_prefix(part.size());
       const auto status = door.feed(part, answer);
-      promise(status != parx::detail::admission::status::admitted,
+      promise(status != parx::detail::mutual_authentication::status::admitted,
               "a client without the key is admitted");
-      if (status == parx::detail::admission::status::refused) break;
+      if (status == parx::detail::mutual_authentication::status::refused) break;
     }
     promise(answer.size() <= 32, "a stranger gets more than a nonce");
   }
@@ -193,20 +193,26 @@ inline std::vector<target> targets() {
   const std::string header = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   return {
       {"hello", hello, {raw(link_hello{}), raw(link_hello{.group = 7, .from = 1, .to = 0})}},
-      {"store", store_codec,
+      {"store",
+       store_codec,
        {magic + op_set + text("key") + text("value") + op_get + text("key"),
         std::string("\x00", 1) + text("key") + text("value") + std::string("\x02", 1) + text("key"),
         magic + std::string("\x06", 1) + u64(2) + text("a") + text("b"),
         magic + std::string("\x0a", 1) + u64(1) + text("a") + text("x")}},
-      {"handshake", handshake, {std::string(parx::detail::admission_magic) + std::string(64, 'n')}},
-      {"safetensors", safetensors,
+      {"handshake",
+       handshake,
+       {std::string(parx::detail::authentication_magic) + std::string(64, 'n')}},
+      {"safetensors",
+       safetensors,
        {u64(header.size()) + header + std::string(8, '\1'), u64(2) + "{}"}},
       {"hostlist", hostlist, {"n[01-03,7],gpu-a", "a[1-2]b[3-4]", "n[000-999]x[0-9]"}},
-      {"json", json,
+      {"json",
+       json,
        {R"({"a": [1, -2.5e3, true, null, "\u00e9\n\ud83d\ude00"], "b": {}})", "[[[[[]]]]]"}},
       {"jsonl", jsonl, {"{\"text\": \"a\"}\n\n[1]\r\n", "{}"}},
       {"csv", csv, {"a,b\n1,\"x \"\"y\"\"\n z\"\n", "label\ttext\n1\ta \"b\n"}},
-      {"schedule", schedule,
+      {"schedule",
+       schedule,
        {"0F0,0F1,0B0,0B1\n,1F0,1B0,1F1,1B1\n", "0F0,0I0,0W0,0REDUCE_GRAD\n1F0,1B0,,\n",
         "65536F65536\n", "0F0,2147483647B0\n"}},
   };

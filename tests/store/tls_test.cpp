@@ -1,5 +1,5 @@
 // A store whose job's key encrypts: it does all that a store does, and shows nothing of it.
-#include <parx/store/detail/admission.hpp>
+#include <parx/store/detail/mutual_authentication.hpp>
 
 #include <store/raw_client.hpp>
 #include <store/store_claims.hpp>
@@ -69,12 +69,12 @@ BOOST_AUTO_TEST_CASE(who_does_not_encrypt_is_told_of_the_variable_and_so_is_who_
 BOOST_AUTO_TEST_CASE(plain_requests_behind_a_proof_are_not_served) {
   const parx::tcp_store_server server({.key = key});
   for (const bool together : {true, false}) {
-    const parx::detail::admission_nonce mine{1, 2, 3};
+    const parx::detail::authentication_nonce mine{1, 2, 3};
     raw_client client(server.port());
-    client.send(std::string(parx::detail::admission_magic).append(job_key::view(mine)));
+    client.send(std::string(parx::detail::authentication_magic).append(job_key::view(mine)));
     const std::string answer = client.receive(32);
     BOOST_TEST_REQUIRE(answer.size() == 32U);
-    parx::detail::admission_nonce theirs{};
+    parx::detail::authentication_nonce theirs{};
     std::copy(answer.begin(), answer.end(), theirs.begin());
     const auto proof = parx::detail::proof_of(key, "store client", mine, theirs);
     const std::string ping = parx::detail::hello(parx::detail::greeting::magic_and_ping, 77);

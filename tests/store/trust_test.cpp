@@ -1,5 +1,5 @@
 // A store with a job's key against those who do not know it.
-#include <parx/store/detail/admission.hpp>
+#include <parx/store/detail/mutual_authentication.hpp>
 
 #include <store/raw_client.hpp>
 #include <store/store_claims.hpp>
@@ -199,33 +199,33 @@ BOOST_AUTO_TEST_CASE(a_recorded_exchange_is_worth_nothing_and_holds_no_secret) {
 }
 
 BOOST_AUTO_TEST_CASE(however_the_exchange_is_cut_it_ends_the_same) {
-  using parx::detail::admission;
-  const parx::detail::admission_nonce mine{1, 2, 3};
+  using parx::detail::mutual_authentication;
+  const parx::detail::authentication_nonce mine{1, 2, 3};
   const std::string hello =
-      std::string(parx::detail::admission_magic).append(job_key::view(mine));
+      std::string(parx::detail::authentication_magic).append(job_key::view(mine));
   for (std::size_t piece = 1; piece <= hello.size(); ++piece) {
-    admission door(key);
+    mutual_authentication door(key);
     std::string answer;
     for (std::size_t at = 0; at < hello.size(); at += piece) {
       std::string_view part = std::string_view(hello).substr(at, piece);
-      BOOST_TEST((door.feed(part, answer) == admission::status::need_more));
+      BOOST_TEST((door.feed(part, answer) == mutual_authentication::status::need_more));
       BOOST_TEST(part.empty());
     }
     BOOST_TEST_REQUIRE(answer.size() == 32U);
-    parx::detail::admission_nonce theirs{};
+    parx::detail::authentication_nonce theirs{};
     std::copy(answer.begin(), answer.end(), theirs.begin());
     const auto proof = parx::detail::proof_of(key, "store client", mine, theirs);
     std::string rest(job_key::view(proof));
     rest += "behind";
     answer.clear();
-    auto status = admission::status::need_more;
+    auto status = mutual_authentication::status::need_more;
     std::string_view left;
-    for (std::size_t at = 0; at < rest.size() && status == admission::status::need_more;
+    for (std::size_t at = 0; at < rest.size() && status == mutual_authentication::status::need_more;
          at += piece) {
       left = std::string_view(rest).substr(at, piece);
       status = door.feed(left, answer);
     }
-    BOOST_TEST((status == admission::status::admitted));
+    BOOST_TEST((status == mutual_authentication::status::admitted));
     BOOST_TEST((answer == job_key::view(
                               parx::detail::proof_of(key, "store server", mine, theirs))));
     BOOST_TEST(std::string_view("behind").starts_with(left));

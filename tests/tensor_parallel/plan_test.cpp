@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_cannot_be_cut_are_named_with_those_that_can) {
                   "\"attn.q_proj\" cannot be cut over 5 ranks: it has 4 to deal out, so 4 ranks at "
                   "most");
   parx::nn::layer_cut keys = of_heads(column, 2);
-  keys.served = 6;  // 3 heads of queries for each of 2 heads of keys, over 4 ranks: 2, 2, 1, 1
+  keys.query_heads = 6;  // 3 heads of queries for each of 2 heads of keys, over 4 ranks: 2, 2, 1, 1
   require_refused(4, with(good_plan(), 1, {"*.k_proj", keys}),
                   "rank 1 would need a part of a group. Take a number of ranks that divides 2 or "
                   "is a multiple of it");

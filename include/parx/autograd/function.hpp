@@ -19,7 +19,7 @@
 // in the second call only the others are needed(). So its contribution to one input must not depend
 // on which others are needed. It may be mutable, drop what the second call will not use, and return
 // a tensor that the second call gets in place of the gradient. Wrap a function that must run once
-// in undivided().
+// in single_call().
 #pragma once
 
 #include <algorithm>
@@ -110,7 +110,7 @@ class grad_sink {
   }
   /// No contribution follows. Optional, for an operation that has more to compute for other inputs:
   /// if this one is a parameter, its gradient can already be sent to other ranks.
-  void done() const { detail::backward_pass::contributed_ahead(*input_); }
+  void done() const { detail::backward_pass::input_gradient_is_final(*input_); }
 
  private:
   detail::node<T>* input_;
@@ -122,8 +122,8 @@ class grad_sink {
 /// small and their operands are not. The call is in the first half if any input leads to a border;
 /// contributions to the other inputs are kept and delivered in the second.
 template <typename Function>
-struct undivided : Function {
-  explicit undivided(Function function) : Function(std::move(function)) {}
+struct single_call : Function {
+  explicit single_call(Function function) : Function(std::move(function)) {}
   using Function::operator();
 };
 
@@ -146,9 +146,9 @@ template <typename Input>
 }
 
 template <typename Backward>
-inline constexpr bool is_undivided = false;
+inline constexpr bool is_single_call = false;
 template <typename Function>
-inline constexpr bool is_undivided<undivided<Function>> = true;
+inline constexpr bool is_single_call<single_call<Function>> = true;
 
 /// Collects the contributions to an input until the second half.
 template <typename T>
@@ -169,7 +169,7 @@ class function_node final : public node<T> {
   [[nodiscard]] node_base* input(std::size_t i) const noexcept override { return edges_[i].get(); }
   void run(backward_half half) override {
     constexpr auto all = std::index_sequence_for<Inputs...>{};
-    if constexpr (is_undivided<Backward>) {
+    if constexpr (is_single_call<Backward>) {
       if (half == backward_half::weights && this->leads_to_border) return deliver(all);
       if (half == backward_half::inputs) return run_and_hold(all);
     }
@@ -221,7 +221,7 @@ class function_node final : public node<T> {
   struct nothing {};
   std::array<counted<node_base>, sizeof...(Inputs)> edges_;
   std::optional<Backward> backward_;
-  [[no_unique_address]] std::conditional_t<is_undivided<Backward>,
+  [[no_unique_address]] std::conditional_t<is_single_call<Backward>,
                                            std::tuple<counted<node<Inputs>>...>, nothing>
       held_;
 };

@@ -12,7 +12,7 @@
 // gradients are sums in any case. A stage without a border has an empty first half.
 // Between the halves only what the second one needs is kept: the operands of products and the
 // gradients of their results. Everything else is freed during the first half. Norms, attention and
-// the collectives of batch norm run once, in the first half (function.hpp: undivided), as do
+// the collectives of batch norm run once, in the first half (function.hpp: single_call), as do
 // recomputed parts (checkpoint.hpp).
 // Qi, Wan, Huang, Lin: Zero Bubble Pipeline Parallelism (arXiv 2401.10241).
 #pragma once

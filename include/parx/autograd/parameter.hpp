@@ -186,7 +186,7 @@ class parameter : public variable<T>,
     this->shared().deferred = nullptr;
   }
   /// From now on each read of the value calls a wrapper's `reads` first, instead of postponed
-  /// updates; null: nothing. Does not settle earlier ones.
+  /// updates; nullptr: none any more. Does not apply earlier ones.
   void watch_reads(deferred_updates<T>* reads) const noexcept { this->shared().deferred = reads; }
   /// Whether only the handles of this parameter can read the value's memory.
   [[nodiscard]] bool may_defer() const noexcept { return this->shared().value.is_unique(); }

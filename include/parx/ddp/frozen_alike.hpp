@@ -1,7 +1,7 @@
 // Refuses a parameter that is frozen on some ranks of a wrapper only: its mean over all samples
 // would lack theirs, in silence.
 //
-// The control block counts these ranks with every step, at no cost; only their names are asked for
+// The step header counts these ranks with every step, at no cost; only their names are asked for
 // once there is an error.
 #pragma once
 

@@ -31,13 +31,13 @@
 #include <parx/core/error.hpp>
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/bucket_memory.hpp>
-#include <parx/ddp/control_block.hpp>
 #include <parx/ddp/frozen_alike.hpp>
 #include <parx/ddp/gathered_rows.hpp>
 #include <parx/ddp/hook.hpp>
 #include <parx/ddp/reduction_group.hpp>
 #include <parx/ddp/reduction_state.hpp>
 #include <parx/ddp/shared_rows.hpp>
+#include <parx/ddp/step_header.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -101,9 +101,9 @@ class gradient_buckets {
   [[nodiscard]] std::size_t bucket_of(std::size_t parameter) const noexcept {
     return places_[parameter].bucket;
   }
-  /// The control block of the own group: this rank's values before finish(), the sums after it.
-  [[nodiscard]] control_block& control() noexcept { return controls_[own]; }
-  [[nodiscard]] const control_block& control() const noexcept { return controls_[own]; }
+  /// The step header of the own group: this rank's values before finish(), the sums after it.
+  [[nodiscard]] step_header& control() noexcept { return controls_[own]; }
+  [[nodiscard]] const step_header& control() const noexcept { return controls_[own]; }
 
   /// Collective. Copies the parameter values of each group's rank 0 to its other ranks, bucket by
   /// bucket, with the bucket's memory as the send buffer.
@@ -111,10 +111,10 @@ class gradient_buckets {
     for (std::size_t group = 0; group < groups_.size(); ++group) broadcast_values(group);
   }
 
-  /// Collective, asynchronous. Starts the sums of the control blocks.
+  /// Collective, asynchronous. Starts the sums of the step headers.
   void start(const reduction_state& state) {
     control().count() = state.count();
-    for (control_block& each : controls_) each.last_count() = last_count_;
+    for (step_header& each : controls_) each.last_count() = last_count_;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const parameter_use otherwise =
           parameters_[i]->is_frozen() ? parameter_use::frozen : parameter_use::unused;
@@ -273,7 +273,7 @@ class gradient_buckets {
     const Handle& absent = *parameters_[i];
     if (!absent.has_grad()) std::memset(places_[i].memory, 0, absent.bytes());
   }
-  [[nodiscard]] control_block& control_of(std::size_t i) noexcept {
+  [[nodiscard]] step_header& control_of(std::size_t i) noexcept {
     return controls_[buckets_[bucket_of(i)].layout.group];
   }
   [[nodiscard]] double users(std::size_t i) noexcept {
@@ -290,7 +290,7 @@ class gradient_buckets {
   }
 
   /// If ranks divided the same sum by different counts, their parameters would silently diverge.
-  /// The count that each has used is sent with the next step's control block, at no cost.
+  /// The count that each has used is sent with the next step's step header, at no cost.
   void require_equal_counts() {
     const double count = control().last_count() / groups_[own].size();
     for (std::size_t group = 1; group < groups_.size(); ++group) {
@@ -299,7 +299,7 @@ class gradient_buckets {
       throw_error(errc::mismatch,
                   "ddp on reduction group \"{}\": this rank has divided the last step's gradients "
                   "by {} samples, but the ranks of the group by {} on average. All must count the "
-                  "same samples; a stage takes the count of its backward from the next one",
+                  "same samples; a pipeline's last stage counts, earlier stages receive the count",
                   groups_.name(group), count, mean);
     }
   }
@@ -317,7 +317,7 @@ class gradient_buckets {
       hook_bucket hooked = as_hooked(index);
       hook_.start(hooked);
     } else {
-      // The control block's sum was issued first, so the count is complete when this sum runs.
+      // The step header's sum was issued first, so the count is complete when this sum runs.
       leaving.sum = async_all_reduce(
           groups_[own], leaving.view(), {.divide_by = &control().count(), .order = order_}, site_);
     }
@@ -335,7 +335,7 @@ class gradient_buckets {
   const handles& parameters_;
   const reduction_order order_;
   std::vector<place> places_;
-  std::vector<control_block> controls_;  ///< by group
+  std::vector<step_header> controls_;    ///< by group
   std::vector<bucket_memory> memory_;    ///< by group
   std::vector<bucket> buckets_;
   comm_hook hook_;

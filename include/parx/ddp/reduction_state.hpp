@@ -41,7 +41,7 @@ enum class pass_kind {
 
 /// To be executed in this order.
 struct reduction_actions {
-  bool start_sums = false;  ///< start the sums of the control blocks
+  bool start_sums = false;  ///< start the sums of the step headers
   std::size_t first = 0;    ///< launch buckets [first, last)
   std::size_t last = 0;
   bool finish_sums = false;

@@ -155,10 +155,10 @@ class fsdp : public distributed_wrapper {
   /// Collective. Call this before an operation that all ranks must take part in, such as a save. If
   /// one rank is there while others run on, all of them throw errc::mismatch that names both
   /// places, instead of waiting for each other.
-  void meet(call_site site = call_site::current()) { units_->meet(site); }
+  void synchronize(call_site site = call_site::current()) { units_->synchronize(site); }
   // For saving (checkpoint/distributed_wrapper.hpp).
   static constexpr std::string_view keeps = "an fsdp keeps a shard of the parameters";
-  void before_save(call_site site) { meet(site); }
+  void before_save(call_site site) { synchronize(site); }
   void require_resumable(call_site /*site*/) const noexcept {}
 
   /// Local; call it on all ranks. Each rank fills its part of all parameters with the initial
@@ -297,8 +297,8 @@ class fsdp : public distributed_wrapper {
         "{}, accumulated {}, gathered {}, reduced {}\n",
         options.stage, plan.flats().empty() ? 1 : plan.flats().front().ranks,
         static_cast<int>(options.values), static_cast<int>(options.tables),
-        options.after_forward == after_forward::keep ? "kept" : "released", options.prefetch,
-        static_cast<int>(options.order),
+        options.reshard_after_forward == reshard_after_forward::no ? "kept" : "released",
+        options.prefetch, static_cast<int>(options.order),
         options.accumulate == accumulated_gradients::whole ? "whole" : "in parts",
         options.wire.gather ? "as bfloat16" : "as they are",
         options.wire.reduce ? "as bfloat16" : "as they are");

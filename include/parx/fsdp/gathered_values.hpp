@@ -22,10 +22,10 @@
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/work.hpp>
 #include <parx/ddp/bucket_memory.hpp>
-#include <parx/fsdp/lasting_memory.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_values.hpp>
 #include <parx/fsdp/wire.hpp>
+#include <parx/fsdp/zeroed_pages.hpp>
 #include <parx/tensor/page_pool.hpp>
 #include <parx/types/buffer.hpp>
 
@@ -71,7 +71,7 @@ class gathered_values final : public unit_values {
   /// Takes a block of the unit's pool, or a new one if all are in use, and gives back the free
   /// memory of the other pools.
   void attach(held& here);
-  [[nodiscard]] bool is_part_within(const unit_flat& flat) const noexcept {
+  [[nodiscard]] bool is_part_within(const flat_parameter& flat) const noexcept {
     return is_kept_[flat.unit] && !is_narrowed(wire_, flat.type);
   }
   static void drop(held& here) noexcept {
@@ -90,7 +90,7 @@ class gathered_values final : public unit_values {
   std::vector<held> units_;
   std::vector<place> flats_;
   bucket_memory kept_;
-  lasting_memory parts_;
+  zeroed_pages parts_;
 };
 
 inline gathered_values::gathered_values(const unit_plan& plan, process_group& group,
@@ -116,7 +116,7 @@ inline gathered_values::gathered_values(const unit_plan& plan, process_group& gr
       whole = units_[unit].memory->data();
     }
     for (const std::size_t flat : plan.units()[unit].flats) {
-      const unit_flat& each = plan.flats()[flat];
+      const flat_parameter& each = plan.flats()[flat];
       const bool within = is_part_within(each);
       flats_[flat] = {whole, within ? whole + rank * each.part_bytes() : part};
       whole += each.whole_bytes();
@@ -132,7 +132,7 @@ inline bool gathered_values::start(std::size_t unit) {
   if (here.memory && !here.memory->attached()) attach(here);
   here.is_started = true;
   for (const std::size_t flat : plan_.units()[unit].flats) {
-    const unit_flat& each = plan_.flats()[flat];
+    const flat_parameter& each = plan_.flats()[flat];
     if (each.part == 0) continue;
     const bool is_narrow = is_narrowed(wire_, each.type);
     const dtype type = is_narrow ? dtype::bfloat16 : each.type;
@@ -156,7 +156,7 @@ inline void gathered_values::wait(std::size_t unit) {
   for (work& each : units_[unit].gathers) each.wait();
   units_[unit].gathers.clear();
   for (const std::size_t flat : plan_.units()[unit].flats) {
-    const unit_flat& each = plan_.flats()[flat];
+    const flat_parameter& each = plan_.flats()[flat];
     std::byte* const whole = flats_[flat].whole;
     if (is_narrowed(wire_, each.type)) widen(whole, whole, each.whole());
   }
@@ -217,7 +217,7 @@ inline std::size_t gathered_values::bytes_of_kept() const noexcept {
 
 inline std::size_t gathered_values::bytes_of_parts() const noexcept {
   std::size_t bytes = 0;
-  for (const unit_flat& each : plan_.flats()) {
+  for (const flat_parameter& each : plan_.flats()) {
     if (!is_part_within(each)) bytes += each.part_bytes();
   }
   return bytes;

@@ -24,7 +24,7 @@ class host_values final : public unit_values {
   host_values(const unit_plan& plan, process_group& group, call_site site)
       : plan_(plan), group_(group), site_(site), pages_(group, bytes_of(plan), site) {
     std::byte* next = pages_.all().data();
-    for (const unit_flat& each : plan.flats()) {
+    for (const flat_parameter& each : plan.flats()) {
       whole_.push_back(next);
       next += each.whole_bytes();
     }
@@ -59,7 +59,7 @@ class host_values final : public unit_values {
   [[nodiscard]] static std::size_t bytes_of(const unit_plan& plan) {
     return std::accumulate(
         plan.flats().begin(), plan.flats().end(), std::size_t{0},
-        [](std::size_t sum, const unit_flat& each) { return sum + each.whole_bytes(); });
+        [](std::size_t sum, const flat_parameter& each) { return sum + each.whole_bytes(); });
   }
 
   const unit_plan& plan_;

@@ -14,9 +14,9 @@
 namespace parx::inline PARX_ABI {
 
 /// What happens to a unit's values between its forward and its backward pass.
-enum class after_forward {
-  release,  ///< released and gathered again: about one unit is in memory at a time
-  keep,     ///< kept: less traffic, but as much memory for values as stage 2
+enum class reshard_after_forward {
+  yes,  ///< released and gathered again: about one unit is in memory at a time
+  no,   ///< kept: less traffic, but as much memory for values as stage 2
 };
 
 /// Where stage 3 keeps the values of units.
@@ -53,11 +53,11 @@ struct fsdp_options {
   int stage = 3;
   unit_choice units{};
   /// Hybrid sharding: see shard_groups.hpp. Replicas exchange gradients of their part alone, unless
-  /// .order is serial: part_sum.hpp has the byte counts of both.
+  /// .order is serial: shard_reduction.hpp has the byte counts of both.
   shard_scope shard_within{};
   value_storage values = value_storage::by_hosts;
   embedding_tables tables = embedding_tables::by_rows;
-  parx::after_forward after_forward = parx::after_forward::release;
+  parx::reshard_after_forward reshard_after_forward = parx::reshard_after_forward::yes;
   /// How many units are gathered ahead of the one that computes. Each takes memory in stage 3.
   std::size_t prefetch = 1;
   /// serial: bit-identical to ddp with the same order, for every stage and choice of units. Over

@@ -19,8 +19,8 @@
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/collectives/scatter.hpp>
 #include <parx/core/check.hpp>
-#include <parx/fsdp/bare_addresses.hpp>
-#include <parx/fsdp/row_traffic.hpp>
+#include <parx/fsdp/reserved_pages.hpp>
+#include <parx/fsdp/row_all_to_all.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -126,11 +126,11 @@ class row_table final : public row_table_part, private deferred_updates<T> {
   [[nodiscard]] std::size_t width() const noexcept {
     return rows() == 0 ? 0 : whole_.size() / rows();
   }
-  [[nodiscard]] std::span<T> elements(const bare_addresses& of) const noexcept {
+  [[nodiscard]] std::span<T> elements(const reserved_pages& of) const noexcept {
     return {static_cast<T*>(of.data()), whole_.size()};
   }
   void note_written(std::size_t rows) noexcept {
-    written_ += rows * std::max(width() * sizeof(T), bare_addresses::page_bytes);
+    written_ += rows * std::max(width() * sizeof(T), reserved_pages::page_bytes);
   }
   void drop_pages() {
     values_.drop();
@@ -153,8 +153,8 @@ class row_table final : public row_table_part, private deferred_updates<T> {
 
   const parameter<T> whole_;  ///< the model's
   const parameter<T> part_;
-  row_traffic traffic_;
-  const bare_addresses values_, gradients_;
+  row_all_to_all traffic_;
+  const reserved_pages values_, gradients_;
   std::size_t written_ = 0;  ///< upper bound of the bytes of pages in use since the last drop
 };
 

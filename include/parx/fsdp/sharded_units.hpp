@@ -1,5 +1,5 @@
 // sharded_units: the part of an fsdp that does not depend on the model's type. It observes module
-// calls and backward passes, and from them drives unit_uses, which makes units readable, and
+// calls and backward passes, and from them drives unit_prefetcher, which makes units readable, and
 // unit_gradients, which reduces gradients.
 //
 // Gathers run on a group of their own, so that an urgent one does not queue behind a reduction.
@@ -29,7 +29,7 @@
 #include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/fsdp/unit_gradients.hpp>
 #include <parx/fsdp/unit_plan.hpp>
-#include <parx/fsdp/unit_uses.hpp>
+#include <parx/fsdp/unit_prefetcher.hpp>
 #include <parx/fsdp/unit_values.hpp>
 #include <parx/nn/module_hook.hpp>
 
@@ -92,7 +92,7 @@ class sharded_units final : private backward_observer, private closed_reads {
   /// Collective. A barrier on both groups. Ranks that are elsewhere in the program gather on one
   /// group or reduce on the other, so one of the two barriers reports the mismatch on all ranks. A
   /// barrier on a single group could wait forever for ranks that wait on the other one.
-  void meet(call_site site);
+  void synchronize(call_site site);
 
   /// Collective. The values of a unit may be read until close().
   void open(std::size_t unit) {
@@ -221,8 +221,8 @@ class sharded_units final : private backward_observer, private closed_reads {
 
   [[nodiscard]] std::unique_ptr<unit_values> storage_of(const fsdp_options& options,
                                                         call_site site);
-  [[nodiscard]] summing summing_of(std::vector<std::size_t> part_of, const fsdp_options& options,
-                                   call_site site);
+  [[nodiscard]] reduction_layout layout_of(std::vector<std::size_t> part_of,
+                                           const fsdp_options& options, call_site site);
   /// Scatters the values of rank 0's model to the parts, flat by flat.
   void take_values(call_site site);
   /// The same for the tables, by rows.
@@ -282,7 +282,7 @@ class sharded_units final : private backward_observer, private closed_reads {
   std::vector<std::size_t> readers_;  ///< by unit
   std::vector<trained_table> tables_;  ///< all, the frozen ones too
   std::vector<std::size_t> frozen_;    ///< parameters that no memory for gradients is made for
-  std::optional<unit_uses> uses_;
+  std::optional<unit_prefetcher> uses_;
   std::optional<reduction_state> state_;
   part_observer steps_;
   std::vector<std::unique_ptr<unit_hook>> hooks_;

@@ -8,8 +8,8 @@
 // incomplete flat then, when it is launched; until then its gradients are in ordinary memory, as
 // those of micro-batches under no_sync are. Flats are launched strictly in the reverse order of the
 // plan, whatever the order in which gradients become final, and each from the same slot on all
-// ranks; part_sum.hpp does the sum. If sums of several passes are added up in the parts, every pass
-// launches the flats. Tables that are cut by rows are launched after all flats.
+// ranks; shard_reduction.hpp does the sum. If sums of several passes are added up in the parts,
+// every pass launches the flats. Tables that are cut by rows are launched after all flats.
 // reduction_state decides when each function is called; flats are its buckets.
 // Threads: the one that runs backward.
 #pragma once
@@ -22,13 +22,13 @@
 
 #include <parx/comm/work.hpp>
 #include <parx/ddp/bucket_memory.hpp>
-#include <parx/ddp/control_block.hpp>
 #include <parx/ddp/reduction_state.hpp>
-#include <parx/fsdp/lasting_memory.hpp>
-#include <parx/fsdp/part_sum.hpp>
+#include <parx/ddp/step_header.hpp>
 #include <parx/fsdp/row_table.hpp>
+#include <parx/fsdp/shard_reduction.hpp>
 #include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/fsdp/unit_plan.hpp>
+#include <parx/fsdp/zeroed_pages.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -46,7 +46,7 @@ class unit_gradients {
 
   /// Collective over the groups of `how`. Binds the gradients of `all`; everything is borrowed.
   unit_gradients(const unit_plan& plan, const parameters& all, std::vector<trained_table> tables,
-                 summing how, gradient_memory_of kind, call_site site);
+                 reduction_layout how, gradient_memory_of kind, call_site site);
   ~unit_gradients();
   unit_gradients(const unit_gradients&) = delete;
   unit_gradients& operator=(const unit_gradients&) = delete;
@@ -67,8 +67,8 @@ class unit_gradients {
   [[nodiscard]] std::size_t number_of(std::size_t parameter) const noexcept {
     return numbers_[parameter];
   }
-  [[nodiscard]] control_block& control() noexcept { return control_; }
-  [[nodiscard]] const control_block& control() const noexcept { return control_; }
+  [[nodiscard]] step_header& control() noexcept { return control_; }
+  [[nodiscard]] const step_header& control() const noexcept { return control_; }
 
   /// zero_grad() has discarded the sums of earlier passes: the next pass does not add to them.
   void forget_sums() noexcept { has_sums_ = false; }
@@ -95,9 +95,9 @@ class unit_gradients {
   static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
 
   struct slot {
-    explicit slot(part_sum empty) : sum(std::move(empty)) {}
+    explicit slot(shard_reduction empty) : sum(std::move(empty)) {}
 
-    part_sum sum;
+    shard_reduction sum;
     std::size_t bytes = 0;
     std::byte* memory = nullptr;
     std::size_t holder = nobody;  ///< the flat whose gradients are here
@@ -110,7 +110,7 @@ class unit_gradients {
     bool is_launched = false;
   };
 
-  [[nodiscard]] const unit_flat& planned(std::size_t i) const noexcept {
+  [[nodiscard]] const flat_parameter& planned(std::size_t i) const noexcept {
     return plan_.flats()[flats_[i].flat];
   }
 
@@ -137,14 +137,14 @@ class unit_gradients {
   const unit_plan& plan_;
   const parameters& all_;
   std::vector<trained_table> tables_;
-  const summing how_;
+  const reduction_layout how_;
   const gradient_memory_of kind_;
   const call_site site_;
   std::vector<trained_flat> flats_;  ///< in launch order
   std::unique_ptr<bucket_memory> memory_;
-  std::unique_ptr<lasting_memory> parts_;
+  std::unique_ptr<zeroed_pages> parts_;
   std::vector<std::size_t> numbers_;  ///< by parameter
-  control_block control_;
+  step_header control_;
   std::vector<slot> slots_;
   work control_sum_;
   std::size_t launched_ = 0, passed_on_ = 0;  ///< flats, in this pass

@@ -40,7 +40,7 @@ struct flat_item {
 };
 
 /// Parameters of a unit that travel together.
-struct unit_flat {
+struct flat_parameter {
   std::size_t unit = 0;
   dtype type = dtype::float32;
   bool is_trained = true;
@@ -88,7 +88,7 @@ class unit_plan {
             shared_by_units shared = shared_by_units::refused);
 
   [[nodiscard]] const std::vector<planned_unit>& units() const noexcept { return units_; }
-  [[nodiscard]] const std::vector<unit_flat>& flats() const noexcept { return flats_; }
+  [[nodiscard]] const std::vector<flat_parameter>& flats() const noexcept { return flats_; }
   [[nodiscard]] const unit_place& place(std::size_t parameter) const noexcept {
     return places_[parameter];
   }
@@ -149,7 +149,7 @@ class unit_plan {
   void add(const unit_parameter& each, std::size_t index, shared_by_units shared);
 
   std::vector<planned_unit> units_;
-  std::vector<unit_flat> flats_;
+  std::vector<flat_parameter> flats_;
   std::vector<unit_place> places_;
 };
 
@@ -163,7 +163,7 @@ inline unit_plan::unit_plan(const std::vector<unit_parameter>& parameters,
     units_.push_back({path, parent, units_[parent].depth + 1, {}});
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) add(parameters[i], i, shared);
-  for (unit_flat& each : flats_) {
+  for (flat_parameter& each : flats_) {
     const std::size_t step = alignment / size_of(each.type);
     each.ranks = ranks;
     each.part = (each.count + ranks * step - 1) / (ranks * step) * step;
@@ -195,7 +195,7 @@ inline void unit_plan::add(const unit_parameter& each, std::size_t index,
     units_[unit].flats.push_back(flat);
     flats_.push_back({.unit = unit, .type = each.type, .is_trained = each.is_trained, .items = {}});
   }
-  unit_flat& to = flats_[flat];
+  flat_parameter& to = flats_[flat];
   const std::size_t step = alignment / size_of(each.type);
   const std::size_t offset = (to.count + step - 1) / step * step;
   to.items.push_back({index, offset});

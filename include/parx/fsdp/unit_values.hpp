@@ -27,9 +27,9 @@ class unit_values {
   unit_values& operator=(const unit_values&) = delete;
   virtual ~unit_values() = default;
 
-  /// Where the parameters of a flat lie, unit_flat::whole() elements.
+  /// Where the parameters of a flat lie, flat_parameter::whole() elements.
   [[nodiscard]] virtual std::byte* whole(std::size_t flat) const = 0;
-  /// Where this rank's part of it lies, unit_flat::part elements.
+  /// Where this rank's part of it lies, flat_parameter::part elements.
   [[nodiscard]] virtual std::byte* part(std::size_t flat) const = 0;
 
   /// Whether start(unit) would find memory among what the storage has; true for a unit that was

@@ -105,8 +105,8 @@ class dot_product_attention : public module<dot_product_attention>, public cutta
     static_cast<void>(units_here(where, whole_heads_, path));
     return {};
   }
-  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut&,
-              std::string_view path) override {
+  void shard_over(const std::shared_ptr<rank_axis>& axis, const layer_cut&,
+                  std::string_view path) override {
     const unit_range here = units_here(place_on(*axis), whole_heads_, path);
     take_heads(here.begin, here.size());
   }
@@ -223,8 +223,8 @@ class multi_head_attention : public module<multi_head_attention<T>>, public cutt
     return cut_.part(where, by_heads(how), path, in_weight_, in_bias_, weight_layout::out_in)
         .named("in_proj_weight", "in_proj_bias");
   }
-  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
-              std::string_view path) override {
+  void shard_over(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+                  std::string_view path) override {
     cut_.cut(axis, by_heads(how), path, in_weight_, in_bias_, weight_layout::out_in);
     const unit_range here = units_here(place_on(*axis), heads_, path);
     core_.take_heads(here.begin, here.size());

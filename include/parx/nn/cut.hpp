@@ -1,7 +1,7 @@
 // cut: layers whose parameters are split over the ranks of an axis (tensor parallelism).
 //
 // A layer that can be cut derives from cuttable_layer. A wrapper (parx::parallelize, following a
-// plan) calls its lie_on() before the parameters have values. From then on the layer's calls
+// plan) calls its shard_over() before the parameters have values. From then on the layer's calls
 // communicate: ranks with the same seed and replica, calling the same layers in the same order, get
 // the results and gradients of the whole layer. Layers depend on the abstract rank_axis, not on
 // process groups.
@@ -32,14 +32,14 @@ namespace parx::inline PARX_ABI::nn {
 class cuttable_layer {
  public:
   virtual ~cuttable_layer() = default;
-  /// The part that lie_on() would leave on the rank `where`, and the messages it would cause. Pure.
-  /// Throws usage_error for a cut that this layer does not support.
+  /// The part that shard_over() would leave on the rank `where`, and the messages it would cause.
+  /// Pure. Throws usage_error for a cut that this layer does not support.
   [[nodiscard]] virtual layer_part part_on(const cut_place& where, const layer_cut& how,
                                            std::string_view path) const = 0;
   /// Keeps only this rank's part of the layer, which is called `path`. Throws usage_error for a cut
   /// that this layer does not support, and where it has values or is cut already.
-  virtual void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
-                      std::string_view path) = 0;
+  virtual void shard_over(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+                          std::string_view path) = 0;
 
  protected:
   cuttable_layer() = default;

@@ -49,8 +49,8 @@ class dropout : public module<dropout>, public random_layer, public cuttable_lay
       refuse_cut(path, "dropout", "columns or positions");
     return {};
   }
-  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
-              std::string_view) override {
+  void shard_over(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+                  std::string_view) override {
     if (how.how == cut::to_positions) {
       leave_ = axis;
     } else {

@@ -84,8 +84,8 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
     }
     return part;
   }
-  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
-              std::string_view path) override {
+  void shard_over(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+                  std::string_view path) override {
     require(!axis_, "\"{}\" is cut already", path);
     weight_.keep_part(part_on(place_on(*axis), how, path).cut[0].part);
     axis_ = axis;

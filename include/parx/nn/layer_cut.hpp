@@ -40,8 +40,8 @@ struct layer_cut {
   std::size_t units = 0;
   /// Equal blocks of outputs, each of which is cut: 3 for queries, keys and values of one matrix.
   std::size_t blocks = 1;
-  /// The number of query heads, where `units` are key or value heads that may serve several each.
-  std::size_t served = 0;
+  /// Grouped-query attention, where `units` are key or value heads: the number of query heads.
+  std::size_t query_heads = 0;
   /// How the layer's input (columns) or result (rows) lies on the ranks.
   between_cuts between = between_cuts::whole;
   /// The same for the input of an output that is tied to this embedding.
@@ -49,7 +49,7 @@ struct layer_cut {
   cut_result result = cut_result::features;
   /// Only for cut_messages: positions of a text that come here (0: all), and inputs of the layer in
   /// a step.
-  std::size_t seen = 0, inputs = 1;
+  std::size_t positions_used = 0, inputs = 1;
 };
 
 /// Units [begin, end).
@@ -73,7 +73,7 @@ struct cut_message {
   const char* of;           ///< "its result"
   std::size_t a_token = 0;  ///< elements of the whole tensor for each position of each text
   std::size_t fixed = 0;    ///< or elements of the whole tensor
-  std::size_t seen = 0;     ///< positions of a text; 0: all
+  std::size_t positions_used = 0;  ///< positions of a text; 0: all
 };
 
 /// A rank's part of a layer, and the messages that it causes.
@@ -96,10 +96,10 @@ struct layer_part {
 [[nodiscard]] unit_range units_here(const cut_place& where, std::size_t units,
                                     std::string_view path);
 
-/// The key and value heads, of `heads`, that this rank's query heads, of `served`, read. Throws
-/// usage_error where a rank would read a part of a group.
+/// The key and value heads, of `heads`, that this rank's query heads, of `query_heads`, read.
+/// Throws usage_error where a rank would read a part of a group.
 [[nodiscard]] unit_range heads_serving(const cut_place& where, std::size_t heads,
-                                       std::size_t served, std::string_view path);
+                                       std::size_t query_heads, std::string_view path);
 
 /// The messages for inputs of `width` features of a layer that is cut by columns.
 [[nodiscard]] std::vector<cut_message> messages_of_input(const layer_cut& how,

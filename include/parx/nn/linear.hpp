@@ -67,8 +67,8 @@ class linear : public module<linear<T>>, public cuttable_layer {
     if (input_ == matrix_cut::input::entered) counted.inputs = 0;
     return cut_.part(where, counted, path, weight_, bias_, layout_).named("weight", "bias");
   }
-  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
-              std::string_view path) override {
+  void shard_over(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+                  std::string_view path) override {
     cut_.cut(axis, how, path, weight_, bias_, layout_);
   }
 

@@ -18,8 +18,8 @@ namespace parx::inline PARX_ABI::nn {
 /// has partial gradients, which are summed.
 class cuttable_norm : public cuttable_layer {
  public:
-  void lie_on(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
-              std::string_view) override {
+  void shard_over(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
+                  std::string_view) override {
     axis_ = axis;
     gathers_ = how.how == cut::from_positions;
   }

@@ -1,6 +1,6 @@
 // same_input: ranks over which layers are cut need the same samples. A sampler over the wrong group
-// gives them different ones, and training goes on with gradients of no batch at all; so the first
-// input of a cut layer is compared, and the seed of its values with it.
+// gives them different ones, and the gradients belong to no batch. The first input of a sharded
+// layer is therefore compared between the ranks, and the seed of its values with it.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ template <typename T>
 void require_same_input(rank_axis& axis, const tensor<T>& input, std::string_view layer) {
   using enum rank_axis::input;
   if (!axis.is_first(parx::detail::recording() ? recorded : unrecorded)) return;
-  // Sums in which each element has a pseudo-random sign: inputs that differ hardly agree in all.
+  // Sums with pseudo-random signs: different inputs practically never agree in all four.
   constexpr std::size_t sums = 4;
   std::array<double, sums> sum{};
   double squares = 0;

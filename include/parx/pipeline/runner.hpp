@@ -62,9 +62,9 @@ class stage_runner {
     } catch (...) {
       fail(actions.front(), "before");
     }
-    passages_.clear();
+    microbatch_states_.clear();
     for (const int rank : owner_) {
-      passages_.emplace_back(rank == group_.rank() ? of.count : 0);
+      microbatch_states_.emplace_back(rank == group_.rank() ? of.count : 0);
     }
     reductions_.begin_step(actions);
     spans_.clear();
@@ -110,7 +110,7 @@ class stage_runner {
   using clock = std::chrono::steady_clock;
   using way = stage_direction;
   /// A micro-batch in a stage, from its forward to the last part of its backward.
-  struct passage {
+  struct microbatch_state {
     std::vector<border<T>> inputs;
     std::vector<variable<T>> sent;  // unless it is the last stage: the graph, without values
     std::optional<weighted_loss<T>> loss;
@@ -157,7 +157,7 @@ class stage_runner {
     if (!is_compute(a.kind)) return reductions_.reduce(a.stage);
     const auto stage = static_cast<std::size_t>(a.stage);
     const auto number = static_cast<std::size_t>(a.microbatch);
-    passage& here = passages_[stage][number];
+    microbatch_state& here = microbatch_states_[stage][number];
     if (a.kind == stage_work::forward) {
       forward(messages, table, a, here, given, of, figure);
       peak_in_flight_ = std::max(peak_in_flight_, ++in_flight_);
@@ -167,7 +167,7 @@ class stage_runner {
   }
 
   /// One action of a backward: all of it, or a half.
-  void run_backward(stage_messages<T>& messages, const stage_action& a, passage& here,
+  void run_backward(stage_messages<T>& messages, const stage_action& a, microbatch_state& here,
                     const stage_values<T>& given) {
     if (makes_weight_gradient(a.kind)) {
       // A second half has nothing to take: the count is there since the first.
@@ -192,7 +192,7 @@ class stage_runner {
   }
 
   void forward(stage_messages<T>& messages, const pipeline_table& table, const stage_action& a,
-               passage& here, const stage_values<T>& given, const batches& of,
+               microbatch_state& here, const stage_values<T>& given, const batches& of,
                nn::tally& figure) {
     const auto stage = static_cast<std::size_t>(a.stage);
     const auto number = static_cast<std::size_t>(a.microbatch);
@@ -224,7 +224,7 @@ class stage_runner {
 
   /// Returns the result of the stage's last block. Writes those that skip connections take to
   /// `results`.
-  [[nodiscard]] variable<T> run_blocks(const stage_action& a, passage& here,
+  [[nodiscard]] variable<T> run_blocks(const stage_action& a, microbatch_state& here,
                                        const stage_values<T>& given, const batches& of,
                                        std::vector<variable<T>>& results) {
     const auto stage = static_cast<std::size_t>(a.stage);
@@ -259,7 +259,7 @@ class stage_runner {
 
   /// Keeps the graph for backward without the values of the results: the message or an operation
   /// holds those while it needs them. A leaf is the stage's own input, or a parameter.
-  void keep_graph(const std::vector<variable<T>>& leaving, passage& here) {
+  void keep_graph(const std::vector<variable<T>>& leaving, microbatch_state& here) {
     if (!detail::recording()) return;
     for (const variable<T>& each : leaving) {
       here.sent.push_back(each.is_leaf() ? each
@@ -268,7 +268,7 @@ class stage_runner {
     }
   }
 
-  void backward(const stage_action& a, passage& here, const stage_values<T>& given) {
+  void backward(const stage_action& a, microbatch_state& here, const stage_values<T>& given) {
     if (a.kind == stage_work::backward_weights) {
       if (here.rest) here.rest->weights();
       return;
@@ -345,7 +345,7 @@ class stage_runner {
   std::vector<std::size_t> cut_;
   Reductions& reductions_;
   stage_routes routes_;
-  std::vector<std::vector<passage>> passages_;  // by stage and micro-batch
+  std::vector<std::vector<microbatch_state>> microbatch_states_;  // by stage and micro-batch
   std::vector<action_span> spans_;
   std::vector<double> block_seconds_;
   double loss_scale_ = 1;

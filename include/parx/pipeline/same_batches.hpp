@@ -1,6 +1,6 @@
 // same_batches: the ranks of a pipeline need the same samples, of which the first stage reads the
 // inputs and the last the labels. A sampler over the wrong group gives them different ones, and the
-// loss is then that of no batch; so batches are compared, at first often.
+// loss belongs to no batch. Batches are therefore compared, in the first steps more often.
 #pragma once
 
 #include <array>

@@ -47,17 +47,18 @@ template <typename A, typename B>
 constexpr void require_mixable() {
   static_assert(!are<A, B, placement::invariant, placement::replicated> &&
                     !are<A, B, placement::invariant, placement::varying>,
-                "beside what ranks use for different things the gradient of an invariant is never "
-                "summed: copy_to(axis, x) first");
+                "an invariant value meets a replicated or varying one: its gradient would not be "
+                "summed over the ranks; copy_to(axis, x) first");
   static_assert(!are<A, B, placement::invariant, placement::sharded> &&
                     !are<A, B, placement::replicated, placement::sharded>,
-                "a whole tensor beside a chunk: scatter_to<dim>(axis, whole), or gather_from(axis, "
-                "chunk)");
+                "one operand is whole, the other is sharded: scatter_to<dim>(axis, whole), or "
+                "gather_from(axis, chunk)");
   static_assert(!(is<A, placement::sharded> && is<B, placement::sharded>) || are_alike<A, B>,
-                "chunks of different axes do not belong together: all_to_all<dim>(axis, chunk) "
+                "the operands are sharded along different dimensions: all_to_all<dim>(axis, chunk) "
                 "first");
-  static_assert(!are<A, B, placement::sharded, placement::varying>,
-                "a chunk of a whole beside what has none: declare both varying");
+  static_assert(
+      !are<A, B, placement::sharded, placement::varying>,
+      "one operand is sharded, the other varies without a sharded dimension: declare both varying");
 }
 
 /// The result with the placement of A, or of B if that is varying or partial.
@@ -89,16 +90,18 @@ template <placed_type X, typename Function>
 /// The checks of a norm over the last axis of X with parameters Scale.
 template <typename X, typename Scale>
 constexpr void require_norm() {
-  static_assert(!is<X, placement::partial>,
-                "the norm of partial sums is not part of a norm: reduce_from(axis, sums) before");
+  static_assert(
+      !is<X, placement::partial>,
+      "a norm of partial sums is not the norm of their sum: reduce_from(axis, sums) before");
   static_assert(!is_sharded_by<X, -1>,
-                "a norm needs whole rows, these are cut by the last axis: gather_from(axis, x) "
-                "before");
+                "a norm needs whole rows, and these are sharded along the last dimension: "
+                "gather_from(axis, x) before");
   static_assert(is<X, placement::partial> || !is_own<X> || is<Scale, placement::replicated>,
-                "the gradient of a norm's parameters comes from the shards of all ranks: "
-                "copy_to(axis, scale), or it is never summed");
-  static_assert(is<X, placement::partial> || is_own<X> || are_alike<X, Scale>,
-                "a norm's parameters lie as its input does: both invariant, or both replicated");
+                "the gradient of a norm's parameters must be summed over the ranks: "
+                "copy_to(axis, scale)");
+  static_assert(
+      is<X, placement::partial> || is_own<X> || are_alike<X, Scale>,
+      "a norm's parameters need the placement of its input: both invariant, or both replicated");
 }
 
 }  // namespace detail
@@ -246,13 +249,14 @@ template <placed_type A, placed_type B>
   static_assert(!(is<A, placement::partial> && is<B, placement::partial>),
                 "the product of sums is not the sum of products: reduce_from(axis, sums) before");
   static_assert(same || !(is<A, placement::invariant> || is<B, placement::invariant>),
-                "beside what differs by rank the gradient of an invariant is never summed: "
-                "copy_to(axis, x) first");
+                "an invariant matrix meets one of another placement: its gradient would not be "
+                "summed over the ranks; copy_to(axis, x) first");
   static_assert(whole || same || columns || rows || inner || sums || is<A, placement::invariant> ||
                     is<B, placement::invariant> ||
                     (is<A, placement::partial> && is<B, placement::partial>),
-                "no product of matrices that lie so: replicated x columns sharded<T, 1>, rows "
-                "sharded<T, 0> x replicated, sharded<T, 1> x sharded<T, 0>, replicated x partial");
+                "no matrix product is defined for these placements; these are: replicated x "
+                "sharded<T, 1>, sharded<T, 0> x replicated, sharded<T, 1> x sharded<T, 0>, "
+                "replicated x partial");
   const variable<T> product = parx::matmul(a.local(), b.local());
   if constexpr (columns) {
     return sharded<T, 1>(product);

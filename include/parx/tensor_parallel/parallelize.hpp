@@ -113,7 +113,7 @@ template <typename Model>
   const auto axis = std::make_shared<tp::axis>(group, site);
   if constexpr (nn::module_type<Model>) axis->watch_seed(model.watch_seed());
   for (const tp::detail::planned_layer& each : layers) {
-    if (!each.lines.empty()) each.layer->lie_on(axis, lines[each.lines[0]].rule, each.path);
+    if (!each.lines.empty()) each.layer->shard_over(axis, lines[each.lines[0]].rule, each.path);
   }
   std::set<std::string> cut;
   model.for_each_parameter([&](const std::string& path, const auto& parameter) {

@@ -83,7 +83,7 @@ template <typename T>
                               between_cuts between = between_cuts::whole) {
   const models::llama_config& c = model.config();
   nn::layer_cut keys = of_heads(column, c.num_key_value_heads);
-  keys.served = c.num_attention_heads;
+  keys.query_heads = c.num_attention_heads;
   const bool tied = c.embeddings == models::word_embeddings::tied;
   plan lines{{"*.embed_tokens", tied ? tied_vocab : vocab},
              {"*.q_proj", of_heads(column, c.num_attention_heads)},
@@ -110,7 +110,7 @@ template <typename T>
     const bool last = i + 1 == c.num_hidden_layers;
     const auto add = [&](const char* layer, nn::layer_cut rule, bool of_first_position) {
       rule.between = last ? between_cuts::whole : between;
-      rule.seen = last && of_first_position ? 1 : 0;
+      rule.positions_used = last && of_first_position ? 1 : 0;
       lines.push_back({formatted("bert.encoder.layer.{}.{}", i, layer), rule});
     };
     add("attention.self.query", part, false);

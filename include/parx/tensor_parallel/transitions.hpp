@@ -89,12 +89,13 @@ template <template <typename> class To = invariant, placed_type X>
 
 template <int Dim, placed_type X>
 [[nodiscard]] sharded<typename X::value_type, Dim> scatter_to(rank_axis& axis, const X& x) {
-  static_assert(!is<X, placement::partial>,
-                "a chunk of partial sums is no chunk of their sum: reduce_scatter_from<dim>(axis, "
-                "sums)");
+  static_assert(
+      !is<X, placement::partial>,
+      "a chunk of a partial sum is not a chunk of the sum: reduce_scatter_from<dim>(axis, "
+      "sums)");
   static_assert(!is<X, placement::sharded> && !is<X, placement::varying>,
-                "scatter_to cuts what all ranks have: from one cut to another leads "
-                "all_to_all<dim>(axis, chunk)");
+                "scatter_to wants a tensor that all ranks have whole; all_to_all<dim>(axis, chunk) "
+                "changes the dimension that is sharded");
   using T = typename X::value_type;
   return sharded<T, Dim>(across::chunk(axis, x.local(), Dim, detail::gradient_of<X>));
 }

@@ -18,7 +18,7 @@
 #include <parx/core/source.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/nn/evaluation_mode.hpp>
-#include <parx/train/detail/own_samples.hpp>
+#include <parx/train/detail/samples_differ.hpp>
 #include <parx/train/metrics.hpp>
 #include <parx/train/record.hpp>
 

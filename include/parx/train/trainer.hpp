@@ -40,12 +40,12 @@
 #include <parx/train/announce.hpp>
 #include <parx/train/callbacks.hpp>
 #include <parx/train/detail/finite.hpp>
-#include <parx/train/detail/own_samples.hpp>
 #include <parx/train/detail/rates.hpp>
 #include <parx/train/detail/recomputation.hpp>
-#include <parx/train/detail/run_book.hpp>
+#include <parx/train/detail/run_metrics.hpp>
 #include <parx/train/detail/same_settings.hpp>
-#include <parx/train/detail/standing.hpp>
+#include <parx/train/detail/samples_differ.hpp>
+#include <parx/train/detail/step_progress.hpp>
 #include <parx/train/detail/trainer_base.hpp>
 #include <parx/train/evaluation.hpp>
 #include <parx/train/explain.hpp>
@@ -83,7 +83,7 @@ class trainer : public detail::trainer_base {
         loss_(std::move(loss)),
         precision_(options_),
         rates_(optimizer, options_.learning_rate) {
-    detail::require_own_samples(loader.sampler(), data(), "training");
+    detail::check_samples_differ(loader.sampler(), data(), "training");
     if (options_.on_loss) {
       detail::require_replaceable(reason_to_stop_at_loss(model), detail::dealable<Loader>,
                                   options_.words);
@@ -168,21 +168,21 @@ class trainer : public detail::trainer_base {
     progress bar{{.total = plan_.steps,
                   .enabled = is_rank0() && shows,
                   .initial = state_.global_step}};
-    book_.open(start, shows ? &bar : nullptr);
+    metrics_.open(start, shows ? &bar : nullptr);
     bar_ = &bar;
-    if (options_.explain) book_.log.print("***** What this run will do *****\n" + explain());
-    announce(book_.log, plan_, options_, parameter_count(model_.module()), rates_.highest(),
+    if (options_.explain) metrics_.log.print("***** What this run will do *****\n" + explain());
+    announce(metrics_.log, plan_, options_, parameter_count(model_.module()), rates_.highest(),
              state_.global_step);
     call(&callbacks::on_train_begin);
-    book_.begin_counting(model_.times());
-    if (standing_.done != detail::step_stage::complete) finish_step();
+    metrics_.begin_counting(model_.times());
+    if (progress_.done != detail::step_stage::complete) finish_step();
     while (!done()) run_epoch();
     fold();
     folder_.wait();
     if (signal_ != 0) return {};
     record line = finish();
     bar.finish();
-    if (book_.has_trained()) print_metrics(book_.log, line);
+    if (metrics_.has_trained()) print_metrics(metrics_.log, line);
     return line;
   }
 
@@ -218,28 +218,29 @@ class trainer : public detail::trainer_base {
   }
   /// Collective over `next`. Copies the state of the rank that has progressed furthest to all.
   void catch_up(process_group& next) {
-    standing_.folds = book_.folds();
-    standing_.stopping = stopping_;
-    standing_.signal = signal_;
-    const detail::foremost_rank foremost = detail::find_foremost(next, standing_, site_);
-    const bool behind = !standing_.whole || standing_.step != foremost.its.step;
+    progress_.folds = metrics_.folds();
+    progress_.stopping = stopping_;
+    progress_.signal = signal_;
+    const detail::most_advanced_rank most_advanced =
+        detail::find_most_advanced(next, progress_, site_);
+    const bool behind = !progress_.whole || progress_.step != most_advanced.its.step;
     if (behind) unfinished_.end();  // another rank has finished the step, so its counts are valid
-    unfinished_.undo(book_.watch.counts, model_.module());
-    if (foremost.all_equal) return;
-    if (behind) standing_ = {.whole = false, .step = foremost.its.step};
-    if (!foremost.same_steps) {
-      broadcast_state(next, model_.module(), foremost.rank, site_);
-      broadcast_state(next, optimizer_, foremost.rank, site_);
-      precision_.broadcast(next, foremost.rank, site_);
-      for (const saved_part& each : states_) each.broadcast(next, foremost.rank);
+    unfinished_.undo(metrics_.watch.counts, model_.module());
+    if (most_advanced.all_equal) return;
+    if (behind) progress_ = {.whole = false, .step = most_advanced.its.step};
+    if (!most_advanced.same_steps) {
+      broadcast_state(next, model_.module(), most_advanced.rank, site_);
+      broadcast_state(next, optimizer_, most_advanced.rank, site_);
+      precision_.broadcast(next, most_advanced.rank, site_);
+      for (const saved_part& each : states_) each.broadcast(next, most_advanced.rank);
     }
     std::string state = json::dump(to_json(state_));
-    broadcast_object(next, state, {.root = foremost.rank}, site_);
+    broadcast_object(next, state, {.root = most_advanced.rank}, site_);
     state_ = state_from(json::parse(state));
-    book_.follow(foremost.its.folds);
-    standing_ = foremost.its;
-    stopping_ = standing_.stopping;
-    signal_ = standing_.signal;
+    metrics_.follow(most_advanced.its.folds);
+    progress_ = most_advanced.its;
+    stopping_ = progress_.stopping;
+    signal_ = progress_.signal;
   }
 
   /// Checks the options, opens output_dir and loads the checkpoint to resume from, if any.
@@ -254,12 +255,12 @@ class trainer : public detail::trainer_base {
     targets_ = optimizer_.targets();
     if (options_.gradient_checkpointing) detail::enable_gradient_checkpointing(model_.module());
     if constexpr (requires { model_.module().train(); }) model_.module().train();
-    book_.watch = meter();
+    metrics_.watch = meter();
     if (folder_.is_given()) {
       if (const auto last = folder_.begin(parts(), callbacks_)) restore(*last);
     }
     using detail::step_stage;
-    standing_ = {.step = state_.global_step,
+    progress_ = {.step = state_.global_step,
                  .done = state_.evaluation_is_due ? step_stage::logged : step_stage::complete};
   }
 
@@ -299,10 +300,10 @@ class trainer : public detail::trainer_base {
 
   void run_epoch() {
     const auto from = loader_.sampler().position(state_.samples_seen);
-    auto batches = book_.watch.waiting_for_data(
+    auto batches = metrics_.watch.waiting_for_data(
         [&] { return detail::dealt_to(data(), loader_).epoch(from); });
     std::size_t taken = 0, micro_batch = 0;
-    auto next = book_.watch.waiting_for_data([&] { return batches.begin(); });
+    auto next = metrics_.watch.waiting_for_data([&] { return batches.begin(); });
     while (next != batches.end()) {
       const bool epoch_ends = ++taken == batches.size();
       const bool step_ends = micro_batch + 1 == plan_.accumulation || epoch_ends;
@@ -323,7 +324,7 @@ class trainer : public detail::trainer_base {
         end_step();
         if (done()) return;
       }
-      book_.watch.waiting_for_data([&] { ++next; });
+      metrics_.watch.waiting_for_data([&] { ++next; });
     }
     // After a resume with larger batches and last_batch::drop no batch may be left in the epoch.
     if (taken == 0) state_.samples_seen = loader_.sampler().state({from.epoch + 1, 0});
@@ -331,7 +332,7 @@ class trainer : public detail::trainer_base {
 
   /// Dropout depends only on seed, step and rank, not on earlier steps, so a run can resume.
   void begin_step() {
-    if (options_.on_loss) unfinished_.begin(book_.watch.counts, model_.module());
+    if (options_.on_loss) unfinished_.begin(metrics_.watch.counts, model_.module());
     if constexpr (requires { model_.module().reseed(std::uint64_t{}); }) {
       model_.module().reseed(step_seed(options_.seed, state_.global_step, data().rank()));
     }
@@ -347,7 +348,7 @@ class trainer : public detail::trainer_base {
     auto loss = precision_.forward([&] { return loss_(model_, batch); });
     const nn::tally figure = figure_of(loss);
     if (options_.stop_at_nan) detail::require_finite(figure, here());
-    rank_counts& counts = book_.watch.counts;
+    rank_counts& counts = metrics_.watch.counts;
     counts.loss_sum += figure.sum;
     counts.loss_count += figure.count;
     counts.samples += samples_in(batch);
@@ -379,56 +380,56 @@ class trainer : public detail::trainer_base {
     // Also of parameters that the optimizer does not have: ddp would report a forgotten step.
     model_.zero_grad();
     state_.global_step = step;
-    standing_ = {.step = step, .done = detail::step_stage::updated, .norm = norm, .lr = lr};
+    progress_ = {.step = step, .done = detail::step_stage::updated, .norm = norm, .lr = lr};
     unfinished_.end();
-    ++book_.watch.counts.steps;
+    ++metrics_.watch.counts.steps;
     call(&callbacks::on_step_end);
     bar_->update(step);
     finish_step();
   }
 
-  /// Logs, evaluates and saves after a step, as far as standing_.done says that is still to do.
+  /// Logs, evaluates and saves after a step, as far as progress_.done says that is still to do.
   void finish_step() {
-    if (standing_.done == detail::step_stage::updated) {
+    if (progress_.done == detail::step_stage::updated) {
       if (logs_at(state_.global_step)) {
-        write_line(standing_.norm, standing_.lr);
+        write_line(progress_.norm, progress_.lr);
       } else if (model_.flag_raised()) {
         fold();
       }
-      standing_.done = detail::step_stage::logged;
+      progress_.done = detail::step_stage::logged;
     }
     const bool epoch_ends = loader_.sampler().position(state_.samples_seen).consumed == 0;
-    if (standing_.done == detail::step_stage::logged) {
+    if (progress_.done == detail::step_stage::logged) {
       evaluate_step(epoch_ends);
-      standing_.done = detail::step_stage::evaluated;
+      progress_.done = detail::step_stage::evaluated;
     }
-    if (checkpoint_is_due(epoch_ends)) save(standing_.metric, standing_.best);
+    if (checkpoint_is_due(epoch_ends)) save(progress_.metric, progress_.best);
     if (epoch_ends && !state_.evaluation_is_due) call(&callbacks::on_epoch_end);
-    standing_.done = detail::step_stage::complete;
+    progress_.done = detail::step_stage::complete;
   }
 
   /// After a signal the evaluation, which may take long, is postponed to the resumed run.
   void evaluate_step(bool epoch_ends) {
-    standing_.was_due |= std::exchange(state_.evaluation_is_due, false);
+    progress_.was_due |= std::exchange(state_.evaluation_is_due, false);
     if (evaluations_.empty() || !evaluation_is_due(epoch_ends)) return;
     const auto line = evaluate_unless_signalled();
     state_.evaluation_is_due = !line;
-    if (line) standing_.metric = judged_metric(*line);
-    standing_.best = standing_.metric && judge(*standing_.metric);
+    if (line) progress_.metric = judged_metric(*line);
+    progress_.best = progress_.metric && judge(*progress_.metric);
   }
 
   /// The metrics of all evaluations; nullopt if they stopped early.
   [[nodiscard]] std::optional<record> evaluate_unless(const stop_early& stops) {
-    book_.watch.pause();
+    metrics_.watch.pause();
     model_.broadcast_buffers(site_);  // evaluate the statistics that would be saved
     record line;
     for (const auto& [prefix, run] : evaluations_) {
       if (!evaluate_into(line, data(), job(), prefix, run, stops, site_)) return std::nullopt;
     }
     line.set("epoch", state_.epoch);
-    book_.write(line, run_log::kind::eval);
+    metrics_.write(line, run_log::kind::eval);
     call(&callbacks::on_evaluate, line);
-    book_.watch.resume();
+    metrics_.watch.resume();
     return line;
   }
   /// The same, or nullopt if a signal came before or comes during it.
@@ -445,7 +446,7 @@ class trainer : public detail::trainer_base {
 
   /// Collective. Merges the counts and requests of all ranks.
   void fold() {
-    const detail::stop_request all = book_.fold(model_.times(), own_request());
+    const detail::stop_request all = metrics_.fold(model_.times(), own_request());
     stopping_ |= all.any();
     if (signal_ == 0) signal_ = all.signal;
     if (signal_ != 0) signals_.mark_handled();
@@ -453,29 +454,29 @@ class trainer : public detail::trainer_base {
 
   void write_line(double norm, double lr) {
     fold();
-    book_.watch.pause();
-    call(&callbacks::on_log, book_.write_training(norm, lr, precision_.loss_scale()));
-    book_.watch.resume();
+    metrics_.watch.pause();
+    call(&callbacks::on_log, metrics_.write_training(norm, lr, precision_.loss_scale()));
+    metrics_.watch.resume();
   }
 
   void save(std::optional<double> metric, bool best) {
     fold();
-    book_.watch.pause();
+    metrics_.watch.pause();
     if (best) state_.best_model_checkpoint = folder_.path_of(state_.best_global_step);
     folder_.save(state_, parts(), metric);
     call(&callbacks::on_save);
-    book_.watch.resume();
+    metrics_.watch.resume();
   }
 
   record finish() {
     model_.broadcast_buffers(site_);
     if (options_.load_best_model_at_end && !state_.best_model_checkpoint.empty() &&
         state_.best_global_step != state_.global_step) {
-      book_.log.print(formatted("  Loading best model from {} (score: {})",
-                                state_.best_model_checkpoint, state_.best_metric.value_or(0)));
+      metrics_.log.print(formatted("  Loading best model from {} (score: {})",
+                                   state_.best_model_checkpoint, state_.best_metric.value_or(0)));
       folder_.load(state_.best_global_step, [&](const auto& best) { load_model(model_, best); });
     }
-    const record line = book_.write_closing();
+    const record line = metrics_.write_closing();
     call(&callbacks::on_train_end);
     return line;
   }

@@ -65,7 +65,7 @@ class backward_pass {
   /// The running operation of this thread has made its last contribution to `input`, before those
   /// to its other inputs. A leaf that waits for no other is complete now. Does nothing under
   /// detect_anomaly: the observer could change the gradient before it is checked.
-  static void contributed_ahead(node_base& input);
+  static void input_gradient_is_final(node_base& input);
 
   /// After an exception: removes all traces of the pass from the nodes.
   void abandon() noexcept;

@@ -74,7 +74,7 @@ PARX_INLINE void backward_pass::begin(node_base& root, backward_half half) {
   for (const counted<node_base>& leaf : scratch_.leaves) {
     if (leaf->observer != nullptr || !leaf->is_of(half)) continue;
     for (backward_observer* const each : scratch_.begun) leaf->introduce_to(*each);
-    // Undoes for the old gradient the scaling that the complete leaf will get.
+    // The sum is scaled once at the end, so the old gradient is divided by that scale first.
     if (unobserved_scale_ != 1) leaf->scale_gradient(1 / unobserved_scale_);
   }
 }
@@ -112,7 +112,7 @@ PARX_INLINE void backward_pass::run(node_base& root, backward_half half) {
   }
 }
 
-PARX_INLINE void backward_pass::contributed_ahead(node_base& input) {
+PARX_INLINE void backward_pass::input_gradient_is_final(node_base& input) {
   backward_pass* const pass = running();
   if (!input.is_leaf || input.pending != 1 || anomaly_watch::current() != nullptr) return;
   if (pass != nullptr && input.sequence >= pass->oldest_) pass->contribution_arrived(input);
@@ -197,7 +197,7 @@ PARX_INLINE void backward_pass::visit(node_base& found, std::uint64_t pass) {
 }
 
 PARX_INLINE void backward_pass::contribution_arrived(node_base& leaf) {
-  if (leaf.pending == 0 || --leaf.pending > 0) return;  // 0: contributed_ahead() completed it
+  if (leaf.pending == 0 || --leaf.pending > 0) return;  // 0: input_gradient_is_final() completed it
   leaf.complete();
   if (leaf.observer != nullptr) {
     leaf.observer->leaf_ready(leaf.observer_index);

@@ -184,10 +184,10 @@ template <typename T>
       q.node().get() != key_node && key_node != v.node().get() && v.node().get() != q.node().get();
   return differentiable(
       result,
-      undivided([problem, heads, served, apart, log_sum, kept_q = of_q.kept, kept_k = of_k.kept,
-                 kept_v = of_v.kept, kept = detail::saved<T>(result)](
-                    const tensor<T>& upstream, grad_sink<T> dq, grad_sink<T> dk,
-                    grad_sink<T> dv) {
+      single_call([problem, heads, served, apart, log_sum, kept_q = of_q.kept, kept_k = of_k.kept,
+                   kept_v = of_v.kept,
+                   kept = detail::saved<T>(result)](const tensor<T>& upstream, grad_sink<T> dq,
+                                                    grad_sink<T> dk, grad_sink<T> dv) {
         const tensor<T> queries = kept_q.values(), keys = kept_k.values();
         const tensor<T> values = kept_v.values(), outcome = kept.values();
         const detail::whole_contribution<T> to_q(dq, apart, queries.shape());

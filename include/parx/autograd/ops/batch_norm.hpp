@@ -76,9 +76,9 @@ template <typename T, typename Combine>
   const double count = statistics.count;
   return differentiable(
       std::move(y),
-      // undivided: combine() is a collective, which must run once.
-      undivided([=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dweight,
-                    grad_sink<T> dbias) {
+      // single_call: combine() is a collective, which must run once.
+      single_call([=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dweight,
+                      grad_sink<T> dbias) {
         // sums of dy, then of dy xhat
         const tensor<double> sums = tensor<double>::zeros({2 * channels});
         double* const dy = sums.data();

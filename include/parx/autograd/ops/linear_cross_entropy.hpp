@@ -176,9 +176,9 @@ template <typename T, std::integral Label>
   }
   variable<T> sum = differentiable(
       tensor<T>::scalar(static_cast<T>(all.total)),
-      undivided([losses = std::move(losses), left = left.kept(), right = right.kept()](
-                    const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dw,
-                    grad_sink<T> db) {
+      single_call([losses = std::move(losses), left = left.kept(), right = right.kept()](
+                      const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dw,
+                      grad_sink<T> db) {
         losses.backward(left.values().contiguous(), right.values().contiguous(), upstream.item(),
                         dx, dw, db);
       }),

@@ -132,8 +132,8 @@ template <typename T, std::integral Id, std::integral Mask>
   });
   return differentiable(
       y,
-      undivided([=](const tensor<T>& upstream, grad_sink<T> dlogits, grad_sink<T> dscores,
-                    grad_sink<T> dgate) {
+      single_call([=](const tensor<T>& upstream, grad_sink<T> dlogits, grad_sink<T> dscores,
+                      grad_sink<T> dgate) {
         const tensor<T> to_logits = tensor<T>::empty(y.shape());
         const tensor<T> to_scores = tensor<T>::zeros(attention.shape());
         const tensor<T> to_gate = tensor<T>::empty(z.shape());

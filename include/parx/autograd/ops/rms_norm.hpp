@@ -39,7 +39,7 @@ template <typename T>
   });
   return differentiable(
       std::move(y),
-      undivided([=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dscale) {
+      single_call([=](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dscale) {
         const auto target = dx.needed() ? dx.memory() : detail::gradient_memory<T>{};
         const T* const weight = gain.data();
         const auto of_rows = [&](std::size_t row, std::size_t last, T* sums) {

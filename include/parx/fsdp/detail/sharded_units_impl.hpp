@@ -29,7 +29,7 @@ PARX_INLINE sharded_units::sharded_units(process_group& group, shard_groups grou
                                          parameters all, const fsdp_options& options,
                                          std::string who, call_site site)
     : who_(std::move(who)),
-      keeps_(options.after_forward == after_forward::keep),
+      keeps_(options.reshard_after_forward == reshard_after_forward::no),
       group_(group),
       gathering_(std::move(groups.shards)),
       replicas_(std::move(groups.replicas)),
@@ -43,7 +43,7 @@ PARX_INLINE sharded_units::sharded_units(process_group& group, shard_groups grou
   const std::size_t units = plan_.units().size();
   values_ = storage_of(options, site);
   take_values(site);
-  summing sums = summing_of(std::move(groups.part_of), options, site);
+  reduction_layout sums = layout_of(std::move(groups.part_of), options, site);
   cut_tables(sums.part_of, site);
   gradients_.reset(new unit_gradients(
       plan_, all_, trained_tables(), std::move(sums),
@@ -69,7 +69,7 @@ PARX_INLINE void sharded_units::written() {
   values_->written();
 }
 
-PARX_INLINE void sharded_units::meet(call_site site) {
+PARX_INLINE void sharded_units::synchronize(call_site site) {
   work on_shards = async_barrier(gathering_, {}, site), on_all = async_barrier(group_, {}, site);
   try {
     for (bool shards_met = false, all_met = false; !(shards_met && all_met);) {
@@ -235,8 +235,8 @@ PARX_INLINE std::unique_ptr<unit_values> sharded_units::storage_of(const fsdp_op
                                            options.wire.gather, site);
 }
 
-PARX_INLINE summing sharded_units::summing_of(std::vector<std::size_t> part_of,
-                                              const fsdp_options& options, call_site site) {
+PARX_INLINE reduction_layout sharded_units::layout_of(std::vector<std::size_t> part_of,
+                                                      const fsdp_options& options, call_site site) {
   if (replicas_.size() > 1) {  // separate from the group of the gathers
     std::vector<int> ranks(static_cast<std::size_t>(gathering_.size()));
     std::iota(ranks.begin(), ranks.end(), 0);
@@ -384,12 +384,12 @@ PARX_INLINE std::size_t sharded_units::held() const {
 PARX_INLINE void sharded_units::take_values(call_site site) {
   const std::size_t rank = rank_of_part();
   for (std::size_t flat = 0; flat < plan_.flats().size(); ++flat) {
-    const unit_flat& each = plan_.flats()[flat];
+    const flat_parameter& each = plan_.flats()[flat];
     const std::size_t element = size_of(each.type);
     bool have_values = false;
     for (const flat_item& item : each.items) have_values |= all_[item.parameter]->has_values();
     if (have_values && each.part > 0) {
-      lasting_memory whole(rank == 0 ? each.whole_bytes() : 0);
+      zeroed_pages whole(rank == 0 ? each.whole_bytes() : 0);
       for (const flat_item& item : each.items) {
         const sharded_parameter& from = *all_[item.parameter];
         if (rank > 0 || !from.has_values()) continue;

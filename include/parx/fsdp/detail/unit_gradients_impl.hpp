@@ -13,7 +13,7 @@
 namespace parx::inline PARX_ABI::detail {
 
 PARX_INLINE unit_gradients::unit_gradients(const unit_plan& plan, const parameters& all,
-                                           std::vector<trained_table> tables, summing how,
+                                           std::vector<trained_table> tables, reduction_layout how,
                                            gradient_memory_of kind, call_site site)
     : plan_(plan),
       all_(all),
@@ -77,7 +77,7 @@ PARX_INLINE void unit_gradients::allocate() {
   }
   for (const slot& each : slots_) bytes += each.bytes;
   memory_.reset(new bucket_memory(how_.first(), bytes, site_));
-  if (kind_ == gradient_memory_of::slots) parts_.reset(new lasting_memory(part_bytes));
+  if (kind_ == gradient_memory_of::slots) parts_.reset(new zeroed_pages(part_bytes));
   std::byte* at = memory_->data();
   for (slot& each : slots_) each.memory = std::exchange(at, at + each.bytes);
   std::byte* next = parts_ != nullptr ? parts_->data() : nullptr;
@@ -182,7 +182,7 @@ PARX_INLINE void unit_gradients::assign_slots() {
     const bool is_alone = kind_ == gradient_memory_of::all_flats || has_inner;
     if (is_alone || in_turns.size() < 2) {
       flats_[i].slot = slots_.size();
-      slots_.emplace_back(part_sum(how_, control_, site_));
+      slots_.emplace_back(shard_reduction(how_, control_, site_));
       if (is_alone) continue;
       in_turns.push_back(flats_[i].slot);
     }
@@ -246,7 +246,7 @@ PARX_INLINE void unit_gradients::take_slot(std::size_t i) {
 }
 
 PARX_INLINE void unit_gradients::launch(std::size_t i) {
-  const unit_flat& flat = planned(i);
+  const flat_parameter& flat = planned(i);
   take_slot(i);
   slot& its = slot_of(i);
   for (const flat_item& item : flat.items) {

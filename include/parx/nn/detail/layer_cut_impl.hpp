@@ -29,22 +29,22 @@ PARX_INLINE unit_range units_here(const cut_place& where, std::size_t units,
           chunk_begin(units, where.ranks, where.rank + 1)};
 }
 
-PARX_INLINE unit_range heads_serving(const cut_place& where, std::size_t heads, std::size_t served,
-                                     std::string_view path) {
-  const std::size_t each = served / heads;
+PARX_INLINE unit_range heads_serving(const cut_place& where, std::size_t heads,
+                                     std::size_t query_heads, std::string_view path) {
+  const std::size_t each = query_heads / heads;
   const auto serving = [&](const unit_range& queries) {
     return unit_range{queries.begin / each, (queries.end + each - 1) / each};
   };
   for (int rank = 0; rank < where.ranks; ++rank) {  // so that all ranks throw or none
-    const unit_range queries{chunk_begin(served, where.ranks, rank),
-                             chunk_begin(served, where.ranks, rank + 1)};
+    const unit_range queries{chunk_begin(query_heads, where.ranks, rank),
+                             chunk_begin(query_heads, where.ranks, rank + 1)};
     require(serving(queries).size() == 1 || (queries.begin % each == 0 && queries.end % each == 0),
             "\"{}\": {} heads of queries, {} for each head of keys and values, cannot be cut over "
             "{} ranks: rank {} would need a part of a group. Take a number of ranks that divides "
             "{} or is a multiple of it",
-            path, served, each, where.ranks, rank, heads);
+            path, query_heads, each, where.ranks, rank, heads);
   }
-  return serving(units_here(where, served, path));
+  return serving(units_here(where, query_heads, path));
 }
 
 PARX_INLINE std::vector<cut_message> messages_of_input(const layer_cut& how, between_cuts between,
@@ -53,11 +53,12 @@ PARX_INLINE std::vector<cut_message> messages_of_input(const layer_cut& how, bet
   std::vector<cut_message> all;
   for (std::size_t i = 0; i < how.inputs; ++i) {
     if (between == between_cuts::positions) {
-      all.push_back({cut_pass::forward, all_gather, "its input", width, 0, how.seen});
-      all.push_back(
-          {cut_pass::backward, reduce_scatter, "its input's gradient", width, 0, how.seen});
+      all.push_back({cut_pass::forward, all_gather, "its input", width, 0, how.positions_used});
+      all.push_back({cut_pass::backward, reduce_scatter, "its input's gradient", width, 0,
+                     how.positions_used});
     } else {
-      all.push_back({cut_pass::backward, all_reduce, "its input's gradient", width, 0, how.seen});
+      all.push_back(
+          {cut_pass::backward, all_reduce, "its input's gradient", width, 0, how.positions_used});
     }
   }
   return all;
@@ -68,10 +69,12 @@ PARX_INLINE std::vector<cut_message> messages_of_result(const layer_cut& how, st
   std::vector<cut_message> all;
   for (std::size_t i = 0; i < how.inputs; ++i) {
     if (how.between == between_cuts::positions) {
-      all.push_back({cut_pass::forward, reduce_scatter, "its result", width, 0, how.seen});
-      all.push_back({cut_pass::backward, all_gather, "its result's gradient", width, 0, how.seen});
+      all.push_back(
+          {cut_pass::forward, reduce_scatter, "its result", width, 0, how.positions_used});
+      all.push_back(
+          {cut_pass::backward, all_gather, "its result's gradient", width, 0, how.positions_used});
     } else {
-      all.push_back({cut_pass::forward, all_reduce, "its result", width, 0, how.seen});
+      all.push_back({cut_pass::forward, all_reduce, "its result", width, 0, how.positions_used});
     }
   }
   return all;
@@ -103,9 +106,9 @@ PARX_INLINE matrix_part part_of_matrix(const cut_place& where, const layer_cut& 
   matrix_part here;
   here.messages = columns ? messages_of_input(how, how.between, weight[1 - out])
                           : messages_of_result(how, weight[out]);
-  if (columns && how.served > 0 && units % static_cast<std::size_t>(where.ranks) != 0) {
+  if (columns && how.query_heads > 0 && units % static_cast<std::size_t>(where.ranks) != 0) {
     // Several ranks use the same head: all keep the whole matrix and sum its gradient.
-    const unit_range heads = heads_serving(where, units, how.served, path);
+    const unit_range heads = heads_serving(where, units, how.query_heads, path);
     here.used = {heads.begin * width, heads.end * width};
     here.messages.push_back(
         {cut_pass::backward, all_reduce, "its weight's gradient", 0, weight.size()});

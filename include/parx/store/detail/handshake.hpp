@@ -25,10 +25,10 @@
 #include <parx/core/error.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/stream_options.hpp>
-#include <parx/store/detail/admission.hpp>
 #include <parx/store/detail/connect.hpp>
 #include <parx/store/detail/connection.hpp>
 #include <parx/store/detail/failure.hpp>
+#include <parx/store/detail/mutual_authentication.hpp>
 #include <parx/store/detail/protocol.hpp>
 #include <parx/store/dialect.hpp>
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include <parx/core/deadline.hpp>
-#include <parx/store/detail/admission.hpp>
+#include <parx/store/detail/mutual_authentication.hpp>
 #include <parx/store/detail/protocol.hpp>
 #include <parx/store/detail/request_parser.hpp>
 #include <parx/store/detail/store_socket.hpp>
@@ -18,7 +18,8 @@ struct served_client {
   std::uint64_t id;
   store_socket wire;
   store_protocol::request_parser parser;
-  std::optional<admission> authentication;  // until it is admitted, where the server has a key
+  std::optional<mutual_authentication>
+      authentication;                       // until it is admitted, where the server has a key
   std::string outgoing = {};                // answers that the socket did not take yet
   std::size_t outgoing_sent = 0;
   std::optional<store_protocol::request> postponed = {};  // until there is room, or time

@@ -35,10 +35,10 @@
 #include <parx/core/job_key.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/stream_options.hpp>
-#include <parx/store/detail/admission.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/listen.hpp>
 #include <parx/store/detail/member_count.hpp>
+#include <parx/store/detail/mutual_authentication.hpp>
 #include <parx/store/detail/request_parser.hpp>
 #include <parx/store/detail/room.hpp>
 #include <parx/store/detail/served_client.hpp>
@@ -195,7 +195,7 @@ class server_loop {
     set_stream_options(socket.get());
     const client_id id = ++last_id_;
     watch(EPOLL_CTL_ADD, socket, EPOLLIN, id);
-    auto authentication = key_ ? std::optional<admission>(*key_) : std::nullopt;
+    auto authentication = key_ ? std::optional<mutual_authentication>(*key_) : std::nullopt;
     clients_.emplace(id, peer{id, store_socket(std::move(socket)), request_parser(legacy_),
                               std::move(authentication)});
   }
@@ -320,12 +320,12 @@ class server_loop {
     std::string answer;
     const auto status = c.authentication->feed(bytes, answer);
     if (!answer.empty()) send(c.id, answer);
-    if (status == admission::status::refused) {
+    if (status == mutual_authentication::status::refused) {
       log(log_level::info,
           "the store's server on port {} refuses a client without the job's secret", port_);
       mark_for_hang_up(c);
     }
-    if (status != admission::status::admitted) return false;
+    if (status != mutual_authentication::status::admitted) return false;
     const mac tls_key = c.authentication->tls_key();
     c.authentication.reset();
     if (!key_->encrypts()) return true;

@@ -42,7 +42,7 @@ PARX_INLINE void explanation::add(explained_layer layer) { layers_.push_back(std
 
 PARX_INLINE double explanation::bytes_of(const nn::cut_message& message) const {
   const std::size_t tokens =
-      options_.texts * (message.seen > 0 ? message.seen : options_.positions);
+      options_.texts * (message.positions_used > 0 ? message.positions_used : options_.positions);
   const std::size_t numbers = message.fixed + message.a_token * tokens;
   const double ways = message.how == nn::cut_collective::all_reduce ? 2 : 1;
   return ways * (options_.ranks - 1) / options_.ranks *

@@ -18,10 +18,10 @@
 #include <parx/trace/progress.hpp>
 #include <parx/train/callbacks.hpp>
 #include <parx/train/detail/lines.hpp>
-#include <parx/train/detail/run_book.hpp>
 #include <parx/train/detail/run_folder.hpp>
+#include <parx/train/detail/run_metrics.hpp>
 #include <parx/train/detail/signal_watch.hpp>
-#include <parx/train/detail/standing.hpp>
+#include <parx/train/detail/step_progress.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/run_plan.hpp>
 #include <parx/train/state.hpp>
@@ -43,8 +43,12 @@ class trainer_base {
  protected:
   /// The groups are borrowed. Throws usage_error for invalid options.
   trainer_base(trainer_options options, process_group& data, process_group& job, call_site site)
-      : options_(std::move(options)), site_(site), data_(data), job_(job),
-        folder_(options_, job, site), book_(options_, data, job, state_, site) {
+      : options_(std::move(options)),
+        site_(site),
+        data_(data),
+        job_(job),
+        folder_(options_, job, site),
+        metrics_(options_, data, job, state_, site) {
     validate(options_);
   }
   ~trainer_base() = default;
@@ -75,8 +79,8 @@ class trainer_base {
   [[nodiscard]] bool checkpoint_is_due(bool epoch_ends) const noexcept {
     return folder_.is_given() &&
            (is_due(options_.save_strategy, options_.save_steps, state_.global_step, epoch_ends) ||
-            standing_.was_due || (options_.save_strategy != strategy::no && done()) ||
-            (standing_.best && options_.load_best_model_at_end));
+            progress_.was_due || (options_.save_strategy != strategy::no && done()) ||
+            (progress_.best && options_.load_best_model_at_end));
   }
 
   template <typename Call, typename... Arguments>
@@ -99,7 +103,7 @@ class trainer_base {
     const std::size_t patience = options_.early_stopping_patience;
     if (patience > 0 && state_.evaluations_without_gain >= patience) {
       stopping_ = true;
-      book_.log.print(stopping_text(state_, options_));
+      metrics_.log.print(stopping_text(state_, options_));
     }
     return best;
   }
@@ -119,7 +123,7 @@ class trainer_base {
         state_.global_step, world(), ranks_before, plan_.global_batch());
   }
   void close_log() noexcept {
-    book_.close();
+    metrics_.close();
     bar_ = nullptr;
   }
   void close_files() noexcept {
@@ -134,10 +138,10 @@ class trainer_base {
   process_group& job_;
   run_plan plan_;
   trainer_state state_;
-  standing standing_;
+  step_progress progress_;
   unfinished_step unfinished_;
   run_folder folder_;
-  run_book book_;
+  run_metrics metrics_;
   std::vector<callbacks> callbacks_;
   std::atomic<bool> stop_requested_{false};
   bool stopping_ = false;

@@ -1,9 +1,9 @@
-// standing: the progress of a rank, by which the surviving ranks agree after a loss where to
+// step_progress: the progress of a rank, by which the surviving ranks agree after a loss where to
 // continue.
 //
 // To update its parameters a rank needs the gradients of all ranks. So the survivors are all in the
 // same step, or some have finished it and the others have not. Ranks of a ddp with the same number
-// of steps have the same bits. All survivors continue with the state of the foremost rank.
+// of steps have the same bits. All survivors continue with the state of the most advanced rank.
 #pragma once
 
 #include <algorithm>
@@ -29,11 +29,11 @@ namespace parx::inline PARX_ABI::train::detail {
 /// What has been done in a step since its parameters were updated.
 enum class step_stage { updated, logged, evaluated, complete };
 
-struct standing {
+struct step_progress {
   bool whole = true;  ///< false while another rank's state is being copied
   std::uint64_t step = 0;
   step_stage done = step_stage::complete;
-  std::uint64_t folds = 0;  ///< run_book's
+  std::uint64_t folds = 0;  ///< run_metrics's
   double norm = 0, lr = 0;  ///< for the log line of the step
   // The result of the step's evaluation, for its checkpoint:
   std::optional<double> metric = std::nullopt;
@@ -44,7 +44,7 @@ struct standing {
 
   [[nodiscard]] auto order() const noexcept { return std::tuple(whole, step, done, folds); }
 };
-static_assert(std::is_trivially_copyable_v<standing>);
+static_assert(std::is_trivially_copyable_v<step_progress>);
 
 /// Throws usage_error if training cannot continue after a loss, for a `reason` or because the
 /// loader's samples cannot be divided anew.
@@ -68,17 +68,18 @@ inline void require_replaceable(const std::string& reason, bool can_divide,
 }
 
 /// The rank with the most progress.
-struct foremost_rank {
+struct most_advanced_rank {
   int rank = 0;
-  standing its;
+  step_progress its;
   bool all_equal = true;   ///< no rank has anything to copy
   bool same_steps = true;  ///< all ranks have the parameters of its step
 };
 
 /// Collective. Throws if no rank has a complete state any more.
-[[nodiscard]] inline foremost_rank find_foremost(process_group& group, const standing& mine,
-                                                 call_site site) {
-  std::vector<standing> all(static_cast<std::size_t>(group.size()));
+[[nodiscard]] inline most_advanced_rank find_most_advanced(process_group& group,
+                                                           const step_progress& mine,
+                                                           call_site site) {
+  std::vector<step_progress> all(static_cast<std::size_t>(group.size()));
   all_gather(group, std::span(&mine, 1), all, {}, site);
   const auto first = std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return a.order() < b.order();
@@ -89,8 +90,8 @@ struct foremost_rank {
                 "others: go on from a checkpoint",
                 first->step);
   }
-  foremost_rank found{static_cast<int>(first - all.begin()), *first};
-  for (const standing& each : all) {
+  most_advanced_rank found{static_cast<int>(first - all.begin()), *first};
+  for (const step_progress& each : all) {
     found.all_equal &= each.order() == first->order();
     found.same_steps &= each.whole && each.step == first->step;
   }

@@ -1,4 +1,4 @@
-// run_book: the counts and log lines of a run: the counts of all ranks since the last line, the
+// run_metrics: the counts and log lines of a run: the counts of all ranks since the last line, the
 // lines made from them, and the log.
 //
 // Ranks exchange counts only in fold(), which all of them call at the same steps; its result is the
@@ -39,12 +39,12 @@ struct stop_request {
   [[nodiscard]] bool any() const noexcept { return stop || signal != 0; }
 };
 
-class run_book {
+class run_metrics {
  public:
   /// Borrows all of these. `state` gets the sums of the losses and the history of the lines. `data`
   /// are the ranks with different samples, `job` all ranks.
-  run_book(const trainer_options& options, process_group& data, process_group& job,
-           trainer_state& state, call_site site)
+  run_metrics(const trainer_options& options, process_group& data, process_group& job,
+              trainer_state& state, call_site site)
       : options_(options), data_(data), group_(job), state_(state), site_(site) {}
 
   /// Collective. Opens the log of a run that started at time `start` and begins at the state's
@@ -136,7 +136,7 @@ class run_book {
   bool repeats_ = false;
 };
 
-inline stop_request run_book::fold(const ddp_times& times, const stop_request& of_this_rank) {
+inline stop_request run_metrics::fold(const ddp_times& times, const stop_request& of_this_rank) {
   watch.pause();
   rank_counts mine = watch.take();
   mine.wait = (times - times_before_).waited;

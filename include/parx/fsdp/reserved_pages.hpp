@@ -1,4 +1,4 @@
-// bare_addresses: reserved addresses for a sparsely written array. A page takes memory when it is
+// reserved_pages: reserved addresses for a sparsely written array. A page takes memory when it is
 // first written, and reads as zero before.
 #pragma once
 
@@ -12,11 +12,11 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-class bare_addresses {
+class reserved_pages {
  public:
   static constexpr std::size_t page_bytes = 4096;
 
-  explicit bare_addresses(std::size_t bytes) : bytes_(bytes) {
+  explicit reserved_pages(std::size_t bytes) : bytes_(bytes) {
     if (bytes == 0) return;
     constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* const found = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
@@ -27,9 +27,9 @@ class bare_addresses {
     ::madvise(found, bytes, MADV_NOHUGEPAGE);
     data_ = found;
   }
-  bare_addresses(bare_addresses&& other) noexcept
+  reserved_pages(reserved_pages&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
-  ~bare_addresses() {
+  ~reserved_pages() {
     if (data_ != nullptr) ::munmap(data_, bytes_);
   }
 

@@ -1,4 +1,4 @@
-// lasting_memory: a large array of bytes, all zero at first, in huge pages if the system gives
+// zeroed_pages: a large array of bytes, all zero at first, in huge pages if the system gives
 // them. Pages take memory when they are first written.
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-class lasting_memory {
+class zeroed_pages {
  public:
-  explicit lasting_memory(std::size_t bytes) {
+  explicit zeroed_pages(std::size_t bytes) {
     if (bytes == 0) return;
     memory_.emplace(page_pool(1, bytes).reserve());
     memory_->attach();

@@ -1,5 +1,5 @@
-// unit_uses: decides when units are readable, as forward and backward passes enter and leave them,
-// and gathers ahead what will be needed next.
+// unit_prefetcher: decides when units are readable, as forward and backward passes enter and leave
+// them, and gathers ahead what will be needed next.
 //
 // Using a unit also uses the units around it. After use a unit is released, unless one of its
 // modules still computes or the caller keeps it. What is needed next is started before the wait for
@@ -49,10 +49,10 @@ class use_order {
   std::size_t next_ = 0;
 };
 
-class unit_uses {
+class unit_prefetcher {
  public:
   /// Plan and values are borrowed. `prefetch` units are gathered ahead.
-  unit_uses(const unit_plan& plan, unit_values& values, std::size_t prefetch)
+  unit_prefetcher(const unit_plan& plan, unit_values& values, std::size_t prefetch)
       : plan_(plan), values_(values), prefetch_(prefetch), active_(plan.units().size()) {}
 
   /// A hash of the gathers since the last call. If it differs between ranks, they have gathered

@@ -1,6 +1,6 @@
-// own_samples: checks that every rank works on different samples. A loader without a sampler gives
-// all ranks the same samples in the same order, and training would run as if there were one rank.
-// Local.
+// samples_differ: checks that every rank works on different samples. A loader without a sampler
+// gives all ranks the same samples in the same order, and training would run as if there were one
+// rank. Local.
 #pragma once
 
 #include <concepts>
@@ -17,8 +17,8 @@ namespace parx::inline PARX_ABI::train::detail {
 /// Throws usage_error unless `sampler` takes the part of this rank of `group`. `what` says in the
 /// message what the samples are for.
 template <typename Sampler>
-void require_own_samples(const Sampler& sampler, const process_group& group,
-                         std::string_view what) {
+void check_samples_differ(const Sampler& sampler, const process_group& group,
+                          std::string_view what) {
   const auto rank = static_cast<std::size_t>(group.rank());
   const auto world = static_cast<std::size_t>(group.size());
   if (sampler.rank() == rank && sampler.world() == world) return;
@@ -60,7 +60,7 @@ void require_evaluable(const Loader& loader, const process_group& group,
           "trainer: the evaluation \"{}\" has no batch: {} samples for {} ranks, {} a batch. Give "
           "it samples, and remainder::exact and last_batch::keep so that none are left out",
           prefix, loader.sampler().size(), group.size(), loader.batch_size());
-  require_own_samples(loader.sampler(), group, formatted("the evaluation \"{}\"", prefix));
+  check_samples_differ(loader.sampler(), group, formatted("the evaluation \"{}\"", prefix));
 }
 
 }  // namespace parx::train::detail

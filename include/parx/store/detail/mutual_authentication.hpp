@@ -1,4 +1,5 @@
-// admission: mutual authentication of a store's server and its clients by the job's key.
+// mutual_authentication: mutual authentication of a store's server and its clients by the job's
+// key.
 //
 //   client: "PXAUTH1\n" and a nonce    server: a nonce    client: its proof    server: its proof
 //
@@ -26,28 +27,29 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-inline constexpr std::string_view admission_magic = "PXAUTH1\n";
+inline constexpr std::string_view authentication_magic = "PXAUTH1\n";
 /// Sent to a client that does not authenticate, in place of its ping's nonce.
 inline constexpr std::uint32_t key_is_missing = 0x59454b50;  // "PKEY"
 
-using admission_nonce = std::array<unsigned char, 32>;
+using authentication_nonce = std::array<unsigned char, 32>;
 
 [[nodiscard]] inline mac proof_of(const job_key& key, std::string_view side,
-                                  const admission_nonce& client, const admission_nonce& server) {
+                                  const authentication_nonce& client,
+                                  const authentication_nonce& server) {
   return key.sign(side, {job_key::view(client), job_key::view(server)});
 }
 
 /// The key of the TLS that follows.
-[[nodiscard]] inline mac tls_key_of(const job_key& key, const admission_nonce& client,
-                                    const admission_nonce& server) {
+[[nodiscard]] inline mac tls_key_of(const job_key& key, const authentication_nonce& client,
+                                    const authentication_nonce& server) {
   return proof_of(key, "store tls", client, server);
 }
 
-class admission {
+class mutual_authentication {
  public:
   enum class status { need_more, admitted, refused };
 
-  explicit admission(const job_key& key) : key_(&key) {}
+  explicit mutual_authentication(const job_key& key) : key_(&key) {}
 
   /// Consumes the exchange's bytes from the front of `bytes`; appends the reply to `answer`.
   [[nodiscard]] status feed(std::string_view& bytes, std::string& answer) {
@@ -57,8 +59,8 @@ class admission {
       std::copy_n(bytes.begin(), part, buffer_.begin() + static_cast<std::ptrdiff_t>(received_));
       received_ += part;
       bytes.remove_prefix(part);
-      const std::size_t known = std::min(received_, admission_magic.size());
-      if (!greeted_ && !admission_magic.starts_with(std::string_view(buffer_.data(), known))) {
+      const std::size_t known = std::min(received_, authentication_magic.size());
+      if (!greeted_ && !authentication_magic.starts_with(std::string_view(buffer_.data(), known))) {
         store_protocol::put(answer, key_is_missing);
         return status::refused;
       }
@@ -66,8 +68,8 @@ class admission {
       received_ = 0;
       if (greeted_) return check_proof(answer);
       greeted_ = true;
-      std::memcpy(client_.data(), buffer_.data() + admission_magic.size(), client_.size());
-      server_ = random_bytes<sizeof(admission_nonce)>();
+      std::memcpy(client_.data(), buffer_.data() + authentication_magic.size(), client_.size());
+      server_ = random_bytes<sizeof(authentication_nonce)>();
       answer.append(job_key::view(server_));
     }
     return status::need_more;
@@ -88,11 +90,11 @@ class admission {
   }
 
   const job_key* key_;
-  std::array<char, admission_magic.size() + sizeof(admission_nonce)> buffer_{};
+  std::array<char, authentication_magic.size() + sizeof(authentication_nonce)> buffer_{};
   std::size_t received_ = 0;
   bool greeted_ = false;
-  admission_nonce client_{};
-  admission_nonce server_{};
+  authentication_nonce client_{};
+  authentication_nonce server_{};
 };
 
 /// Whether the server has admitted this process before. A server that has and that closes the
@@ -102,11 +104,11 @@ enum class encounter { first, later };
 /// The client's side. Throws store_failure: protocol where the server does not know the key.
 inline void be_admitted(connection& server, const job_key& key, encounter which,
                         const deadline& limit) {
-  const auto mine = random_bytes<sizeof(admission_nonce)>();
-  server.send(std::string(admission_magic).append(job_key::view(mine)), limit);
+  const auto mine = random_bytes<sizeof(authentication_nonce)>();
+  server.send(std::string(authentication_magic).append(job_key::view(mine)), limit);
   const auto theirs = [&] {
     try {
-      return server.receive<admission_nonce>(limit);
+      return server.receive<authentication_nonce>(limit);
     } catch (store_failure& failure) {
       if (failure.code == errc::peer_lost && which == encounter::first) {
         failure.reason +=

@@ -1,5 +1,5 @@
-// row_traffic: sends rows of a table between the ranks that use them and the ranks that own them,
-// by all_to_all_v, independent of the element type.
+// row_all_to_all: sends rows of a table between the ranks that use them and the ranks that own
+// them, by all_to_all_v, independent of the element type.
 //
 // Values: every rank tells the owners which rows it needs, and the owners answer. Gradients: every
 // rank sends its rows to their owners, which add them up in rank order. So only the rows of the
@@ -24,12 +24,12 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-class row_traffic {
+class row_all_to_all {
  public:
   /// Values go over `fetching`, the ranks over which the table is cut; gradients over `summing`,
   /// whose rank i has part part_of[i]. The groups are borrowed. `name` is the table's, for errors.
-  row_traffic(process_group& fetching, process_group& summing, std::vector<std::size_t> part_of,
-              std::string name, std::size_t rows, std::size_t width, dtype type, call_site site);
+  row_all_to_all(process_group& fetching, process_group& summing, std::vector<std::size_t> part_of,
+                 std::string name, std::size_t rows, std::size_t width, dtype type, call_site site);
 
   [[nodiscard]] const row_cut& cut() const noexcept { return cut_; }
   /// The rows of this rank.
@@ -161,9 +161,10 @@ class row_traffic {
   work counting_, exchange_;  // last: their destructors wait, before the buffers above go
 };
 
-inline row_traffic::row_traffic(process_group& fetching, process_group& summing,
-                                std::vector<std::size_t> part_of, std::string name,
-                                std::size_t rows, std::size_t width, dtype type, call_site site)
+inline row_all_to_all::row_all_to_all(process_group& fetching, process_group& summing,
+                                      std::vector<std::size_t> part_of, std::string name,
+                                      std::size_t rows, std::size_t width, dtype type,
+                                      call_site site)
     : fetching_(fetching),
       summing_(summing),
       part_of_(std::move(part_of)),
@@ -181,7 +182,7 @@ inline row_traffic::row_traffic(process_group& fetching, process_group& summing,
       has_sum_(own_end_ - own_begin_, 0),
       of_part_(cut_.ranks) {}
 
-inline void row_traffic::start(const std::byte* gradient) {
+inline void row_all_to_all::start(const std::byte* gradient) {
   counting_.wait();
   const std::size_t with_number = row_bytes_ + sizeof(std::uint32_t);
   sent_.resize(to_sizes(outgoing_, with_number, send_sizes_));

@@ -1,5 +1,5 @@
-// part_sum: sums the gradients of a flat, which every rank has whole, so that each rank gets its
-// part of the sum, or of the mean in the last pass of a step.
+// shard_reduction: sums the gradients of a flat, which every rank has whole, so that each rank gets
+// its part of the sum, or of the mean in the last pass of a step.
 //
 //   start() -> pass_on() -> finish()
 //
@@ -26,7 +26,7 @@
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/reduction_order.hpp>
 #include <parx/comm/work.hpp>
-#include <parx/ddp/control_block.hpp>
+#include <parx/ddp/step_header.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/wire.hpp>
 #include <parx/types/buffer.hpp>
@@ -35,7 +35,7 @@
 namespace parx::inline PARX_ABI::detail {
 
 /// The groups and settings of the sums. Equal on all ranks but for `part`.
-struct summing {
+struct reduction_layout {
   process_group& all;
   process_group& shards;    ///< `all` unless there are replicas
   process_group& replicas;
@@ -54,21 +54,21 @@ struct summing {
 };
 
 /// What a backward pass does with its sums.
-struct summed_pass {
+struct reduction_pass {
   bool is_last = true;  ///< the last of its step: parts become means
   bool adds = false;    ///< adds to the sums in the parts
   bool divides = true;  ///< divides by the count, in the last pass
 };
 
-class part_sum {
+class shard_reduction {
  public:
   /// `how` and `control` are borrowed.
-  part_sum(const summing& how, const control_block& control, call_site site)
+  shard_reduction(const reduction_layout& how, const step_header& control, call_site site)
       : how_(&how), control_(&control), site_(site) {}
 
   /// Collective, asynchronous. `memory` has the flat and is in use until finish(). The result is
   /// written to `part`, which may be this rank's part of `memory`.
-  void start(const unit_flat& flat, std::byte* memory, std::byte* part, summed_pass pass);
+  void start(const flat_parameter& flat, std::byte* memory, std::byte* part, reduction_pass pass);
   /// Whether pass_on() would not block.
   [[nodiscard]] bool is_ready() {
     for (work& each : works_) {
@@ -77,7 +77,7 @@ class part_sum {
     return true;
   }
   /// Collective over the replicas: blocks for the sum over the shards, and starts the exchange with
-  /// the replicas. The control block must have arrived.
+  /// the replicas. The step header must have arrived.
   void pass_on();
   /// Blocks until the part has the result.
   void finish() {
@@ -135,20 +135,20 @@ class part_sum {
   /// in rank order, and the ranks of a part need not be neighbours.
   void start_pieces();
 
-  const summing* how_;
-  const control_block* control_;
+  const reduction_layout* how_;
+  const step_header* control_;
   call_site site_;
-  const unit_flat* flat_ = nullptr;  ///< null unless a sum is under way
+  const flat_parameter* flat_ = nullptr;  ///< null unless a sum is under way
   std::byte* memory_ = nullptr;
   std::byte* part_ = nullptr;
-  summed_pass pass_{};
+  reduction_pass pass_{};
   bool is_passed_on_ = false;
   bool is_mean_ = false;  ///< works_ leave the mean in the part, not the sum
   std::vector<work> works_;
 };
 
-inline void part_sum::start(const unit_flat& flat, std::byte* memory, std::byte* part,
-                            summed_pass pass) {
+inline void shard_reduction::start(const flat_parameter& flat, std::byte* memory, std::byte* part,
+                                   reduction_pass pass) {
   if (flat.part == 0) return;
   flat_ = &flat;
   memory_ = memory;
@@ -176,7 +176,7 @@ inline void part_sum::start(const unit_flat& flat, std::byte* memory, std::byte*
   }
 }
 
-inline void part_sum::pass_on() {
+inline void shard_reduction::pass_on() {
   if (flat_ == nullptr || is_passed_on_) return;
   wait();
   is_passed_on_ = true;
@@ -205,7 +205,7 @@ inline void part_sum::pass_on() {
   is_mean_ = true;
 }
 
-inline void part_sum::start_pieces() {
+inline void shard_reduction::start_pieces() {
   std::vector<std::size_t> counts(how_->part_of.size());
   for (std::size_t part = 0; part < flat_->ranks; ++part) {
     std::size_t replica = 0, own = 0;

@@ -1,4 +1,4 @@
-// control_block: the numbers that are summed over the ranks of a reduction group ahead of a step's
+// step_header: the numbers that are summed over the ranks of a reduction group ahead of a step's
 // gradients.
 #pragma once
 
@@ -13,9 +13,9 @@ namespace parx::inline PARX_ABI::detail {
 
 enum class parameter_use { unused, used, frozen };
 
-class control_block {
+class step_header {
  public:
-  explicit control_block(std::size_t parameters) : values_(first_parameter + parameters) {}
+  explicit step_header(std::size_t parameters) : values_(first_parameter + parameters) {}
 
   /// Samples of the step.
   [[nodiscard]] double& count() noexcept { return values_[0]; }
@@ -23,7 +23,7 @@ class control_block {
   /// Ranks that have raised their flag.
   [[nodiscard]] double& flags() noexcept { return values_[1]; }
   [[nodiscard]] const double& flags() const noexcept { return values_[1]; }
-  /// Samples of the previous step on all ranks that share the data, by which each rank has divided.
+  /// The previous step's samples, summed over the ranks; the gradients were divided by it.
   [[nodiscard]] double& last_count() noexcept { return values_[2]; }
   [[nodiscard]] const double& last_count() const noexcept { return values_[2]; }
   /// A number below 2^32 that must be equal on all ranks; after the sum, their sum.
