@@ -54,17 +54,17 @@ inline std::string to_chrome_trace(const std::vector<parx::flight_log>& logs) {
       const std::int64_t start = each.entered_ns - ahead[i] - first;
       const std::int64_t end =
           each.finished_ns == 0 ? last - first : each.finished_ns - ahead[i] - first;
-      chrome::event shown{.category = "comm",
-                          .name = chrome::short_text<48>(name),
-                          .argument_count = 3};
+      chrome::event shown{
+          .category = "comm", .name = chrome::short_text<48>(name), .argument_count = 3};
       shown.start_ns = std::max<std::int64_t>(start, 0);
       shown.duration_ns = std::max<std::int64_t>(end - shown.start_ns, 0);
       shown.arguments[0] = {"bytes", each.bytes};
       shown.arguments[1] = {"sequence", each.call.number()};
       shown.arguments[2] = {"peer", std::int64_t{each.peer}};
       text += comma;
-      chrome::append_event(text, shown, log.rank, lines.emplace(each.call.group,
-                           static_cast<int>(lines.size())).first->second);
+      chrome::append_event(
+          text, shown, log.rank,
+          lines.emplace(each.call.group, static_cast<int>(lines.size())).first->second);
     }
   }
   return text + std::string(chrome::json_footer);

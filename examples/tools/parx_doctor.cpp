@@ -4,7 +4,11 @@
 //   parxrun -n 4 build/release/bin/parx_doctor
 //   srun -N 2 --ntasks-per-node=2 build/release/bin/parx_doctor
 //   parx_doctor recorder DIR [--trace out.json]      # the job's error names DIR
+//   parx_doctor host                                 # what parx_slurm check asks a node
+// A path of --needs may have commas in it.
+#define CXXOPTS_VECTOR_DELIMITER '\0'
 #include "doctor_facts.hpp"
+#include "doctor_host_flags.hpp"
 #include "doctor_links.hpp"
 #include "doctor_recorder.hpp"
 
@@ -24,7 +28,8 @@ constexpr std::string_view usage =
     "Checks the hosts and links of a job before a long run; changes nothing.\n"
     "  parxrun -n 4 parx_doctor [--strict]     a line for each host and link, and a sentence for\n"
     "  srun -N 2 parx_doctor [--strict]        each problem; --strict: exit code 1 if any\n"
-    "  parx_doctor recorder DIR [--trace OUT]  the last operations of a job that has failed\n";
+    "  parx_doctor recorder DIR [--trace OUT]  the last operations of a job that has failed\n"
+    "  parx_doctor host FLAGS                  this node's facts as JSON, for parx_slurm check\n";
 
 void print_host(const std::vector<const rank_health*>& ranks) {
   const rank_health& first = *ranks.front();
@@ -37,10 +42,10 @@ void print_host(const std::vector<const rank_health*>& ranks) {
   }
   std::sort(cpus.begin(), cpus.end());
   cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
-  fmt::print("{:<16} rank{} {}: {} core{}, {} thread{}, address {}, {} files\n",
-             first.host, numbers.size() == 1 ? "" : "s", parx::detail::some_of(numbers),
-             cpus.size(), cpus.size() == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
-             first.address, first.descriptors);
+  fmt::print("{:<16} rank{} {}: {} core{}, {} thread{}, address {}, {} files\n", first.host,
+             numbers.size() == 1 ? "" : "s", parx::detail::some_of(numbers), cpus.size(),
+             cpus.size() == 1 ? "" : "s", threads, threads == 1 ? "" : "s", first.address,
+             first.descriptors);
 }
 
 }  // namespace
@@ -48,6 +53,9 @@ void print_host(const std::vector<const rank_health*>& ranks) {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "recorder") {
     return examples::diagnose_recorder({argv + 2, argv + argc});
+  }
+  if (argc > 1 && std::string_view(argv[1]) == "host") {
+    return examples::print_host_facts(argc - 1, argv + 1);
   }
   const std::string_view asked = argc == 2 ? argv[1] : "";
   if (asked == "--help" || asked == "-h") {

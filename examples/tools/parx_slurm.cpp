@@ -1,36 +1,75 @@
-// parx_slurm: what comes before and after a training on a Slurm cluster.
+// parx_slurm: what comes before and after a training on a Slurm cluster. It calls Slurm's own
+// commands and prints those that start something.
 //
 //   parx_slurm where -N 3 --cores 8 --time 30m --program ./train
+//   parx_slurm check -n 2 -c 4 --needs ~/data -- ./train
 #include <cstdio>
 #include <exception>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
+// A path of --needs may have commas in it.
+#define CXXOPTS_VECTOR_DELIMITER '\0'
 #include "common/did_you_mean.hpp"
 #include "common/options.hpp"
+#include "slurm_check.hpp"
 #include "slurm_where.hpp"
 
 namespace {
 
 constexpr std::string_view usage =
     "What comes before and after a training on a Slurm cluster\nUsage:\n"
-    "  parx_slurm where FLAGS   the partition that has the nodes, and the salloc line. Exits with "
-    "3\n"
-    "                           where none has\n"
+    "  parx_slurm where FLAGS                the partition that has the nodes for a job, and the\n"
+    "                                        salloc line. Exits with 3 where none has\n"
+    "  parx_slurm check FLAGS -- PROGRAM     whether the nodes of a job are fit for a program.\n"
+    "                                        Exits with 4 where one is not\n"
     "parx_slurm WORD --help lists the flags\n";
 
-int where(int argc, const char* const* argv) {
-  cxxopts::Options options("parx_slurm where", "The partition that has the nodes for a job\n");
+/// The words behind "--", and those before it, the program's own name among them.
+struct command_line {
+  std::vector<const char*> own;
+  std::vector<std::string> command;
+};
+
+command_line split_command_line(int argc, const char* const* argv) {
+  command_line line;
+  int i = 0;
+  while (i < argc && std::string_view(argv[i]) != "--") line.own.push_back(argv[i++]);
+  if (i < argc) line.command.assign(argv + i + 1, argv + argc);
+  return line;
+}
+
+/// Parses the flags of a word that `add` declares, and calls `act` with them; --help prints them.
+template <typename Add, typename Act>
+int with_flags(const char* name, const char* text, const command_line& line, Add add, Act act) {
+  cxxopts::Options options(std::string("parx_slurm ") + name, text);
   options.add_options()("h,help", "print this");
-  examples::add_request_flags(options);
-  const auto given = examples::parse(options, argc, argv);
+  add(options);
+  const auto given = examples::parse(options, static_cast<int>(line.own.size()), line.own.data());
   if (given.count("help") != 0) {
     fmt::print("{}", options.help());
     return 0;
   }
-  return examples::where(examples::request_of(given));
+  return act(given);
+}
+
+int where(const command_line& line) {
+  parx::require(line.command.empty(), "parx_slurm where runs nothing: --program names a program");
+  return with_flags("where", "The partition that has the nodes for a job\n", line,
+                    examples::add_request_flags,
+                    [](const auto& given) { return examples::where(examples::request_of(given)); });
+}
+
+int check(const command_line& line) {
+  return with_flags("check", "Whether the nodes of a job are fit for a program\n", line,
+                    examples::add_check_flags, [&](const auto& given) {
+                      auto options = examples::check_options_of(given, line.command);
+                      examples::find_job(given["jobid"].template as<std::string>(), options);
+                      return examples::check(options);
+                    });
 }
 
 int run(int argc, const char* const* argv) {
@@ -39,8 +78,10 @@ int run(int argc, const char* const* argv) {
     fmt::print("{}", usage);
     return 0;
   }
-  if (word == "where") return where(argc - 1, argv + 1);
-  const std::string meant = examples::did_you_mean(word, {"where"});
+  const command_line line = split_command_line(argc - 1, argv + 1);
+  if (word == "where") return where(line);
+  if (word == "check") return check(line);
+  const std::string meant = examples::did_you_mean(word, {"where", "check"});
   parx::throw_usage("there is no \"{}\"{} parx_slurm --help lists the words", word,
                     examples::question(meant));
 }

@@ -99,4 +99,34 @@ if [ -x "$bin/train_cnn" ]; then
   claim "with one checkpoint in its folder" test "$(echo parx-train-"$job"/checkpoint-*/manifest.json | wc -w)" = 1
   scancel "$job"
 fi
+
+# parx_slurm: the partition of a job, and whether its nodes are fit.
+if [ -x "$bin/parx_slurm" ] && [ -x "$bin/parx_doctor" ]; then
+  cd "$work" || exit 1
+  asks() { shown=no; timeout 60 "$bin/parx_slurm" "$@" >"$work/out" 2>&1; }
+  in_a_job() { shown=no; timeout 60 salloc -Q -I10 -N 3 --ntasks-per-node=1 -c 2 "$bin/parx_slurm" "$@" >"$work/out" 2>&1; }
+  ends_with() { local wanted=$1 code=0; shift; "$@" || code=$?; [ $code = "$wanted" ]; }
+  claim "parx_slurm where finds the partition" asks where -N 3 --cores 8 -t 30m
+  claim "and prints the line to type" says '^best: salloc -p test -N 3 --ntasks-per-node=1 -c 8 -t 30$'
+  claim "it exits with 3 where there are too few nodes" ends_with 3 asks where -N 4 --cores 8
+  claim "and says how many there are" says 'nearest: test has 3 of 4: it would do with -N 3$'
+  claim "check outside of a job is refused" ends_with 2 asks check
+  claim "and says what to do" says 'this is not inside a job of Slurm: salloc first'
+  mkdir data && echo 1 >data/file && cp "$bin/hello_all_reduce" program
+  claim "parx_slurm check finds nothing on good nodes" in_a_job check --needs "$work/data/file" --output "$work" -- ./program
+  claim "and has a line for each" test "$(grep -cE '^node[123]  ok  ' "$work/out")" = 3
+  if [ "$SLURM_TEST_MODE" = hosts ]; then
+    # on NODE COMMAND: in the mounts of a node.
+    on() { nsenter -t "$(cat "/proc/$(cat "$work/slurm/run/$1.launcher")/task/"*/children | cut -d' ' -f1)" -m "${@:2}"; }
+    cp "$bin/parx_doctor" old
+    on node2 mount --bind "$work/old" "$work/program"
+    on node3 mount -t tmpfs none "$work/data"
+    on node1 mount -t tmpfs -o size=1m none /dev/shm
+    claim "check exits with 4 where nodes are not fit" ends_with 4 in_a_job check --needs "$work/data/file" -- ./program
+    claim "it finds the old program" says '^! node2: its .*/program is another one than on most nodes'
+    claim "and the missing data" says '^! node3: .*/data/file cannot be read: No such file'
+    claim "and the full /dev/shm" says '^! node1: 1 MB are free in /dev/shm'
+    claim "and says how to go on without them" says '^3 of 3 nodes are not fit: .* --exclude=node\[1-3\]$'
+  fi
+fi
 [ $failures = 0 ]

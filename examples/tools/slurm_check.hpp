@@ -1,0 +1,230 @@
+// For parx_slurm: "check", whether the nodes of a job are fit for it, before it is started.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/options.hpp"
+#include "slurm_where.hpp"
+#include <parx/core/env.hpp>
+#include <parx/core/json.hpp>
+#include <parx/core/printable.hpp>
+#include <parx/launch/hostlist.hpp>
+#include <parx/slurm.hpp>
+
+namespace examples {
+
+/// What is asked of each node, and of which job.
+struct check_options {
+  std::string job;  ///< Slurm's number of it
+  std::vector<std::string> nodes;
+  std::string program;  ///< an absolute path; empty: none
+  std::vector<std::string> needs;
+  std::string output;
+  std::vector<std::string> imports;
+  std::string python;
+  parx::slurm::preflight_needs takes;
+};
+
+struct check_result {
+  std::vector<parx::slurm::host_facts> facts;
+  std::vector<parx::slurm::preflight_finding> found;
+};
+
+inline void add_check_flags(cxxopts::Options& options) {
+  const auto list = cxxopts::value<std::vector<std::string>>();
+  options.add_options()("n,ranks", "of each node", text("1"))("c,threads", "of a rank", text("1"))(
+      "needs", "a path that every node must be able to read; may be given several times", list)(
+      "output", "the folder that every node must be able to write into", text(""))(
+      "imports", "a Python module that every node must have; may be given several times", list)(
+      "python", "the interpreter of --imports", text("python3"))(
+      "mem", "memory that the job takes of a node: 2G", text("0"))(
+      "tmp", "room that it takes in TMPDIR: 2G", text("0"))("t,time", "that it takes: 30m, 2h",
+                                                            text("0"))(
+      "jobid", "a job that runs, where this is not inside it", text(""));
+}
+
+/// The absolute path of a program, as a shell finds it; as given where there is none.
+inline std::string path_of_program(const std::string& name) {
+  namespace fs = std::filesystem;
+  if (name.empty()) return name;
+  if (name.find('/') != name.npos) return fs::absolute(name).lexically_normal().string();
+  const auto path = parx::env_string(parx::process_environment(), "PATH").value_or("");
+  for (const std::string_view folder : parx::detail::split_at(path, ':')) {
+    const std::string file = std::string(folder) + "/" + name;
+    if (::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return name;
+}
+
+/// The job and its nodes: that of --jobid, else the one in which this runs.
+inline void find_job(const std::string& asked, check_options& options) {
+  const auto env = parx::process_environment();
+  const auto here = parx::env_string(env, "SLURM_JOB_ID");
+  options.job = asked.empty() ? here.value_or("") : asked;
+  parx::require(
+      !options.job.empty(),
+      "this is not inside a job of Slurm: salloc first (parx_slurm where prints the line), "
+      "or name one that runs by --jobid");
+  std::string list;
+  if (here == options.job) list = parx::env_string(env, "SLURM_JOB_NODELIST").value_or("");
+  if (list.empty()) {
+    list = slurm_output({"squeue", "-h", "-j", options.job, "-t", "R", "-o", "%N"});
+    list.erase(std::min(list.find('\n'), list.size()));
+  }
+  parx::require(!list.empty(), "job {} does not run, so it has no nodes yet (squeue -j {})",
+                options.job, options.job);
+  options.nodes = parx::expand_hostlist(list);
+  options.takes.nodes = static_cast<int>(options.nodes.size());
+}
+
+inline check_options check_options_of(const cxxopts::ParseResult& given,
+                                      const std::vector<std::string>& command) {
+  const auto words = [&](const char* flag) {
+    return given.count(flag) == 0 ? std::vector<std::string>()
+                                  : given[flag].as<std::vector<std::string>>();
+  };
+  check_options options;
+  options.takes.ranks = number(given, "ranks", 1, 4096);
+  options.takes.threads = number(given, "threads", 1, 4096);
+  options.takes.memory_mb = megabytes(given["mem"].as<std::string>());
+  options.takes.tmp_mb = megabytes(given["tmp"].as<std::string>());
+  const std::string time = given["time"].as<std::string>();
+  const auto limit = parx::slurm::parse_time_limit(time);
+  parx::require(limit && *limit != parx::slurm::no_time_limit,
+                "--time \"{}\": give 30m, 2h, 1-12:00:00, or minutes", time);
+  options.takes.time_s = limit->count();
+  options.program = path_of_program(command.empty() ? "" : command.front());
+  for (const std::string& path : words("needs")) {
+    options.needs.push_back(std::filesystem::absolute(path).lexically_normal().string());
+  }
+  options.output = given["output"].as<std::string>();
+  if (!options.output.empty()) options.output = std::filesystem::absolute(options.output).string();
+  options.imports = words("imports");
+  options.python = given["python"].as<std::string>();
+  return options;
+}
+
+/// The srun line that asks all nodes. parx_doctor is sent along, so that it need not be there.
+inline std::vector<std::string> check_command(const check_options& options) {
+  const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const std::string nodes = std::to_string(options.nodes.size());
+  // Below the range from which kernels give ports.
+  std::random_device seed;
+  const int port = std::uniform_int_distribution<int>(20'000, 32'000)(seed);
+  std::vector<std::string> words{"srun",
+                                 "--jobid=" + options.job,
+                                 "-N",
+                                 nodes,
+                                 "-n",
+                                 nodes,
+                                 "--ntasks-per-node=1",
+                                 "--overlap",
+                                 "--mem=0",
+                                 "--cpu-bind=none",
+                                 "--kill-on-bad-exit=0",
+                                 "--bcast=/tmp/parx_doctor." + options.job,
+                                 (here / "parx_doctor").string(),
+                                 "host",
+                                 "--port=" + std::to_string(port)};
+  if (!options.program.empty()) words.push_back("--program=" + options.program);
+  for (const std::string& each : options.needs) words.push_back("--needs=" + each);
+  if (!options.output.empty()) words.push_back("--output=" + options.output);
+  for (const std::string& each : options.imports) words.push_back("--imports=" + each);
+  if (!options.imports.empty()) words.push_back("--python=" + options.python);
+  return words;
+}
+
+/// The last facts of each node among the lines of all of them.
+inline std::vector<parx::slurm::host_facts> facts_among(std::string_view output) {
+  std::vector<parx::slurm::host_facts> all;
+  for (const std::string_view line : parx::detail::split_at(output, '\n')) {
+    if (!line.starts_with("{")) continue;
+    try {
+      auto facts = parx::slurm::host_facts::from_line(line);
+      std::erase_if(all, [&](const auto& each) { return each.node == facts.node; });
+      all.push_back(std::move(facts));
+    } catch (const parx::json::error&) {
+      // A prolog's line.
+    }
+  }
+  return all;
+}
+
+/// What srun has said of a node that did not answer.
+inline std::string srun_says(std::string_view errors, const std::string& node) {
+  for (const std::string_view line : parx::detail::split_at(errors, '\n')) {
+    const auto at = line.find(node);
+    if (at == line.npos) continue;
+    const char behind = at + node.size() < line.size() ? line[at + node.size()] : ' ';
+    if (behind < '0' || behind > '9') return std::string(line);
+  }
+  return {};
+}
+
+/// Asks all nodes and judges. Prints the command.
+inline check_result check_nodes(const check_options& options) {
+  const auto words = check_command(options);
+  fmt::print("$ {}\n", parx::slurm::shell_text(words));
+  std::fflush(stdout);
+  // Imports of Python may take long on a slow file system.
+  const std::chrono::seconds limit(options.imports.empty() ? 20 : 60);
+  const auto answer = parx::slurm::run_command(words, limit);
+  check_result result;
+  result.facts = facts_among(answer.out);
+  result.found = parx::slurm::preflight(options.nodes, result.facts, options.takes);
+  for (auto& each : result.found) {
+    if (each.fact != parx::slurm::did_not_answer) continue;
+    if (const std::string said = srun_says(answer.err, each.node); !said.empty()) {
+      each.fact += " (" + said + ")";
+    }
+  }
+  if (result.facts.empty() && !answer.err.empty()) {
+    fmt::print(stderr, "{}\n", parx::printable(answer.err, parx::line_breaks::indent));
+  }
+  return result;
+}
+
+/// A line for each node, a sentence for each fault, and what to do about all of them.
+inline void print_check(const check_options& options, const check_result& result) {
+  using parx::printable;
+  for (const std::string& name : options.nodes) {
+    const auto node = std::find_if(result.facts.begin(), result.facts.end(),
+                                   [&](const auto& each) { return each.node == name; });
+    if (node != result.facts.end()) {
+      fmt::print("{}\n", printable(parx::slurm::node_line(*node, result.found)));
+    }
+  }
+  for (const std::string& each : parx::slurm::sentences_of(result.found)) {
+    fmt::print("{}\n", printable(each));
+  }
+  const auto bad = parx::slurm::bad_nodes(result.found);
+  if (bad.empty()) {
+    fmt::print("{} node{} fit\n", options.nodes.size(),
+               options.nodes.size() == 1 ? " is" : "s are");
+  } else {
+    fmt::print("{} of {} nodes {} not fit: mend that, or leave {} out by --exclude={}\n",
+               bad.size(), options.nodes.size(), bad.size() == 1 ? "is" : "are",
+               bad.size() == 1 ? "it" : "them", parx::slurm::compress_hostlist(bad));
+  }
+}
+
+/// Returns 0, or 4 where a node is not fit.
+inline int check(const check_options& options) {
+  const check_result result = check_nodes(options);
+  print_check(options, result);
+  return parx::slurm::bad_nodes(result.found).empty() ? 0 : 4;
+}
+
+}  // namespace examples

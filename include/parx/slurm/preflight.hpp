@@ -1,0 +1,279 @@
+// preflight: what would go wrong on the nodes of a job, before it is started. Pure: from the facts
+// of the nodes to a line for each node and a sentence for each fault, with its remedy.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
+#include <parx/core/socket_address.hpp>
+#include <parx/slurm/host_facts.hpp>
+#include <parx/slurm/salloc.hpp>
+
+namespace parx::inline PARX_ABI::slurm {
+
+/// What the job takes of each node.
+struct preflight_needs {
+  int ranks = 1;               ///< of a node
+  int threads = 1;             ///< of a rank
+  int nodes = 1;               ///< in all
+  std::int64_t memory_mb = 0;  ///< 0: not known
+  std::int64_t tmp_mb = 0;     ///< free space in TMPDIR; 0: not known
+  std::int64_t time_s = 0;     ///< how long it takes; 0: not known
+};
+
+struct preflight_finding {
+  std::string node;
+  std::string fact;    ///< the first words of its sentence: what is wrong
+  std::string remedy;  ///< an imperative, or empty
+  bool fatal = true;   ///< the job would fail, or hang, on this node
+
+  [[nodiscard]] bool operator==(const preflight_finding&) const = default;
+};
+
+namespace detail {
+
+/// The value that most nodes have; the first of several that are as frequent.
+[[nodiscard]] inline std::string most_frequent(const std::vector<std::string>& values) {
+  std::map<std::string, std::size_t> counts;
+  for (const std::string& each : values) ++counts[each];
+  std::string best;
+  for (const std::string& each : values) {
+    if (best.empty() || counts[each] > counts[best]) best = each;
+  }
+  return best;
+}
+
+/// The faults of one node by itself.
+inline void check_node(const host_facts& node, const preflight_needs& needs,
+                       std::vector<preflight_finding>& found) {
+  const auto fault = [&](std::string fact, std::string remedy, bool fatal = true) {
+    found.push_back({node.node, std::move(fact), std::move(remedy), fatal});
+  };
+  if (!node.program_problem.empty()) {
+    fault(formatted("the program {} cannot be started: {}", node.program, node.program_problem),
+          "Put it where all nodes see it, or let parx_slurm run stage it");
+  }
+  if (!node.missing_libraries.empty()) {
+    fault(formatted("the program needs {}, which the node does not have",
+                    joined_text(node.missing_libraries)),
+          "Load the modules of the build in the job, or build it on the oldest node");
+  }
+  if (!node.missing_instructions.empty()) {
+    fault(formatted("the program was compiled for {}, which its processor does not have",
+                    joined_text(node.missing_instructions)),
+          "Compile it on this node, or without -march=native, or choose nodes by -C");
+  }
+  for (const path_fact& each : node.needs) {
+    if (each.problem.empty()) continue;
+    fault(formatted("{} cannot be read: {}", each.path, each.problem),
+          "Copy it there, or put it on a file system that all nodes see");
+  }
+  for (const import_fact& each : node.imports) {
+    if (each.problem.empty()) continue;
+    fault(formatted("Python cannot import {}: {}", each.module, each.problem),
+          "Install it where all nodes see it, and set PYTHONPATH in the job");
+  }
+  if (!node.output_problem.empty()) {
+    fault(formatted("nothing can be written to {}: {}", node.output, node.output_problem),
+          "Choose an output folder on a file system that all nodes can write");
+  }
+  const int wanted = needs.ranks * needs.threads;
+  if (node.cores < wanted) {
+    fault(formatted("{} core{} for {} rank{} of {} thread{}", node.cores,
+                    node.cores == 1 ? "" : "s", needs.ranks, needs.ranks == 1 ? "" : "s",
+                    needs.threads, needs.threads == 1 ? "" : "s"),
+          formatted("Ask for -c {} a node, or start fewer ranks", wanted), false);
+  } else if (node.quota_cores > 0 && node.quota_cores < wanted) {
+    fault(formatted("a quota of {:.1f} cores for {} ranks of {} threads", node.quota_cores,
+                    needs.ranks, needs.threads),
+          "Start fewer ranks or threads, or ask for more cores", false);
+  }
+  if (needs.memory_mb > 0 && node.memory_mb < needs.memory_mb) {
+    fault(formatted("{} MB of memory are free, {} are needed", node.memory_mb, needs.memory_mb),
+          formatted("Ask Slurm for --mem={}M, or look at what runs there", needs.memory_mb));
+  }
+  // The rings and recorders of a rank, as transport/shm.hpp sizes them, take some MB.
+  const std::int64_t shm_mb = std::int64_t{8} * needs.ranks;
+  if (node.shm_mb < shm_mb) {
+    fault(formatted("{} MB are free in /dev/shm, where the ranks of a node meet", node.shm_mb),
+          "Remove what earlier jobs have left there, or set PARX_TRANSPORT=tcp");
+  }
+  if (needs.tmp_mb > 0 && node.tmp_mb < needs.tmp_mb) {
+    fault(formatted("{} MB are free in {}, {} are needed", node.tmp_mb, node.tmp, needs.tmp_mb),
+          "Set TMPDIR to a folder with more room");
+  }
+  // Two groups with two descriptors for each peer, and 64 for all else.
+  const std::int64_t files = 64 + std::int64_t{4} * needs.ranks * needs.nodes;
+  if (node.files < files) {
+    fault(formatted("a process may open {} files, and {} ranks need about {}", node.files,
+                    needs.ranks * needs.nodes, files),
+          formatted("ulimit -n {} before the job, or ask the site", files));
+  }
+  const std::int64_t processes = std::int64_t{needs.ranks} * (needs.threads + 4) + 16;
+  if (node.processes >= 0 && node.processes < processes) {
+    fault(formatted("a user may have {} processes and threads, and the ranks need about {}",
+                    node.processes, processes),
+          formatted("ulimit -u {} before the job, or ask the site", processes));
+  }
+  if (needs.nodes > 1 && parx::detail::is_loopback(node.own_name_is) &&
+      parx::detail::is_loopback(node.address)) {
+    fault(formatted("its name resolves to {}, which other nodes cannot reach", node.own_name_is),
+          "Set PARX_SOCKET_IFNAME to its network (eth0, =10.0.0.0/8), or mend /etc/hosts");
+  }
+  if (needs.time_s > 0 && node.time_left_s >= 0 && node.time_left_s < needs.time_s) {
+    fault(formatted("{} are left of the job, {} are needed",
+                    to_time_limit(std::chrono::seconds(node.time_left_s)),
+                    to_time_limit(std::chrono::seconds(needs.time_s))),
+          "Ask for a longer --time");
+  }
+}
+
+inline void check_exchange(const host_facts& node, const host_facts& first,
+                           std::vector<preflight_finding>& found) {
+  constexpr std::string_view firewall =
+      "A firewall, or another network: PARX_SOCKET_IFNAME chooses the interface, MASTER_PORT the "
+      "port";
+  const auto fault = [&](std::string fact, std::string_view remedy, bool fatal = true) {
+    found.push_back({node.node, std::move(fact), std::string(remedy), fatal});
+  };
+  if (!node.to_first_problem.empty()) {
+    fault(
+        formatted("it cannot connect to the first node, {}: {}", first.node, node.to_first_problem),
+        firewall);
+    return;
+  }
+  if (!node.exchanged) {
+    fault("it did not answer the first node in time", "Leave it out, or try again");
+    return;
+  }
+  if (!node.from_first_problem.empty()) {
+    fault(formatted("the first node, {}, cannot connect to it: {}", first.node,
+                    node.from_first_problem),
+          firewall);
+  }
+  if (!node.to_next_problem.empty()) {
+    fault(formatted("it cannot connect to {}: {}", node.next, node.to_next_problem), firewall);
+  }
+  constexpr double much_s = 1.0;
+  if (std::abs(node.clock_ahead_s) >= much_s) {
+    fault(formatted("its clock is {:.1f} s {} of {}'s", std::abs(node.clock_ahead_s),
+                    node.clock_ahead_s > 0 ? "ahead" : "behind", first.node),
+          "Logs and checkpoints will seem out of order: let chrony or ntpd set it", false);
+  }
+}
+
+}  // namespace detail
+
+/// The fact of a node of which nothing is known.
+inline constexpr std::string_view did_not_answer = "it did not answer";
+
+/// A sentence for each fault. `expected`: all nodes of the job, by Slurm's names; `facts` are of
+/// those that answered, in any order.
+[[nodiscard]] inline std::vector<preflight_finding> preflight(
+    const std::vector<std::string>& expected, const std::vector<host_facts>& facts,
+    const preflight_needs& needs) {
+  std::vector<preflight_finding> found;
+  const auto facts_of = [&](const std::string& node) {
+    const auto at = std::find_if(facts.begin(), facts.end(),
+                                 [&](const host_facts& each) { return each.node == node; });
+    return at == facts.end() ? nullptr : &*at;
+  };
+  std::vector<std::string> hashes;
+  for (const host_facts& each : facts) {
+    if (!each.program_hash.empty()) hashes.push_back(each.program_hash);
+  }
+  const std::string usual = detail::most_frequent(hashes);
+  for (const std::string& name : expected) {
+    const host_facts* const node = facts_of(name);
+    if (node == nullptr) {
+      found.push_back(
+          {name, std::string(did_not_answer), "Leave it out; the site will want to know"});
+      continue;
+    }
+    detail::check_node(*node, needs, found);
+    if (!node->program_hash.empty() && node->program_hash != usual) {
+      found.push_back({name,
+                       formatted("its {} is another one than on most nodes ({} and {})",
+                                 node->program, node->program_hash, usual),
+                       "It is an old copy: copy it again"});
+    }
+    if (expected.size() > 1) {
+      if (const host_facts* const first = facts_of(expected.front())) {
+        if (node != first || !node->to_next_problem.empty()) {
+          detail::check_exchange(*node, *first, found);
+        }
+      }
+    }
+  }
+  return found;
+}
+
+/// "n07  ok  bin 91ab03de  cores 32  AVX2  memory 61 GB  /dev/shm 14 GB  clock +0.003 s".
+[[nodiscard]] inline std::string node_line(const host_facts& node,
+                                           const std::vector<preflight_finding>& found) {
+  const auto size = [](std::int64_t mb) {
+    return mb < 10'000 ? formatted("{} MB", mb) : formatted("{} GB", mb / 1024);
+  };
+  const auto faults = std::count_if(found.begin(), found.end(), [&](const preflight_finding& each) {
+    return each.fatal && each.node == node.node;
+  });
+  std::string text = node.node + "  ";
+  text += faults == 0 ? "ok" : formatted("{} fault{}", faults, faults == 1 ? "" : "s");
+  if (!node.program_hash.empty()) text += "  program " + node.program_hash.substr(0, 8);
+  if (!node.needs.empty()) {
+    const auto there = std::count_if(node.needs.begin(), node.needs.end(),
+                                     [](const path_fact& each) { return each.problem.empty(); });
+    text += formatted("  {} of {} needed path{}", there, node.needs.size(),
+                      node.needs.size() == 1 ? "" : "s");
+  }
+  text +=
+      formatted("  {} core{} {}  memory {}  /dev/shm {}", node.cores, node.cores == 1 ? "" : "s",
+                node.processor, size(node.memory_mb), size(node.shm_mb));
+  if (node.exchanged && node.round_trip_s > 0) {
+    text += formatted("  clock {:+.3f} s, {:.1f} ms there and back", node.clock_ahead_s,
+                      node.round_trip_s * 1e3);
+  }
+  return text;
+}
+
+/// The findings as sentences; nodes of which the same is said share one: "n[1-4]: 2 cores for ...".
+[[nodiscard]] inline std::vector<std::string> sentences_of(
+    const std::vector<preflight_finding>& found) {
+  std::vector<std::string> sentences;
+  std::vector<bool> told(found.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (told[i]) continue;
+    std::vector<std::string> nodes;
+    for (std::size_t j = i; j < found.size(); ++j) {
+      preflight_finding same = found[j];
+      same.node = found[i].node;
+      if (!(same == found[i])) continue;
+      told[j] = true;
+      nodes.push_back(found[j].node);
+    }
+    sentences.push_back(
+        formatted("{} {}: {}{}{}", found[i].fatal ? "!" : "note:", compress_hostlist(nodes),
+                  found[i].fact, found[i].remedy.empty() ? "" : ". ", found[i].remedy));
+  }
+  return sentences;
+}
+
+/// The nodes without which the job can go on: those of fatal findings.
+[[nodiscard]] inline std::vector<std::string> bad_nodes(
+    const std::vector<preflight_finding>& found) {
+  std::set<std::string> names;
+  for (const preflight_finding& each : found) {
+    if (each.fatal) names.insert(each.node);
+  }
+  return {names.begin(), names.end()};
+}
+
+}  // namespace parx::slurm
