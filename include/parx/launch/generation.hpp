@@ -1,0 +1,406 @@
+// generation: the protocol by which the nodes of a job form one world after another.
+//
+// Each node has an agent, whose children are the ranks. One keeper admits the agents, forms a
+// generation of those that are there, and stops it as a whole when a rank or node is lost or a node
+// joins; then it forms the next one. Here is the keeper's half, generation_node.hpp has the
+// agent's. Both are pure: a state, an event and the time give the next state and the messages to
+// send. What they promise is searched in tests/launch/generation_test.cpp: ranks of at most one
+// generation run at a time; a failure costs one restart; all agents end with one code; nobody waits
+// for ever.
+//
+// Members are connections, not nodes: an agent that comes back is a new one. A lost agent ends its
+// ranks by itself once it has not heard of the keeper for a time that is shorter than its lease, so
+// the next generation waits until that lease is over (`fence`).
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <parx/core/abi.hpp>
+#include <parx/core/deadline.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// What a running job does when a node asks to join it.
+enum class on_join {
+  now,    ///< its ranks save their work and stop, and go on with the node
+  wait,   ///< the node waits until the job stops for another reason
+  never,  ///< the node waits; it replaces one that is lost
+};
+
+/// How the ranks of a generation are ended.
+enum class stop_how {
+  terminate,  ///< SIGTERM: another rank has failed
+  save,       ///< SIGUSR1: they save their work and return 75
+  wait,       ///< no signal: others have saved theirs, and these are about to
+};
+
+namespace detail {
+
+using protocol_clock = deadline::clock;
+
+/// A connection with an agent; never used twice.
+using agent_number = int;
+
+struct generation_rules {
+  int least_nodes = 1;
+  int most_nodes = 1;
+  int restarts = 0;  ///< of the whole job, after failures
+  on_join joins = on_join::now;
+  std::chrono::milliseconds last_call{2'000};     ///< after the last node, where more may come
+  std::chrono::milliseconds join_limit{600'000};  ///< for least_nodes to come
+  std::chrono::milliseconds lease{3'000};         ///< silence after which an agent is lost
+  /// By how much longer than the lease the keeper waits for the ranks of a lost agent to end.
+  std::chrono::milliseconds fence_margin{500};
+};
+
+enum class keeper_phase {
+  gather,  ///< waits for agents
+  form,    ///< members start their ranks
+  run,
+  stop,  ///< members end their ranks
+  over,
+};
+
+struct admitted_agent {
+  agent_number number = 0;
+  int order = 0;  ///< ranks are in ascending order of it, then of admission
+  protocol_clock::time_point last_heard{};
+};
+
+struct generation_member {
+  agent_number number = 0;
+  bool live = true;  ///< has not been lost
+  bool started = false;
+  bool done = false;  ///< all its ranks returned 0
+  bool stopped = false;
+};
+
+/// The ranks of a lost agent may run until then.
+struct open_fence {
+  agent_number number = 0;
+  protocol_clock::time_point until{};
+};
+
+struct keeper_state {
+  keeper_phase phase = keeper_phase::gather;
+  int generation = 0;  ///< the number of the last one formed; the first is 1
+  int restarts = 0;    ///< after failures, so far
+  int planned_stops = 0;
+  std::vector<admitted_agent> agents;      ///< in the order of admission
+  std::vector<generation_member> members;  ///< of `generation`, in the order of their ranks
+  std::vector<open_fence> fences;
+  std::optional<int> code;  ///< the job's exit code, as soon as it can only end
+  std::optional<protocol_clock::time_point> last_call_over;
+  std::optional<protocol_clock::time_point> join_over;
+
+  [[nodiscard]] bool has(agent_number number) const {
+    return std::any_of(agents.begin(), agents.end(),
+                       [&](const admitted_agent& each) { return each.number == number; });
+  }
+};
+
+struct keeper_event {
+  enum class kind {
+    hello,    ///< an agent asks to be admitted
+    started,  ///< its ranks of `generation` run
+    failed,   ///< one of them failed, with `code`
+    done,     ///< all of them returned 0
+    saved,    ///< they have saved their work and ended
+    stopped,  ///< they have ended, as the keeper had asked
+    leave,    ///< somebody has told an agent to end the job, with `code`
+    blamed,   ///< the nodes' reports say that `code` is the job's; of no agent
+    heard,    ///< anything else of an agent
+    lost,     ///< its connection is closed
+    left,     ///< its connection is closed, and its ranks are known to have ended
+    tick,     ///< time has passed; of no agent
+  };
+
+  kind what = kind::tick;
+  agent_number agent = 0;
+  int generation = 0;
+  int code = 0;
+  int order = std::numeric_limits<int>::max();  ///< of hello
+  /// Of hello: the number that the same process had before; its ranks have ended.
+  std::optional<agent_number> replaces = {};
+};
+
+/// From the keeper to one agent.
+struct keeper_message {
+  enum class kind { form, stop, end };
+
+  kind what = kind::form;
+  agent_number to = 0;
+  int generation = 0;
+  stop_how how = stop_how::terminate;
+  int code = 0;  ///< of end
+};
+
+struct keeper_step {
+  keeper_state state;
+  std::vector<keeper_message> messages;  ///< in the order in which they are to be sent
+};
+
+/// One event, applied to a keeper's state.
+class keeper_machine {
+ public:
+  using time_point = protocol_clock::time_point;
+
+  keeper_machine(keeper_state state, const generation_rules& rules, time_point now)
+      : rules_(rules), now_(now), step_{std::move(state), {}} {}
+
+  [[nodiscard]] keeper_step after(const keeper_event& event) && {
+    using kind = keeper_event::kind;
+    if (event.what == kind::tick) {
+      tick();
+    } else if (event.what == kind::blamed) {
+      if (state().phase == keeper_phase::stop && state().code) state().code = event.code;
+    } else if (event.what == kind::hello) {
+      hello(event);
+    } else if (state().has(event.agent)) {
+      of_agent(event);
+    }
+    return std::move(step_);
+  }
+
+ private:
+  [[nodiscard]] keeper_state& state() noexcept { return step_.state; }
+
+  void of_agent(const keeper_event& event) {
+    using kind = keeper_event::kind;
+    if (event.what == kind::lost || event.what == kind::left) {
+      return lose(event.agent, event.what == kind::lost);
+    }
+    for (admitted_agent& each : state().agents) {
+      if (each.number == event.agent) each.last_heard = now_;
+    }
+    if (event.what == kind::leave) return leave(event.code);
+    generation_member* const member = find_member(event.agent);
+    if (member == nullptr || event.generation != state().generation) return;
+    const bool goes_on = state().phase == keeper_phase::form || state().phase == keeper_phase::run;
+    switch (event.what) {
+      case kind::started:
+        member->started = true;
+        if (state().phase == keeper_phase::form && all(&generation_member::started)) {
+          state().phase = keeper_phase::run;
+          grow();
+        }
+        break;
+      case kind::failed:
+        if (goes_on) fail(event.code);
+        break;
+      case kind::done:
+        member->done = true;
+        if (goes_on && all(&generation_member::done)) end(0);
+        break;
+      case kind::saved:
+        if (goes_on) {
+          state().code = saved_code;
+          stop(stop_how::wait);
+        }
+        break;
+      case kind::stopped:
+        member->stopped = true;
+        check_stopped();
+        break;
+      default:
+        break;
+    }
+  }
+
+  void hello(const keeper_event& event) {
+    if (event.replaces) {
+      lose(*event.replaces, false);
+      std::erase_if(state().fences,
+                    [&](const open_fence& each) { return each.number == *event.replaces; });
+    }
+    state().agents.push_back({event.agent, event.order, now_});
+    switch (state().phase) {
+      case keeper_phase::over:
+        tell(event.agent, keeper_message::kind::end);
+        break;
+      case keeper_phase::gather:
+        gather();
+        break;
+      case keeper_phase::run:
+        grow();
+        break;
+      default:
+        break;  // it waits for the next generation
+    }
+  }
+
+  /// A node has joined: the ranks stop and go on with it, if there is room for it.
+  void grow() {
+    const auto members = state().members.size();
+    if (rules_.joins != on_join::now || state().agents.size() <= members) return;
+    if (members >= static_cast<std::size_t>(rules_.most_nodes)) return;
+    ++state().planned_stops;
+    stop(stop_how::save);
+  }
+
+  void lose(agent_number number, bool ranks_may_live) {
+    const auto found =
+        std::find_if(state().agents.begin(), state().agents.end(),
+                     [&](const admitted_agent& each) { return each.number == number; });
+    if (found == state().agents.end()) return;
+    if (ranks_may_live && state().phase != keeper_phase::over) {
+      const auto end = found->last_heard + rules_.lease + rules_.fence_margin;
+      if (end > now_) state().fences.push_back({number, end});
+    }
+    state().agents.erase(found);
+    generation_member* const member = find_member(number);
+    const bool was_needed = member != nullptr && member->live && !member->done;
+    if (member != nullptr) member->live = false;
+    switch (state().phase) {
+      case keeper_phase::form:
+      case keeper_phase::run:
+        if (was_needed) fail(lost_node_code);
+        break;
+      case keeper_phase::stop:
+        check_stopped();
+        break;
+      case keeper_phase::gather:
+        gather();
+        break;
+      case keeper_phase::over:
+        break;
+    }
+  }
+
+  void fail(int code) {
+    if (state().restarts < rules_.restarts) {
+      ++state().restarts;
+    } else {
+      state().code = code;
+    }
+    stop(stop_how::terminate);
+  }
+
+  void leave(int code) {
+    if (state().phase == keeper_phase::over) return;
+    if (state().phase == keeper_phase::gather) return end(code);
+    const bool stops_already = state().phase == keeper_phase::stop;
+    if (!state().code) state().code = code;
+    if (!stops_already) stop(stop_how::terminate);
+  }
+
+  void stop(stop_how how) {
+    state().phase = keeper_phase::stop;
+    for (const generation_member& each : state().members) {
+      if (each.live) tell(each.number, keeper_message::kind::stop, how);
+    }
+    check_stopped();
+  }
+
+  void check_stopped() {
+    if (state().phase != keeper_phase::stop) return;
+    for (const generation_member& each : state().members) {
+      if (each.live && !each.stopped) return;
+    }
+    if (state().code) return end(*state().code);
+    state().phase = keeper_phase::gather;
+    gather();
+  }
+
+  /// The agents have changed: forms a generation of all that may come, or sets the time limits.
+  void gather() {
+    const int agents = static_cast<int>(state().agents.size());
+    if (agents >= rules_.least_nodes) {
+      state().join_over.reset();
+      state().last_call_over = now_ + rules_.last_call;
+    } else {
+      state().last_call_over.reset();
+      if (!state().join_over) state().join_over = now_ + rules_.join_limit;
+    }
+    form_if_ready();
+  }
+
+  void form_if_ready() {
+    if (!state().fences.empty()) return;
+    const int agents = static_cast<int>(state().agents.size());
+    const bool called = state().last_call_over && *state().last_call_over <= now_;
+    if (agents < rules_.most_nodes && !(called && agents >= rules_.least_nodes)) return;
+    std::vector<admitted_agent> chosen = state().agents;
+    chosen.resize(std::min(chosen.size(), static_cast<std::size_t>(rules_.most_nodes)));
+    std::stable_sort(chosen.begin(), chosen.end(),
+                     [](const auto& a, const auto& b) { return a.order < b.order; });
+    state().members.clear();
+    for (const admitted_agent& each : chosen) state().members.push_back({each.number});
+    ++state().generation;
+    state().phase = keeper_phase::form;
+    state().last_call_over.reset();
+    state().join_over.reset();
+    for (const admitted_agent& each : chosen) tell(each.number, keeper_message::kind::form);
+  }
+
+  void tick() {
+    std::vector<agent_number> silent;
+    for (const admitted_agent& each : state().agents) {
+      if (each.last_heard + rules_.lease <= now_) silent.push_back(each.number);
+    }
+    for (const agent_number each : silent) lose(each, true);
+    std::erase_if(state().fences, [&](const open_fence& each) { return each.until <= now_; });
+    if (state().phase != keeper_phase::gather) return;
+    form_if_ready();
+    if (state().join_over && *state().join_over <= now_) end(1);
+  }
+
+  void end(int code) {
+    state().code = code;
+    state().phase = keeper_phase::over;
+    for (const admitted_agent& each : state().agents) {
+      tell(each.number, keeper_message::kind::end);
+    }
+  }
+
+  void tell(agent_number to, keeper_message::kind what, stop_how how = stop_how::terminate) {
+    step_.messages.push_back({what, to, state().generation, how, state().code.value_or(0)});
+  }
+
+  [[nodiscard]] generation_member* find_member(agent_number number) {
+    for (generation_member& each : state().members) {
+      if (each.number == number) return &each;
+    }
+    return nullptr;
+  }
+  [[nodiscard]] bool all(bool generation_member::*what) const {
+    return std::all_of(step_.state.members.begin(), step_.state.members.end(),
+                       [&](const generation_member& each) { return each.*what; });
+  }
+
+  static constexpr int saved_code = 75;
+  static constexpr int lost_node_code = 1;
+
+  const generation_rules& rules_;
+  const time_point now_;
+  keeper_step step_;
+};
+
+[[nodiscard]] inline keeper_step advance(keeper_state state, const generation_rules& rules,
+                                         const keeper_event& event,
+                                         protocol_clock::time_point now) {
+  return keeper_machine(std::move(state), rules, now).after(event);
+}
+
+/// When a tick has something to do next.
+[[nodiscard]] inline std::optional<protocol_clock::time_point> next_deadline(
+    const keeper_state& state, const generation_rules& rules) {
+  std::optional<protocol_clock::time_point> first;
+  const auto consider = [&](protocol_clock::time_point each) {
+    if (!first || each < *first) first = each;
+  };
+  for (const admitted_agent& each : state.agents) consider(each.last_heard + rules.lease);
+  for (const open_fence& each : state.fences) consider(each.until);
+  if (state.last_call_over && state.fences.empty()) consider(*state.last_call_over);
+  if (state.join_over) consider(*state.join_over);
+  return first;
+}
+
+}  // namespace detail
+}  // namespace parx
