@@ -3,6 +3,7 @@
 //
 //   parx_slurm where -N 3 --cores 8 --time 30m --program ./train
 //   parx_slurm check -n 2 -c 4 --needs ~/data -- ./train
+//   parx_slurm batch -N 3 -n 2 -c 4 -t 2h -- ./train --output-dir out --resume >job.sbatch
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -15,6 +16,7 @@
 #define CXXOPTS_VECTOR_DELIMITER '\0'
 #include "common/did_you_mean.hpp"
 #include "common/options.hpp"
+#include "slurm_batch.hpp"
 #include "slurm_check.hpp"
 #include "slurm_where.hpp"
 
@@ -26,6 +28,8 @@ constexpr std::string_view usage =
     "                                        salloc line. Exits with 3 where none has\n"
     "  parx_slurm check FLAGS -- PROGRAM     whether the nodes of a job are fit for a program.\n"
     "                                        Exits with 4 where one is not\n"
+    "  parx_slurm batch FLAGS -- PROGRAM     a script for sbatch whose job goes on, turn by turn,\n"
+    "                                        until the program has ended\n"
     "parx_slurm WORD --help lists the flags\n";
 
 /// The words behind "--", and those before it, the program's own name among them.
@@ -72,6 +76,13 @@ int check(const command_line& line) {
                     });
 }
 
+int batch(const command_line& line, const std::vector<std::string>& all) {
+  return with_flags("batch", "A script for sbatch on standard output\n", line,
+                    examples::add_batch_flags, [&](const auto& given) {
+                      return examples::batch(examples::batch_options_of(given, line.command, all));
+                    });
+}
+
 int run(int argc, const char* const* argv) {
   const std::string word = argc > 1 ? argv[1] : "--help";
   if (word == "-h" || word == "--help") {
@@ -81,7 +92,8 @@ int run(int argc, const char* const* argv) {
   const command_line line = split_command_line(argc - 1, argv + 1);
   if (word == "where") return where(line);
   if (word == "check") return check(line);
-  const std::string meant = examples::did_you_mean(word, {"where", "check"});
+  if (word == "batch") return batch(line, {argv, argv + argc});
+  const std::string meant = examples::did_you_mean(word, {"where", "check", "batch"});
   parx::throw_usage("there is no \"{}\"{} parx_slurm --help lists the words", word,
                     examples::question(meant));
 }

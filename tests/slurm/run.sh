@@ -110,6 +110,41 @@ if [ -x "$bin/parx_slurm" ] && [ -x "$bin/parx_doctor" ]; then
   claim "and prints the line to type" says '^best: salloc -p test -N 3 --ntasks-per-node=1 -c 8 -t 30$'
   claim "it exits with 3 where there are too few nodes" ends_with 3 asks where -N 4 --cores 8
   claim "and says how many there are" says 'nearest: test has 3 of 4: it would do with -N 3$'
+  # A program that saves and returns 75 at each of its first turns: turn 2 is the last one.
+  cat >turns.sh <<'END'
+#!/bin/bash
+mkdir -p "$2"
+[ "$SLURM_PROCID" = 0 ] || exec sleep 0.2
+turn=$(cat "$2/turn" 2>/dev/null || echo 0)
+echo $((turn + 1)) >"$2/turn"
+echo "this is turn $turn"
+[ "$3" = stuck ] || mkdir "$2/checkpoint-$turn"
+[ "$turn" -lt "$4" ] || exit 0
+exit 75
+END
+  chmod +x turns.sh
+  # turns NAME ARGUMENT...: submits it, and lets each requeued turn begin at once (Slurm waits for two minutes).
+  turns() {
+    "$bin/parx_slurm" batch -N 2 -c 2 -t 10m -J "$1" -- ./turns.sh --output-dir "$@" >"$1.sbatch" 2>"$work/out" || return 1
+    local job i; job=$(sbatch --parsable "$1.sbatch") || return 1
+    for i in $(seq 300); do
+      scontrol update "jobid=$job" StartTime=now 2>/dev/null
+      scontrol show job "$job" | grep -qE 'JobState=(COMPLETED|FAILED)' && break
+      sleep 0.2
+    done
+    cat "$1-$job.log" >"$work/out"
+    scontrol show job "$job" >>"$work/out"
+  }
+  shown=no
+  claim "a script of parx_slurm batch runs" turns saves goes 2
+  claim "it goes on, turn by turn, in one log, until the program has ended" \
+    test "$(grep -c '^this is turn [012]$' "$work/out")$(grep -oE 'JobState=[A-Z]+' "$work/out")" = 3JobState=COMPLETED
+  shown=no
+  claim "and one whose turns get nowhere" turns stuck stuck 9
+  claim "ends after three of them" test "$(grep -c '^this is turn' "$work/out")$(grep -oE 'JobState=[A-Z]+' "$work/out")" = 3JobState=FAILED
+  claim "and says why" says 'three turns without a new checkpoint in stuck'
+  claim "a partition that there is not is refused" ends_with 3 asks batch -p nowhere -- ./turns.sh
+  claim "in Slurm's words" says 'Slurm would refuse this job: .*[Ii]nvalid partition'
   claim "check outside of a job is refused" ends_with 2 asks check
   claim "and says what to do" says 'this is not inside a job of Slurm: salloc first'
   mkdir data && echo 1 >data/file && cp "$bin/hello_all_reduce" program

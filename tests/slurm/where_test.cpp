@@ -475,6 +475,8 @@ BOOST_AUTO_TEST_CASE(a_command_is_run_to_its_end_or_its_limit) {
   BOOST_TEST(both.err == "err\n");
   BOOST_TEST(both.code == 3);
   BOOST_TEST(!both.success());
+  BOOST_TEST(run_command({"cat"}, milliseconds(5000), "a\nb").out == "a\nb");
+  BOOST_TEST(run_command({"cat"}, milliseconds(5000)).out == "");
   BOOST_TEST(run_command({"/no/such/program"}, milliseconds(5000)).code == 127);
   BOOST_TEST(run_command({"sh", "-c", "head -c 300000 /dev/zero"}, milliseconds(5000)).out.size() ==
              300000u);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <parx/core/check.hpp>
@@ -32,11 +34,12 @@ struct command_result {
   [[nodiscard]] bool success() const noexcept { return code == 0 && !timed_out; }
 };
 
-/// Runs `words` (a program of PATH and its arguments, without a shell) with an empty input and
-/// reads all that it writes. What it has started is killed with it at `limit`. Throws error where
-/// the system has no room for a process.
+/// Runs `words` (a program of PATH and its arguments, without a shell), gives it `input` to read,
+/// and reads all that it writes. What it has started is killed with it at `limit`. Throws error
+/// where the system has no room for a process.
 [[nodiscard]] inline command_result run_command(const std::vector<std::string>& words,
-                                                std::chrono::milliseconds limit) {
+                                                std::chrono::milliseconds limit,
+                                                std::string_view input = {}) {
   require(!words.empty(), "there is no command to run");
   int out[2], err[2];
   if (::pipe2(out, O_CLOEXEC) != 0) throw_error(errc::io, "pipe: {}", errno_text(errno));
@@ -44,9 +47,15 @@ struct command_result {
   if (::pipe2(err, O_CLOEXEC) != 0) throw_error(errc::io, "pipe: {}", errno_text(errno));
   descriptor err_reader(err[0]), err_writer(err[1]);
 
+  // In memory, and not through a pipe, so that nobody waits for a command that does not read it.
+  const descriptor in(::memfd_create("input", MFD_CLOEXEC));
+  if (!in.valid() ||
+      ::pwrite(in.get(), input.data(), input.size(), 0) != static_cast<ssize_t>(input.size())) {
+    throw_error(errc::io, "memfd_create: {}", errno_text(errno));
+  }
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, in.get(), 0);
   ::posix_spawn_file_actions_adddup2(&actions, out_writer.get(), 1);
   ::posix_spawn_file_actions_adddup2(&actions, err_writer.get(), 2);
   posix_spawnattr_t attributes;

@@ -13,30 +13,10 @@
 #include <parx/core/joined_text.hpp>
 #include <parx/core/text_table.hpp>
 #include <parx/slurm/salloc.hpp>
+#include <parx/slurm/shell_text.hpp>
 #include <parx/slurm/where.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
-
-/// Words as a line that a POSIX shell reads as these words.
-[[nodiscard]] inline std::string shell_text(const std::vector<std::string>& words) {
-  constexpr std::string_view plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  std::string text;
-  for (const std::string& word : words) {
-    if (!text.empty()) text += ' ';
-    if (!word.empty() && word.find_first_not_of(plain) == word.npos) {
-      text += word;
-      continue;
-    }
-    text += '\'';
-    for (const char c : word) {
-      if (c == '\'') text += "'\\''";
-      else text += c;
-    }
-    text += '\'';
-  }
-  return text;
-}
 
 namespace detail {
 

@@ -1,0 +1,103 @@
+// For parx_slurm: "batch", a script for sbatch on standard output.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/options.hpp"
+#include "slurm_where.hpp"
+#include <parx/slurm.hpp>
+
+namespace examples {
+
+inline void add_batch_flags(cxxopts::Options& options) {
+  options.add_options()("N,nodes", "how many", text("1"))("n,ranks", "of each node", text("1"))(
+      "c,threads", "of a rank", text("1"))(
+      "t,time", "of one turn: 30m, 2h, 1-12:00:00; a number is minutes; 0: the partition's default",
+      text("0"))("warning", "before the end of a turn the ranks are told to save", text("120s"))(
+      "mem", "of each node: 2G; 0: what the site gives", text("0"))(
+      "p,partition", "parx_slurm where finds one", text(""))(
+      "A,account", "the account that is billed", text(""))(
+      "C,constraint", "features of the nodes", text(""))("x,exclude", "nodes to leave out",
+                                                         text(""))(
+      "a,array", "a job for each of these numbers: 0-4", text(""))(
+      "J,job-name", "and that of the log; the program's name, if empty", text(""))(
+      "checkpoints",
+      "the folder of checkpoint-STEP, to watch the progress; the program's "
+      "--output-dir, if empty",
+      text(""));
+}
+
+/// The value of --output-dir among a program's arguments; empty where it has none.
+inline std::string output_dir_of(const std::vector<std::string>& command) {
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    for (const std::string_view flag : {"--output-dir", "--output_dir"}) {
+      if (command[i] == flag && i + 1 < command.size()) return command[i + 1];
+      if (command[i].starts_with(std::string(flag) + "="))
+        return command[i].substr(flag.size() + 1);
+    }
+  }
+  return {};
+}
+
+inline std::chrono::seconds length_of(const cxxopts::ParseResult& given, const char* flag) {
+  const std::string text = given[flag].as<std::string>();
+  const auto time = parx::slurm::parse_time_limit(text);
+  parx::require(time && *time != parx::slurm::no_time_limit,
+                "--{} \"{}\": give 30m, 2h, 1-12:00:00, or minutes", flag, text);
+  return *time;
+}
+
+inline parx::slurm::batch_options batch_options_of(const cxxopts::ParseResult& given,
+                                                   const std::vector<std::string>& command,
+                                                   const std::vector<std::string>& written_by) {
+  const auto word = [&](const char* flag) { return given[flag].as<std::string>(); };
+  parx::slurm::batch_options job;
+  job.name = word("job-name");
+  if (job.name.empty() && !command.empty()) {
+    job.name = std::filesystem::path(command.front()).stem().string();
+  }
+  job.partition = word("partition");
+  job.account = word("account");
+  job.constraint = word("constraint");
+  job.exclude = word("exclude");
+  job.array = word("array");
+  job.nodes = number(given, "nodes", 1, 100'000);
+  job.ranks = number(given, "ranks", 1, 4096);
+  job.threads = number(given, "threads", 1, 4096);
+  job.memory_mb = megabytes(word("mem"));
+  job.time = length_of(given, "time");
+  job.warning = length_of(given, "warning");
+  job.checkpoints = word("checkpoints");
+  if (job.checkpoints.empty()) job.checkpoints = output_dir_of(command);
+  job.command = command;
+  job.written_by = written_by;
+  return job;
+}
+
+/// Prints the script. Returns 3, and prints none, where Slurm would refuse it.
+inline int batch(const parx::slurm::batch_options& job) {
+  const std::string script = parx::slurm::batch_script(job);
+  const auto answer =
+      parx::slurm::run_command({"sbatch", "--test-only"}, std::chrono::seconds(30), script);
+  if (answer.code == 127) {
+    fmt::print(stderr, "parx_slurm: no sbatch here, so nobody has tried whether Slurm takes it\n");
+  } else if (const auto start = parx::slurm::parse_test_only(answer.err); !start.at) {
+    fmt::print(stderr, "parx_slurm: Slurm would refuse this job: {}\n", start.refusal);
+    return 3;
+  }
+  if (job.checkpoints.empty()) {
+    fmt::print(stderr,
+               "parx_slurm: the program's arguments have no --output-dir, so nobody watches "
+               "whether turns get further (--checkpoints FOLDER)\n");
+  }
+  fmt::print("{}", script);
+  return 0;
+}
+
+}  // namespace examples

@@ -1,0 +1,110 @@
+// batch_script: a script for sbatch that goes on where the last turn of its job has stopped. Pure.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/slurm/shell_text.hpp>
+
+namespace parx::inline PARX_ABI::slurm {
+
+struct batch_options {
+  std::string name;        ///< of the job and its log
+  std::string partition;   ///< empty: the site's default
+  std::string account;     ///< empty: the user's default
+  std::string constraint;  ///< features of nodes: "avx2|zen3"; empty: any
+  std::string exclude;     ///< a host list; empty: none
+  std::string array;       ///< "0-4": a job for each; empty: one job
+  int nodes = 1;
+  int ranks = 1;                      ///< of a node
+  int threads = 1;                    ///< of a rank
+  std::int64_t memory_mb = 0;         ///< of a node; 0: what the site gives
+  std::chrono::seconds time{0};       ///< of one turn; 0: the partition's default
+  std::chrono::seconds warning{120};  ///< before the end of a turn: SIGUSR1, to save
+  std::string checkpoints;  ///< the folder of "checkpoint-STEP"; empty: progress is not watched
+  std::vector<std::string> command;     ///< the program and its arguments
+  std::vector<std::string> written_by;  ///< the command line that made the script
+};
+
+/// At most 60 lines. A turn that ends with 75 has saved its work, and the job is requeued; three
+/// turns in a row without a new checkpoint end it with 1. Any other code ends the job.
+[[nodiscard]] inline std::string batch_script(const batch_options& job) {
+  require(!job.command.empty(), "there is no program: parx_slurm batch -N 2 -- ./train args");
+  require(
+      job.time.count() == 0 || job.time > job.warning,
+      "--time {} s is not longer than --warning {} s, the time before its end in which the ranks "
+      "save",
+      job.time.count(), job.warning.count());
+  std::string text = "#!/bin/bash\n";
+  const auto line = [&](const std::string& each) { text += each + "\n"; };
+  const auto option = [&](const std::string& name, const std::string& value) {
+    if (!value.empty()) line("#SBATCH --" + name + "=" + value);
+  };
+  line("# Written by: " + shell_text(job.written_by));
+  line("# Submit it in the folder where relative paths begin: sbatch THIS_FILE");
+  option("job-name", job.name);
+  option("partition", job.partition);
+  option("account", job.account);
+  option("array", job.array);
+  option("nodes", std::to_string(job.nodes));
+  option("exclude", job.exclude);
+  option("constraint", job.constraint.empty() ? "" : "\"" + job.constraint + "\"");
+  line("# Ranks of a node, and cores of a rank, which computes with as many threads.");
+  option("ntasks-per-node", std::to_string(job.ranks));
+  option("cpus-per-task", std::to_string(job.threads));
+  if (job.memory_mb > 0) option("mem", formatted("{}M", job.memory_mb));
+  if (job.time.count() > 0) option("time", std::to_string((job.time.count() + 59) / 60));
+  line("# One log for all ranks and turns.");
+  option("output", job.name + (job.array.empty() ? "-%j.log" : "-%A_%a.log"));
+  line("#SBATCH --open-mode=append");
+  line(formatted("# {} s before the time is over the ranks finish their step, save and return 75.",
+                 job.warning.count()));
+  line(formatted("#SBATCH --signal=USR1@{}", job.warning.count()));
+  text += R"END(#SBATCH --requeue
+set -euo pipefail
+# Slurm 22.05 and later does not pass --cpus-per-task on to srun by itself.
+export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
+# A secret that the ranks share keeps other processes of the cluster out.
+PARX_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+export PARX_SECRET
+echo "turn ${SLURM_RESTART_COUNT:-0} of job $SLURM_JOB_ID on $SLURM_JOB_NODELIST at $(date -Is)"
+)END";
+  const bool watched = !job.checkpoints.empty();
+  if (watched) {
+    line("checkpoints=" + shell_text({job.checkpoints}));
+    text +=
+        R"END(newest() { (ls -d "$checkpoints"/checkpoint-* 2>/dev/null || true) | sort -V | tail -n 1; }
+before=$(newest)
+)END";
+  }
+  text +=
+      R"END(# Without killing the others when one rank fails: parx ends them, and says which one it was.
+code=0
+)END";
+  line("srun --kill-on-bad-exit=0 " + shell_text(job.command) + " || code=$?");
+  line("[ \"$code\" = 75 ] || exit \"$code\"  # 75: stopped by a signal, with its work saved");
+  if (watched) {
+    text += R"END(# Three turns without a new checkpoint: the next one would not get further either.
+idle=0
+if [ "$(newest)" = "$before" ]; then
+  idle=$(($(cat "$checkpoints/turns-without-progress" 2>/dev/null || echo 0) + 1))
+fi
+echo "$idle" >"$checkpoints/turns-without-progress"
+if [ "$idle" -ge 3 ]; then
+  echo "three turns without a new checkpoint in $checkpoints: a turn is too short for one" >&2
+  exit 1
+fi
+)END";
+  }
+  text += R"END(# Of an array, only this task.
+task=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+scontrol requeue "${task:-$SLURM_JOB_ID}"
+)END";
+  return text;
+}
+
+}  // namespace parx::slurm

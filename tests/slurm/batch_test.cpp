@@ -1,0 +1,96 @@
+// What parx_slurm batch writes: a script that bash reads, of at most 60 lines, that asks for what
+// was asked for. tests/slurm/run.sh runs one.
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <string>
+
+#include <parx/slurm.hpp>
+
+namespace {
+
+using namespace parx::slurm;
+
+batch_options small() {
+  batch_options job;
+  job.name = "train";
+  job.nodes = 2;
+  job.command = {"./train", "--name", "it's"};
+  job.written_by = {"parx_slurm", "batch"};
+  return job;
+}
+
+bool has_line(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_script_asks_for_what_was_asked_for) {
+  auto job = small();
+  job.partition = "zen";
+  job.account = "lab";
+  job.constraint = "milan|rome";
+  job.exclude = "n[3,7]";
+  job.array = "0-4";
+  job.ranks = 4;
+  job.threads = 8;
+  job.memory_mb = 2000;
+  job.time = std::chrono::minutes(90);
+  job.warning = std::chrono::seconds(300);
+  job.checkpoints = "out";
+  const std::string text = batch_script(job);
+  for (const char* const line :
+       {"#!/bin/bash", "#SBATCH --job-name=train", "#SBATCH --partition=zen",
+        "#SBATCH --account=lab", "#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=4",
+        "#SBATCH --cpus-per-task=8", "#SBATCH --mem=2000M", "#SBATCH --time=90",
+        "#SBATCH --output=train-%A_%a.log", "#SBATCH --open-mode=append", "#SBATCH --array=0-4",
+        "#SBATCH --signal=USR1@300", "#SBATCH --requeue", "#SBATCH --constraint=\"milan|rome\"",
+        "#SBATCH --exclude=n[3,7]",
+        R"(srun --kill-on-bad-exit=0 ./train --name 'it'\''s' || code=$?)"}) {
+    BOOST_TEST(has_line(text, line), line);
+  }
+  BOOST_TEST(std::count(text.begin(), text.end(), '\n') <= 60);
+  // All options come before the first command, or Slurm does not read them.
+  BOOST_TEST(text.rfind("#SBATCH") < text.find("set -euo pipefail"));
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto end = text.find('\n', begin);
+    BOOST_TEST(end - begin <= 100u, text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_was_not_asked_for_is_left_to_the_site) {
+  const std::string text = batch_script(small());
+  for (const char* const option :
+       {"partition", "account", "mem", "time", "array", "exclude", "constraint"}) {
+    BOOST_TEST(text.find(std::string("#SBATCH --") + option) == std::string::npos, option);
+  }
+  BOOST_TEST(text.find("checkpoint") == std::string::npos);
+  BOOST_TEST(has_line(text, "#SBATCH --output=train-%j.log"));
+}
+
+BOOST_AUTO_TEST_CASE(bash_reads_every_form_of_it) {
+  for (const char* const checkpoints : {"", "out dir"}) {
+    for (const char* const array : {"", "1-3"}) {
+      auto job = small();
+      job.checkpoints = checkpoints;
+      job.array = array;
+      const auto result =
+          run_command({"bash", "-n", "-c", batch_script(job)}, std::chrono::seconds(5));
+      BOOST_TEST(result.success(), result.err);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_time_without_room_for_the_warning_is_refused) {
+  auto job = small();
+  job.time = std::chrono::seconds(60);
+  BOOST_CHECK_EXCEPTION(static_cast<void>(batch_script(job)), parx::usage_error, [](const auto& e) {
+    return std::string(e.what()).find("--time 60 s is not longer than --warning 120 s") !=
+           std::string::npos;
+  });
+  job = small();
+  job.command.clear();
+  BOOST_CHECK_THROW(static_cast<void>(batch_script(job)), parx::usage_error);
+}
