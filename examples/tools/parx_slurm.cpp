@@ -3,6 +3,7 @@
 //
 //   parx_slurm where -N 3 --cores 8 --time 30m --program ./train
 //   parx_slurm check -n 2 -c 4 --needs ~/data -- ./train
+//   parx_slurm logs 4711
 //   parx_slurm batch -N 3 -n 2 -c 4 -t 2h -- ./train --output-dir out --resume >job.sbatch
 #include <cstdio>
 #include <exception>
@@ -18,6 +19,7 @@
 #include "common/options.hpp"
 #include "slurm_batch.hpp"
 #include "slurm_check.hpp"
+#include "slurm_logs.hpp"
 #include "slurm_where.hpp"
 
 namespace {
@@ -30,6 +32,8 @@ constexpr std::string_view usage =
     "                                        Exits with 4 where one is not\n"
     "  parx_slurm batch FLAGS -- PROGRAM     a script for sbatch whose job goes on, turn by turn,\n"
     "                                        until the program has ended\n"
+    "  parx_slurm logs JOB                   how a job ended: a number, a log, or a folder of "
+    "logs\n"
     "parx_slurm WORD --help lists the flags\n";
 
 /// The words behind "--", and those before it, the program's own name among them.
@@ -93,7 +97,12 @@ int run(int argc, const char* const* argv) {
   if (word == "where") return where(line);
   if (word == "check") return check(line);
   if (word == "batch") return batch(line, {argv, argv + argc});
-  const std::string meant = examples::did_you_mean(word, {"where", "check", "batch"});
+  if (word == "logs") {
+    parx::require(argc == 3,
+                  "parx_slurm logs JOB: the number of a job, a log, or a folder of logs");
+    return examples::logs(argv[2]);
+  }
+  const std::string meant = examples::did_you_mean(word, {"where", "check", "batch", "logs"});
   parx::throw_usage("there is no \"{}\"{} parx_slurm --help lists the words", word,
                     examples::question(meant));
 }

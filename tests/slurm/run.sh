@@ -143,6 +143,12 @@ END
   claim "and one whose turns get nowhere" turns stuck stuck 9
   claim "ends after three of them" test "$(grep -c '^this is turn' "$work/out")$(grep -oE 'JobState=[A-Z]+' "$work/out")" = 3JobState=FAILED
   claim "and says why" says 'three turns without a new checkpoint in stuck'
+  shown=no
+  claim "parx_slurm logs tells how it ended" asks logs "$(ls stuck-*.log | grep -oE '[0-9]+')"
+  claim "with Slurm's verdict" says 'state   FAILED, exit code 1:0: '
+  claim "and its turns" says 'turns   3$'
+  claim "a job without logs is refused" ends_with 3 asks logs 99999
+  claim "and it says where it looked" says 'no logs of 99999: looked at '
   claim "a partition that there is not is refused" ends_with 3 asks batch -p nowhere -- ./turns.sh
   claim "in Slurm's words" says 'Slurm would refuse this job: .*[Ii]nvalid partition'
   claim "check outside of a job is refused" ends_with 2 asks check

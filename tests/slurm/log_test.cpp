@@ -1,0 +1,87 @@
+// What parx_slurm logs finds in logs: those of a script that goes on turn by turn, of torchrun and
+// of the labs.
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+#include <parx/slurm.hpp>
+
+using namespace parx::slurm;
+
+BOOST_AUTO_TEST_CASE(only_the_last_turn_counts_for_the_end_of_a_job) {
+  log_summary summary;
+  read_log(
+      "turn 0 of job 7 on n[1-2] at 2026-11-26T10:00:00\n"
+      "[parx rank 1] error: train.cpp:8: rank 0 was lost\n"
+      "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-26T11:00:00 DUE TO PREEMPTION ***\n"
+      "turn 1 of job 7 on n[1-2] at 2026-11-26T12:00:00\n"
+      "[RANK 0] WORLD_SIZE=2\n[RANK 1] WORLD_SIZE=2\n"
+      "step 10\n",
+      "train-7.log", summary);
+  BOOST_TEST(summary.turns == 2);
+  BOOST_TEST(summary.lines == 7u);
+  BOOST_TEST(!summary.first_error.has_value());
+  BOOST_TEST(summary.slurm_lines.empty());
+  BOOST_TEST(summary.ranks == (std::set<int>{0, 1}));
+  BOOST_TEST(summary.world_size == 2);
+}
+
+BOOST_AUTO_TEST_CASE(the_first_error_is_told_with_the_lines_before_it) {
+  log_summary summary;
+  read_log(
+      "a\nb\n[default1]:Traceback (most recent call last):\n[default1]:RuntimeError: no\n"
+      "[default0]:RuntimeError: Connection closed by peer\n"
+      "srun: error: n08: task 1: Exited with exit code 1\n",
+      "x.out", summary);
+  BOOST_REQUIRE(summary.first_error.has_value());
+  BOOST_TEST(summary.first_error->number == 3u);
+  BOOST_TEST(summary.first_error->file == "x.out");
+  BOOST_TEST(summary.before == (std::vector<std::string>{"a", "b"}));
+  BOOST_TEST(summary.later_errors == 2u);
+  BOOST_TEST(summary.slurm_lines.size() == 1u);
+  BOOST_TEST(summary.ranks == (std::set<int>{0, 1}));
+}
+
+BOOST_AUTO_TEST_CASE(parxruns_report_is_kept_whole) {
+  log_summary summary;
+  read_log(
+      "step 3\nparxrun: rank 2 failed: exit code 5\n  its last lines:\n    no such file\nstep 4\n",
+      "x", summary);
+  BOOST_TEST(summary.launcher_lines ==
+             (std::vector<std::string>{"parxrun: rank 2 failed: exit code 5",
+                                       "  its last lines:", "    no such file"}));
+  BOOST_TEST(!summary.first_error.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(ranks_are_known_by_what_launchers_write_before_a_line) {
+  for (const auto& [line, rank] :
+       std::vector<std::pair<const char*, int>>{{"[rank 3] x", 3},
+                                                {"[RANK 12] WORLD_SIZE=20", 12},
+                                                {"[parx rank 4] warning: x", 4},
+                                                {"[default7]:x", 7},
+                                                {"5: x", 5},
+                                                {"step 5: x", -1},
+                                                {"2026: x", 2026},
+                                                {"x", -1}}) {
+    BOOST_TEST(detail::rank_of_line(line).value_or(-1) == rank, line);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(slurms_verdict_is_read_where_there_is_no_accounting) {
+  BOOST_TEST(state_from_lines({"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026 DUE TO TIME "
+                               "LIMIT ***"}) == "TIMEOUT");
+  BOOST_TEST(state_from_lines({"slurmstepd: error: Detected 1 oom_kill event in StepId=7.0"}) ==
+             "OUT_OF_MEMORY");
+  BOOST_TEST(
+      state_from_lines({"slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026 DUE TO NODE "
+                        "FAILURE ***"}) == "NODE_FAIL");
+  BOOST_TEST(state_from_lines({"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026 ***"}) ==
+             "CANCELLED");
+  BOOST_TEST(state_from_lines({"srun: error: n08: task 1: Exited with exit code 1"}) == "");
+  for (const char* const state :
+       {"TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED", "CANCELLED by 1000", "FAILED"}) {
+    BOOST_TEST(!meaning_of_state(state).empty(), state);
+  }
+  BOOST_TEST(meaning_of_state("COMPLETED").empty());
+}
