@@ -77,12 +77,12 @@ echo "turn ${SLURM_RESTART_COUNT:-0} of job $SLURM_JOB_ID on $SLURM_JOB_NODELIST
   if (watched) {
     line("checkpoints=" + shell_text({job.checkpoints}));
     text +=
-        R"END(newest() { (ls -d "$checkpoints"/checkpoint-* 2>/dev/null || true) | sort -V | tail -n 1; }
+        R"END(newest() { (ls -d "$checkpoints"/checkpoint-* 2>/dev/null || :) | sort -V | tail -n 1; }
 before=$(newest)
 )END";
   }
   text +=
-      R"END(# Without killing the others when one rank fails: parx ends them, and says which one it was.
+      R"END(# parx itself ends the others when a rank fails, and says which one it was.
 code=0
 )END";
   line("srun --kill-on-bad-exit=0 " + shell_text(job.command) + " || code=$?");
