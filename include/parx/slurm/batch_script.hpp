@@ -76,7 +76,9 @@ echo "turn ${SLURM_RESTART_COUNT:-0} of job $SLURM_JOB_ID on $SLURM_JOB_NODELIST
   const bool watched = !job.checkpoints.empty();
   if (watched) {
     line("checkpoints=" + shell_text({job.checkpoints}));
-    text += R"END(newest() { ls -d "$checkpoints"/checkpoint-* 2>/dev/null | sort -V | tail -n 1 || true; }
+    text += R"END(newest() {
+  ls -d "$checkpoints"/checkpoint-* 2>/dev/null | sort -V | tail -n 1 || true
+}
 before=$(newest)
 )END";
   }
