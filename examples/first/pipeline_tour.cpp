@@ -2,21 +2,22 @@
 //
 //   pipeline_tour                        # 4 stages, 8 micro-batches
 //   pipeline_tour --hop 2 --svg tour.svg # messages take 2 ms
+//   pipeline_tour --schedules 1f1b,zb1p --microbatches 6 --svg schedules.svg  # the guide's picture
 //
 // The ranks are threads and the stages sleep, so one core behaves as four hosts would. A forward
 // takes --ms milliseconds, and so does each half of a backward.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/options.hpp"
-#include <parx/autograd/function.hpp>
+#include "sleeper.hpp"
 #include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/threads.hpp>
 #include <parx/nn.hpp>
@@ -24,52 +25,8 @@
 
 namespace {
 
-using duration = std::chrono::duration<double, std::milli>;
-
-/// Sleeps; the time by which a sleep is too long is subtracted from this thread's next one.
-void sleep_exactly(duration asked) {
-  thread_local duration debt{};
-  const auto from = std::chrono::steady_clock::now();
-  std::this_thread::sleep_for(asked - debt);
-  debt += std::chrono::steady_clock::now() - from - asked;
-}
-
-/// A layer that takes its time and computes nothing.
-class sleeper : public parx::nn::module<sleeper> {
- public:
-  using value_type = float;
-  sleeper(duration each, bool is_first)
-      : each_(each), is_first_(is_first), weight_("weight", parx::shape{1}) {}
-
-  [[nodiscard]] parx::variable<float> forward(const parx::variable<float>& given) {
-    // The first stage needs no input gradient, and would skip its I; a border makes it compute one.
-    const auto x = is_first_ ? parx::border<float>(given.value()) : given;
-    sleep_exactly(each_);
-    return parx::differentiable(
-        x.value(),
-        [each = each_](const parx::tensor<float>& upstream, parx::grad_sink<float> dx,
-                       parx::grad_sink<float> dw) {
-          if (dx.needed()) {
-            sleep_exactly(each);
-            dx.add(upstream);
-          }
-          if (dw.needed()) {
-            sleep_exactly(each);
-            dw.add(parx::tensor<float>::ones({1}));
-          }
-        },
-        x, weight_);
-  }
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("weight", weight_, parx::nn::init::constant(1));
-  }
-
- private:
-  duration each_;
-  bool is_first_;
-  parx::parameter<float> weight_;
-};
+using duration = examples::duration;
+using examples::sleeper;
 
 struct samples {
   parx::tensor<float> x;
@@ -114,6 +71,8 @@ int main(int argc, char** argv) {
   try {
     cxxopts::Options options("pipeline_tour", "Pipeline schedules, predicted and as they run\n");
     options.add_options()("h,help", "print this")
+        ("schedules", "which, with commas; all unless given",
+         cxxopts::value<std::vector<std::string>>())
         ("microbatches", "of one step", examples::text("8"))
         ("ms", "milliseconds of a forward", examples::text("10"))
         ("hop", "milliseconds of a message", examples::text("0"))
@@ -124,8 +83,11 @@ int main(int argc, char** argv) {
     const duration hop(examples::number(given, "hop", 0.0, 1000.0));
     const auto colour = isatty(STDOUT_FILENO) != 0 ? parx::drawing_colour::ansi
                                                    : parx::drawing_colour::none;
+    std::vector<std::string> wanted;
+    if (given.count("schedules") != 0) wanted = given["schedules"].as<std::vector<std::string>>();
     std::vector<parx::pipeline_timeline> drawn;
     for (const parx::named_schedule& each : parx::pipeline_schedules) {
+      if (!wanted.empty() && std::ranges::find(wanted, each.name) == wanted.end()) continue;
       const int chunks = each.name == "interleaved" || each.name == "looped_bfs" ? 2 : 1;
       const auto table = each.make({.ranks = 4,
                                     .microbatches = examples::number(given, "microbatches", 1, 999),
@@ -137,6 +99,8 @@ int main(int argc, char** argv) {
         fmt::print("{}\n", to_text(drawn[i], {.colour = colour}));
       }
     }
+    parx::require(!drawn.empty(), "--schedules {}: there is none of that name",
+                  fmt::join(wanted, ","));
     if (const auto file = given["svg"].as<std::string>(); !file.empty()) {
       std::ofstream out(file);
       out << to_svg(drawn);

@@ -27,6 +27,7 @@
 #include <parx/fsdp/wire.hpp>
 #include <parx/fsdp/zeroed_pages.hpp>
 #include <parx/tensor/page_pool.hpp>
+#include <parx/trace/event.hpp>
 #include <parx/types/buffer.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -74,6 +75,8 @@ class gathered_values final : public unit_values {
   [[nodiscard]] bool is_part_within(const flat_parameter& flat) const noexcept {
     return is_kept_[flat.unit] && !is_narrowed(wire_, flat.type);
   }
+  /// The whole values that are in memory now, as a curve in the trace.
+  void trace_bytes() const noexcept;
   static void drop(held& here) noexcept {
     here.gathers.clear();  // waits
     here.is_started = false;
@@ -170,6 +173,16 @@ inline void gathered_values::release(std::size_t unit) noexcept {
     here.memory->detach();
   } catch (const std::exception&) {  // the block stays attached, and attach() will find it so
   }
+  trace_bytes();
+}
+
+inline void gathered_values::trace_bytes() const noexcept {
+  if (!trace::enabled()) return;
+  std::size_t bytes = 0;
+  for (const held& each : units_) {
+    if (each.memory && each.memory->attached()) bytes += each.pool->block_bytes();
+  }
+  trace::counter("bytes of gathered units", bytes);
 }
 
 inline void gathered_values::written() {
@@ -205,6 +218,7 @@ inline void gathered_values::attach(held& here) {
   for (const page_pool& other : pools_) {
     if (other.block_bytes() != here.pool->block_bytes()) other.drop_free();
   }
+  trace_bytes();
 }
 
 inline std::size_t gathered_values::bytes_of_kept() const noexcept {
