@@ -4,6 +4,7 @@
 //   parx_slurm where -N 3 --cores 8 --time 30m --program ./train
 //   parx_slurm check -n 2 -c 4 --needs ~/data -- ./train
 //   parx_slurm logs 4711
+//   parx_slurm scale --nodes 1,2,4 --ranks-threads 4x2,8x1 -- ./train --max-steps 50
 //   parx_slurm batch -N 3 -n 2 -c 4 -t 2h -- ./train --output-dir out --resume >job.sbatch
 #include <cstdio>
 #include <exception>
@@ -20,6 +21,7 @@
 #include "slurm_batch.hpp"
 #include "slurm_check.hpp"
 #include "slurm_logs.hpp"
+#include "slurm_scale.hpp"
 #include "slurm_where.hpp"
 
 namespace {
@@ -34,6 +36,9 @@ constexpr std::string_view usage =
     "                                        until the program has ended\n"
     "  parx_slurm logs JOB                   how a job ended: a number, a log, or a folder of "
     "logs\n"
+    "  parx_slurm scale FLAGS -- PROGRAM     runs a training's first steps on several numbers of\n"
+    "                                        nodes, ranks and threads, and says which to take\n"
+    "  parx_slurm scale FOLDER...            the same from the output folders of earlier runs\n"
     "parx_slurm WORD --help lists the flags\n";
 
 /// The words behind "--", and those before it, the program's own name among them.
@@ -87,6 +92,26 @@ int batch(const command_line& line, const std::vector<std::string>& all) {
                     });
 }
 
+int scale(command_line line) {
+  std::vector<std::string> folders;
+  if (line.command.empty()) {
+    // Without a program: folders of runs.
+    while (line.own.size() > 1 && line.own.back()[0] != '-' &&
+           line.own[line.own.size() - 2][0] != '-') {
+      folders.emplace(folders.begin(), line.own.back());
+      line.own.pop_back();
+    }
+  }
+  return with_flags("scale", "How the speed of a training grows with nodes, ranks and threads\n",
+                    line, examples::add_scale_flags, [&](const auto& given) {
+                      if (!folders.empty()) {
+                        return examples::scale_of_runs(folders,
+                                                       examples::number(given, "price", 0.0, 1e9));
+                      }
+                      return examples::scale(examples::scale_options_of(given, line.command));
+                    });
+}
+
 int run(int argc, const char* const* argv) {
   const std::string word = argc > 1 ? argv[1] : "--help";
   if (word == "-h" || word == "--help") {
@@ -102,7 +127,9 @@ int run(int argc, const char* const* argv) {
                   "parx_slurm logs JOB: the number of a job, a log, or a folder of logs");
     return examples::logs(argv[2]);
   }
-  const std::string meant = examples::did_you_mean(word, {"where", "check", "batch", "logs"});
+  if (word == "scale") return scale(line);
+  const std::string meant =
+      examples::did_you_mean(word, {"where", "check", "batch", "logs", "scale"});
   parx::throw_usage("there is no \"{}\"{} parx_slurm --help lists the words", word,
                     examples::question(meant));
 }

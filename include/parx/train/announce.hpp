@@ -8,6 +8,7 @@
 
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
+#include <parx/core/parallel_for.hpp>
 #include <parx/train/explain.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
@@ -49,6 +50,10 @@ template <typename Module>
                                              : "as the parameters");
   s["max_grad_norm"] = formatted("{:.4g}", options.max_grad_norm);
   s["seed"] = formatted("{}", options.seed);
+  // Read by parx_slurm scale.
+  s["hosts"] = std::to_string(plan.hosts);
+  s["ranks"] = std::to_string(plan.ranks);
+  s["threads of a rank"] = std::to_string(get_num_threads());
   return s;
 }
 

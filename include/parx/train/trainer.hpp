@@ -189,6 +189,8 @@ class trainer : public detail::trainer_base {
   void make_plan_for_ranks() {
     plan_ = make_plan(options_, loader_.sampler().size(), loader_.batch_size(), world(),
                       detail::dealt_to(data(), loader_).batches());
+    plan_.ranks = static_cast<std::size_t>(job().size());
+    plan_.hosts = hosts();
     state_.max_steps = plan_.steps;
     state_.global_batch = plan_.global_batch();
     state_.world_size = world();

@@ -4,6 +4,7 @@
 // Threads: only that of train(), except request_stop().
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -58,6 +59,12 @@ class trainer_base {
   [[nodiscard]] process_group& job() noexcept { return job_; }
   [[nodiscard]] process_group& data() noexcept { return data_; }
   [[nodiscard]] std::size_t world() noexcept { return static_cast<std::size_t>(data_.size()); }
+  /// Of the job, on rank 0, which tells it; 1 on the others.
+  [[nodiscard]] std::size_t hosts() {
+    if (!is_rank0()) return 1;
+    const std::vector<int> numbers = job_.hosts();
+    return static_cast<std::size_t>(*std::max_element(numbers.begin(), numbers.end())) + 1;
+  }
   [[nodiscard]] bool is_rank0() noexcept { return job_.rank() == 0; }
   [[nodiscard]] bool done() const noexcept {
     return stopping_ || state_.global_step >= plan_.steps;
