@@ -1,5 +1,8 @@
-// For parx_doctor recorder: the last operations of a job's ranks, from their flight recorders.
+// For parx_doctor recorder: the last operations of a job's ranks, from their flight recorders,
+// and what they have recorded of their failures.
 #pragma once
+
+#include <fcntl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +16,10 @@
 #include <fmt/format.h>
 
 #include <parx/comm/flight/divergence.hpp>
+#include <parx/comm/flight/failure_log.hpp>
+#include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/failure_record.hpp>
 #include <parx/trace/detail/chrome_json.hpp>
 
 namespace examples {
@@ -70,6 +76,26 @@ inline std::string to_chrome_trace(const std::vector<parx::flight_log>& logs) {
   return text + std::string(chrome::json_footer);
 }
 
+/// What the ranks have said of their failures: "rank 3 failed in all_reduce #812 on group "dp" at
+/// train.cpp:88 (a peer was lost); it blames rank 5 (n3): TEXT".
+inline void print_failures(const std::string& directory,
+                           const std::vector<parx::flight_log>& logs) {
+  const parx::descriptor folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::int64_t start = logs.empty() ? 0 : logs.front().made_unix_ns;
+  for (const auto& log : logs) start = std::min(start, log.made_unix_ns);
+  for (const parx::failure_record& each : parx::read_failures(folder, start)) {
+    fmt::print("rank {} failed", each.rank);
+    if (!each.operation.empty()) fmt::print(" in {}", each.operation);
+    if (each.sequence > 0) fmt::print(" #{}", each.sequence);
+    if (!each.group.empty()) fmt::print(" on group \"{}\"", each.group);
+    if (!each.site.empty()) fmt::print(" at {}", each.site);
+    if (each.code) fmt::print(" ({})", make_error_code(*each.code).message());
+    if (each.blamed >= 0) fmt::print("; it blames rank {}", each.blamed);
+    if (each.blamed >= 0 && !each.host.empty()) fmt::print(" ({})", each.host);
+    fmt::print(": {}\n", each.text);
+  }
+}
+
 inline void print_divergences(const std::vector<parx::flight_log>& logs) {
   const auto found = parx::find_divergences(logs);
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -93,6 +119,7 @@ inline int diagnose_recorder(const std::vector<std::string_view>& arguments) try
                log.reason.empty() ? "" : ": " + log.reason);
     if (log.damaged > 0) fmt::print("! {} of its records are damaged\n", log.damaged);
   }
+  print_failures(std::string(arguments[0]), logs.ranks);
   print_divergences(logs.ranks);
   if (traces) {
     const std::string path(arguments[2]);

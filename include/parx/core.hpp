@@ -9,6 +9,7 @@
 #include <parx/core/descriptor.hpp>    // IWYU pragma: export
 #include <parx/core/env.hpp>           // IWYU pragma: export
 #include <parx/core/error.hpp>         // IWYU pragma: export
+#include <parx/core/failure_record.hpp>  // IWYU pragma: export
 #include <parx/core/joined_text.hpp>   // IWYU pragma: export
 #include <parx/core/json.hpp>          // IWYU pragma: export
 #include <parx/core/json_quote.hpp>    // IWYU pragma: export

@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(the_report_names_the_first_failure_and_groups_the_others) {
 BOOST_AUTO_TEST_CASE(one_code_of_all_ranks_is_an_answer_and_no_crash) {
   const auto verdict = [](std::vector<parx::detail::rank_end> ends, bool are_silent = true) {
     for (auto& each : ends) each.is_silent = are_silent;
-    return parx::detail::verdict_text(ends, "./check");
+    return parx::detail::common_answer(ends, "./check");
   };
   BOOST_TEST(verdict({{0, 1, {3, 0}}, {1, 2, {3, 0}}}) ==
              "parxrun: all 2 ranks ended with exit code 3: ./check\n");
@@ -207,6 +207,9 @@ BOOST_AUTO_TEST_CASE(one_code_of_all_ranks_is_an_answer_and_no_crash) {
   BOOST_TEST(verdict({{0, 1, {3, 0}}, {1, 2, {0, 0}}}) == "");
   BOOST_TEST(verdict({{0, 1, {0, 9}}, {1, 2, {0, 9}}}) == "");
   BOOST_TEST(verdict({{0, 1, {3, 0}}, {1, 2, {3, 0}, true}}) == "");  // parxrun had signalled it
+  parx::detail::rank_end recorded{1, 2, {3, 0}};
+  recorded.record = parx::failure_record{.text = "no data"};
+  BOOST_TEST(verdict({{0, 1, {3, 0}}, recorded}) == "");
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_that_uses_what_its_processor_does_not_have_is_explained) {
@@ -240,62 +243,10 @@ BOOST_AUTO_TEST_CASE(a_rank_that_uses_what_its_processor_does_not_have_is_explai
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_with_words_of_its_own_is_to_blame_before_those_that_echo_it) {
-  using parx::detail::find_cause;
-  // rank, pid, status, was_signalled, seconds, echoes
-  const parx::detail::rank_end echo{0, 1, {1, 0}, false, 1.0, true};
-  const parx::detail::rank_end own{1, 2, {2, 0}, false, 1.2, false};
-  const parx::detail::rank_end own_later{2, 3, {3, 0}, false, 1.3, false};
-  const parx::detail::rank_end killed{3, 4, {0, 9}, false, 1.4, false};
-  const parx::detail::rank_end aborted_echo{4, 5, {0, 6}, false, 0.9, true};
-  const parx::detail::rank_end told{5, 6, {0, 15}, true, 0.5, false};
-  const parx::detail::rank_end well{6, 7, {0, 0}, false, 0.1, false};
-  BOOST_TEST(find_cause({echo, own, own_later}) == 1U);
-  BOOST_TEST(find_cause({own_later, echo, own}) == 2U);
-  BOOST_TEST(find_cause({echo, own, killed}) == 2U);
-  BOOST_TEST(find_cause({aborted_echo, own}) == 1U);
-  BOOST_TEST(find_cause({well, told, echo}) == 2U);
-  BOOST_TEST(find_cause({aborted_echo, echo, told}) == 0U);
-  // One that timed out waiting for others has words of its own, but accuses them.
-  const parx::detail::rank_end accuser{7, 8, {1, 0}, false, 0.2, false, true};
-  const parx::detail::rank_end killed_accuser{8, 9, {0, 6}, false, 0.3, false, true};
-  BOOST_TEST(find_cause({accuser, own_later}) == 1U);
-  BOOST_TEST(find_cause({own, accuser, killed_accuser}) == 0U);
-  BOOST_TEST(find_cause({echo, accuser}) == 1U);
-  BOOST_TEST(find_cause({accuser, killed_accuser}) == 1U);
-}
-
-BOOST_AUTO_TEST_CASE(a_line_names_the_rank_whose_loss_it_tells) {
-  using parx::detail::lost_rank;
-  BOOST_TEST(lost_rank("recv failed: lost rank 12 (n3, pid 5): it closed the link") == 12);
-  BOOST_TEST(lost_rank("because another rank failed first: rank 0, which keeps the job's store "
-                       "(prefix \"x\"), has ended or was killed") == 0);
-  BOOST_TEST(lost_rank("because another rank failed first: rank 2 called broadcast where") == -1);
-  BOOST_TEST(lost_rank("because another rank failed first: barrier #3: lost rank 4 (vm)") == 4);
-  BOOST_TEST(lost_rank("lost rank -3") == -1);
-  BOOST_TEST(lost_rank("lost rank ") == -1);
-  BOOST_TEST(lost_rank("all is well") == -1);
-}
-
-BOOST_AUTO_TEST_CASE(an_echo_is_told_from_a_reason) {
-  using parx::detail::is_echo;
-  BOOST_TEST(
-      is_echo("[parx rank 0] error: barrier #2 on group \"world\" (rank 0 of 2, a.cpp:3) was ended "
-              "after 0.1 s because another rank failed first: rank 1: no data"));
-  BOOST_TEST(
-      is_echo("  what():  all_reduce #3 failed after 0.0 s: lost rank 3 (n3, pid 71): it closed"));
-  BOOST_TEST(!is_echo("[parx rank 1] error: cannot open \"train.csv\""));
-  BOOST_TEST(!is_echo("barrier #2 failed after 30.0 s: timed out waiting for rank 1"));
-}
-
-/// What is shown of a text that a rank prints `seconds` after the start.
+/// What is shown of a text that a failed rank prints `seconds` after the start.
 std::vector<std::string> shown(parx::detail::repeated_errors& errors, int rank,
                                const std::vector<std::string>& lines, int seconds = 0) {
-  for (const std::string& line : lines) {
-    const std::string own =
-        line.starts_with("    ") ? line : fmt::format("[parx rank {}] error: {}", rank, line);
-    BOOST_TEST(errors.takes(rank, own));
-  }
+  for (const std::string& line : lines) errors.take(rank, line);
   const parx::detail::repeated_errors::clock::time_point start{};
   return errors.end_of_error(rank, start + std::chrono::seconds(seconds));
 }
@@ -305,28 +256,26 @@ BOOST_AUTO_TEST_CASE(an_error_of_all_ranks_is_one_whatever_their_own_numbers) {
   const auto prints = [&](int rank, const std::string& text, int seconds = 0) {
     return !shown(errors, rank, {text}, seconds).empty();
   };
-  BOOST_TEST(prints(1, "scan (rank 1 of 4, a.cpp:3): 40, not 7"));
-  BOOST_TEST(!prints(3, "scan (rank 3 of 4, a.cpp:3): 40, not 7"));
-  BOOST_TEST(!prints(0, "scan (rank 0 of 4, a.cpp:3): 40, not 7"));
-  BOOST_TEST(prints(2, "scan (rank 2 of 4, a.cpp:3): 40, not 8"));
+  BOOST_TEST(prints(1, "rank 1 says: scan (1 of 4, a.cpp:31): 40, not 7"));
+  BOOST_TEST(!prints(3, "rank 3 says: scan (3 of 4, a.cpp:31): 40, not 7"));
+  BOOST_TEST(!prints(0, "rank 0 says: scan (0 of 4, a.cpp:31): 40, not 7"));
+  BOOST_TEST(prints(2, "rank 2 says: scan (2 of 4, a.cpp:31): 40, not 8"));
+  BOOST_TEST(prints(2, "rank 2 says: scan (2 of 4, a.cpp:32): 40, not 7"));
   // What a rank prints again or later is shown, and so is another rank that is spoken of.
-  BOOST_TEST(prints(1, "scan (rank 1 of 4, a.cpp:3): 40, not 7"));
-  BOOST_TEST(prints(3, "scan (rank 3 of 4, a.cpp:3): 40, not 7"));
-  BOOST_TEST(prints(2, "scan (rank 2 of 4, a.cpp:3): 40, not 7", 60));
-  BOOST_TEST(prints(1, "lost rank 1 (rank 2 of the job)"));
-  BOOST_TEST(prints(0, "lost rank 1 (rank 3 of the job)"));
-  BOOST_TEST(!errors.takes(0, "[parx rank 0] warning: slow"));
-  BOOST_TEST(
-      errors.summary() ==
-      "[ranks 0,3] printed the same error as rank 1: scan (rank 1 of 4, a.cpp:3): 40, not 7\n");
+  BOOST_TEST(prints(1, "rank 1 says: scan (1 of 4, a.cpp:31): 40, not 7"));
+  BOOST_TEST(prints(3, "rank 3 says: scan (3 of 4, a.cpp:31): 40, not 7"));
+  BOOST_TEST(prints(2, "rank 2 says: scan (2 of 4, a.cpp:31): 40, not 7", 60));
+  BOOST_TEST(prints(1, "1: 2 is lost"));
+  BOOST_TEST(prints(0, "0: 1 is lost"));
+  BOOST_TEST(errors.summary() == "[ranks 0,3] printed the same error as rank 1: rank 1 says: scan "
+                                 "(1 of 4, a.cpp:31): 40, not 7\n");
 }
 
 BOOST_AUTO_TEST_CASE(an_error_is_hidden_only_where_all_of_its_lines_are_the_same) {
   parx::detail::repeated_errors errors;
-  BOOST_TEST(shown(errors, 0, {"the models differ:", "      weight", "      bias"}).size() == 3U);
-  BOOST_TEST(shown(errors, 1, {"the models differ:", "      weight", "      scale"}).size() == 3U);
-  BOOST_TEST(shown(errors, 2, {"the models differ:", "      weight", "      bias"}).empty());
-  BOOST_TEST(!errors.takes(2, "      bias"));  // of no error
+  BOOST_TEST(shown(errors, 0, {"the models differ:", "weight", "bias"}).size() == 3U);
+  BOOST_TEST(shown(errors, 1, {"the models differ:", "weight", "scale"}).size() == 3U);
+  BOOST_TEST(shown(errors, 2, {"the models differ:", "weight", "bias"}).empty());
 }
 
 }  // namespace

@@ -144,21 +144,69 @@ others_may_say_what_they_saw_before_they_are_ended() {
   run 5 -n 2 sh -c '[ $RANK = 1 ] && exit 5; sleep 0.05; echo "lost rank 1" >&2; exit 6'
   has err '[rank 0] lost rank 1'; has err 'rank 1 of 2 failed: exit code 5'
 }
-a_rank_that_echoes_another_is_not_blamed_although_it_ended_first() {
+# leave.sh CODE BLAMED TEXT: writes the record of a rank's failure, as parx does.
+leave_sh='printf "{\"message\": {\"message\": \"%s\", \"extraInfo\": {\"timestamp\": \"1\", \"parx\":
+  {\"code\": \"%s\", \"group\": \"world\", \"operation\": \"barrier\", \"rank\": %s, \"blamed\": %s}}}}" "$3" "$1" "$RANK" "$2" >"$TORCHELASTIC_ERROR_FILE"'
+a_rank_that_blames_another_is_not_the_cause_although_it_ended_first() {
+  echo "$leave_sh" >leave.sh
   cat >echo.sh <<'END'
 case $RANK in
-  0) echo "was ended after 0.1 s because another rank failed first: rank 1: no data" >&2; exit 1 ;;
+  0) sh leave.sh "$CODE" 1 "any sentence"; echo "any words" >&2; exit 1 ;;
   1) sleep 0.1; echo "no data" >&2; exit 7 ;;
   *) exec sleep 60 ;;
 esac
 END
-  run 7 -n 3 sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'; has err '    | no data'
-  run 7 -n 3 --log-dir echo_logs sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'; has err 'echo_logs/rank_1.err'
+  for code in aborted peer_lost timeout mismatch; do
+    run 7 -n 3 --env CODE=$code sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'; has err '    | no data'
+    run 7 -n 3 --env CODE=$code --env PARX_RECORDER=off sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'
+  done
+  run 7 -n 3 --env CODE=aborted --log-dir echo_logs sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'; has err 'echo_logs/rank_1.err'
+  # It has not failed itself, but is blamed.
+  run 1 -n 2 --env CODE=timeout sh -c '[ $RANK = 1 ] && exec sleep 60; exec sh echo.sh'
+  has err 'parxrun: rank 1 did not come or did not go on while rank 0 waited for it in barrier on group "world"'
+  has err 'told by   rank 0 of 2 failed: exit code 1'
+}
+a_rank_whose_record_cannot_be_written_is_judged_by_those_of_the_others() {
+  echo "$leave_sh" >leave.sh
+  run 137 -n 3 sh -c 'case $RANK in 0) echo half >"$TORCHELASTIC_ERROR_FILE"; exit 1 ;; 1) sleep 0.1; kill -9 $$ ;; 2) sh leave.sh peer_lost 1 x; exit 1 ;; esac'
+  has err 'rank 1 of 3 failed: killed by SIGKILL'
+  mkdir own; export PARX_RECORDER=$PWD/own/flight; touch own/flight  # no directory
+  run 7 -n 2 sh -c '[ -z "$TORCHELASTIC_ERROR_FILE" ] || echo set; [ $RANK = 0 ] && exit 7; sleep 60'
+  has err 'rank 0 of 2 failed: exit code 7'; ! grep -q set out
+}
+records_of_an_earlier_job_are_not_read() {
+  export PARX_RECORDER=$PWD/records; echo "$leave_sh" >leave.sh
+  run 3 -n 2 sh -c 'sh leave.sh aborted 1 x; [ $RANK = 0 ] && exit 3; exit 3'; ls records | grep -q rank_0
+  run 5 -n 2 sh -c '[ $RANK = 0 ] && exit 5; exec sleep 60'; has err 'parxrun: rank 0 of 2 failed: exit code 5'
+}
+what_a_job_without_failures_leaves_is_no_file() {
+  export XDG_RUNTIME_DIR=$PWD/runtime; mkdir runtime
+  run 0 -n 2 sh -c '[ -d "${TORCHELASTIC_ERROR_FILE%/*}" ]'; [ -z "$(ls runtime)" ]
+  run 3 -n 2 sh -c 'exit 3'; [ -z "$(ls runtime)" ]
+  run 3 -n 2 --env PARX_RECORDER=off sh -c 'echo >$TORCHELASTIC_ERROR_FILE; exit 3'; [ -z "$(ls runtime)" ]
+}
+the_error_of_a_python_rank_is_read_from_the_file_that_pytorch_writes() {
+  command -v python3 || return 0
+  cat >fail.py <<'END'
+import json, os, sys, time, traceback
+if os.environ["RANK"] == "1":
+    time.sleep(60)
+try:
+    open("no such data")
+except OSError as error:  # as torch.distributed.elastic.multiprocessing.errors.ErrorHandler does
+    data = {"message": {"message": f"{type(error).__name__}: {error}", "extraInfo": {
+        "py_callstack": traceback.format_exc(), "timestamp": str(int(time.time()))}}}
+    with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as file: json.dump(data, file)
+    sys.exit(1)
+END
+  run 1 -n 2 python3 fail.py
+  has err 'rank 0 of 2 failed: exit code 1'; has err "error     FileNotFoundError: [Errno 2] No such file or directory: 'no such data'"
 }
 an_error_of_all_ranks_is_printed_once() {
-  run 2 -n 4 sh -c 'echo "[parx rank $RANK] error: scan (rank $RANK of 4): 40, not 7" >&2; sleep 0.3; exit 2'
+  echo "$leave_sh" >leave.sh
+  run 2 -n 4 sh -c 'sh leave.sh io -1 x; sleep 0.2; echo "any words, $RANK of 4: 40, not 7" >&2; sleep 0.3; exit 2'
   [ "$(grep -c '^\[rank .*40, not 7' err)" = 1 ]
-  grep -qE '^\[ranks [0-3],?-?[0-3],?[0-3]?\] printed the same error as rank [0-3]: scan \(rank [0-3] of 4\): 40, not 7$' err
+  grep -qE '^\[ranks [0-3],?-?[0-3],?[0-3]?\] printed the same error as rank [0-3]: any words, [0-3] of 4: 40, not 7$' err
 }
 ranks_that_ignore_sigterm_are_killed_within_a_second_of_a_failure() {
   local before; before=$(now)

@@ -86,14 +86,14 @@ class socketpair_network {
     return !ranks_.at(static_cast<std::size_t>(rank)).alive;
   }
 
-  void abort(std::string_view reason) {
+  void abort(const parx::failure_record& reason) {
     {
       const std::lock_guard lock(mutex_);
-      if (!reason_) reason_ = std::string(reason);
+      if (!reason_) reason_ = reason;
     }
     for (int rank = 0; rank < size(); ++rank) ring(rank);
   }
-  [[nodiscard]] std::optional<std::string> abort_reason() {
+  [[nodiscard]] std::optional<parx::failure_record> abort_reason() {
     const std::lock_guard lock(mutex_);
     return reason_;
   }
@@ -118,7 +118,7 @@ class socketpair_network {
   std::mutex mutex_;
   std::vector<rank_state> ranks_;
   std::map<std::tuple<std::uint64_t, parx::channel, int, int>, std::array<int, 2>> pairs_;
-  std::optional<std::string> reason_;
+  std::optional<parx::failure_record> reason_;
   std::map<std::pair<std::uint64_t, int>, std::string> notices_;
 };
 
@@ -128,8 +128,8 @@ class socketpair_link final : public parx::link {
 
   std::size_t try_send(const parx::const_bytes& first, const parx::const_bytes& second) override {
     if (first.size + second.size == 0) return 0;
-    return move(const_cast<std::byte*>(first.data), first.size,
-                const_cast<std::byte*>(second.data), second.size, [this](const msghdr& all) {
+    return move(const_cast<std::byte*>(first.data), first.size, const_cast<std::byte*>(second.data),
+                second.size, [this](const msghdr& all) {
                   return ::sendmsg(socket_, &all, MSG_DONTWAIT | MSG_NOSIGNAL);
                 });
   }
@@ -139,7 +139,7 @@ class socketpair_link final : public parx::link {
     const auto got = move(first.data, first.size, second.data, second.size, [&](msghdr& all) {
       return last = ::recvmsg(socket_, &all, MSG_DONTWAIT);
     });
-    if (last == 0) throw parx::link_lost(peer_, "it closed the connection");
+    if (last == 0) throw parx::link_lost(peer_, "it closed the connection", parx::link_end::closed);
     return got;
   }
   [[nodiscard]] int socket() const noexcept { return socket_; }
@@ -188,8 +188,8 @@ class socketpair_transport final : public parx::transport {
     std::vector<pollfd> polled{{network_->alarm(job_rank(rank_)), POLLIN, 0}};
     for (const parx::link_interest& each : interests) {
       const int events = (each.readable ? POLLIN : 0) | (each.writable ? POLLOUT : 0);
-      polled.push_back({links_.at({each.peer, each.traffic}).socket(),
-                        static_cast<short>(events), 0});
+      polled.push_back(
+          {links_.at({each.peer, each.traffic}).socket(), static_cast<short>(events), 0});
     }
     // The alarm is the rank's, and another group's thread may have taken it: look again soon.
     const auto most = std::min(limit, std::chrono::milliseconds(5));
@@ -202,9 +202,9 @@ class socketpair_transport final : public parx::transport {
   void wake() override { network_->ring(job_rank(rank_)); }
   [[nodiscard]] bool may_spin() const noexcept override { return false; }
 
-  void abort(std::string_view reason) noexcept override { network_->abort(reason); }
+  void abort(const parx::failure_record& reason) noexcept override { network_->abort(reason); }
   void close() noexcept override { network_->end_group(group_, job_rank(rank_)); }
-  std::optional<std::string> abort_reason() override { return network_->abort_reason(); }
+  std::optional<parx::failure_record> abort_reason() override { return network_->abort_reason(); }
 
   void post_notice(std::string_view text) override {
     network_->post(group_, job_rank(rank_), text);
@@ -239,7 +239,6 @@ class socketpair_transport final : public parx::transport {
   }
 
  private:
-
   std::shared_ptr<socketpair_network> network_;
   std::vector<int> members_;
   int rank_;

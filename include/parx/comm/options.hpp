@@ -20,6 +20,7 @@ namespace parx::inline PARX_ABI {
 
 struct algorithm_rule;
 class flight_recorder;
+class failure_log;
 
 /// Which thread makes progress on asynchronous operations.
 enum class progress_mode : std::uint8_t {
@@ -53,6 +54,8 @@ struct group_options {
   choice_options choice{};
   /// Records the group's operations. init() makes one for all groups of the rank.
   std::shared_ptr<flight_recorder> recorder{};
+  /// Where the rank's failure is recorded. init() makes one for all groups of the rank.
+  std::shared_ptr<failure_log> failures{};
 };
 
 /// For a group made of some ranks of another one. `name` appears in errors, warnings and traces
@@ -135,7 +138,7 @@ struct message_options {
 
 struct any_shape_options {
   int tag = 0;
-  std::optional<dtype> type{};  ///< if set, elements of another type are refused
+  std::optional<dtype> type{};                   ///< if set, elements of another type are refused
   std::size_t max_bytes = std::size_t{1} << 30;  ///< of one message; larger ones are refused
   std::chrono::milliseconds timeout = group_timeout;
 };
@@ -145,7 +148,7 @@ struct warm_up_options {
 };
 
 struct object_options {
-  int root = 0;  ///< for operations that have one
+  int root = 0;                                  ///< for operations that have one
   std::size_t max_bytes = std::size_t{1} << 30;  ///< of one object; all ranks refuse a larger one
   std::chrono::milliseconds timeout = group_timeout;
 };

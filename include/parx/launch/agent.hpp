@@ -37,6 +37,7 @@
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/divergence_text.hpp>
+#include <parx/launch/detail/failure_folder.hpp>
 #include <parx/launch/detail/failure_report.hpp>
 #include <parx/launch/detail/job_guard.hpp>
 #include <parx/launch/detail/kept_store.hpp>
@@ -46,6 +47,7 @@
 #include <parx/launch/detail/rank_process.hpp>
 #include <parx/launch/detail/rank_variables.hpp>
 #include <parx/launch/detail/secret_file.hpp>
+#include <parx/launch/detail/verdict.hpp>
 #include <parx/launch/detail/reserved_port.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -80,7 +82,7 @@ class agent {
                         .threads_per_rank = threads_per_rank(options_.ranks),
                         .threads = options_.threads};
     if (!options_.log_dir.empty()) make_log_folder(options_.log_dir);
-    recorder_ = find_flight_place(env, name_of_start(job.run_id, job.host, job.port));
+    failures_.emplace(env, name_of_start(job.run_id, job.host, job.port));
 
     guard_.emplace(job.run_id);
     orphans_.except(guard_->pid());
@@ -88,7 +90,7 @@ class agent {
     start_ = clock::now();
     try {
       for (int rank = 0; rank < options_.ranks; ++rank) {
-        start_rank(file, rank_variables(env, job, rank), rank);
+        start_rank(file, rank_variables(env, job, rank, failures_->error_file(rank)), rank);
       }
       // After the forks, because it starts a thread. Ranks that are faster retry.
       if (goes_on()) {
@@ -170,6 +172,7 @@ class agent {
   void pass_next_output_on(rank_process& process, stream which) {
     if (!process[which].reader.is_open()) return;
     const auto read = [this, &process, which] {
+      if (which == stream::err) process.has_failed = failures_->has_record(process.rank);
       pass_output_on(process, which, console_, errors_);
       pass_next_output_on(process, which);
     };
@@ -355,41 +358,30 @@ class agent {
             *process.ended,
             process.was_signalled,
             std::chrono::duration<double>(process.end_time - start_).count(),
-            std::any_of(process.last_lines.begin(), process.last_lines.end(), is_echo),
-            std::any_of(process.last_lines.begin(), process.last_lines.end(), is_accusation),
-            (to_files() || passes_output_on()) && process.last_lines.empty()};
+            (to_files() || passes_output_on()) && process.last_lines.empty(),
+            failures_->record_of_rank(process.rank)};
   }
 
   /// The headline for a rank that failed because of others: which rank left early or diverged.
-  /// Empty where `cause` failed by itself or that is not known.
-  [[nodiscard]] std::string divergence_of(const rank_end& cause) const {
-    if (!cause.accuses && !cause.echoes) return {};
-    const std::vector<flight_log> logs = readable_logs(recorder_.directory);
+  /// Empty where it failed by itself or that is not known.
+  [[nodiscard]] std::string divergence_of(const verdict& found,
+                                          const std::vector<rank_end>& ends) const {
+    const auto& record = ends[found.cause].record;
+    if (!record || record->kind() == failure_kind::own) return {};
+    const std::vector<flight_log> logs = readable_logs(failures_->recorders().directory);
     // A rank may leave early because its last call was another one, which needed nobody.
     if (std::string text = differing_calls_text(logs); !text.empty()) return text;
-    if (const rank_process* const lost = early_leaver(cause)) {
+    for (const rank_end& each : ends) {
+      if (each.rank != found.blamed || !each.status.success()) continue;
       return formatted("rank {} ended with exit code 0 while others still waited for it",
-                       lost->rank);
+                       each.rank);
     }
-    return divergence_text(logs, stopped_ranks_);
-  }
-  /// The rank that ended with exit code 0 and that `cause` reports as lost. It may have ended after
-  /// `cause`, because a rank that leaves closes its connections before it ends.
-  [[nodiscard]] const rank_process* early_leaver(const rank_end& cause) const {
-    for (const rank_process& witness : ranks_) {
-      if (witness.rank != cause.rank) continue;
-      for (const std::string& line : witness.last_lines) {
-        const int lost = lost_rank(line);
-        for (const rank_process& each : ranks_) {
-          if (each.rank == lost && each.ended && each.ended->success()) return &each;
-        }
-      }
-    }
-    return nullptr;
+    std::string text = divergence_text(logs, stopped_ranks_);
+    return text.empty() && found.blamed >= 0 ? blame_text(*record, found.blamed) : text;
   }
 
   [[nodiscard]] bool has_recorders() const {
-    const descriptor folder = find_flight_directory(recorder_.directory);
+    const descriptor folder = find_flight_directory(failures_->recorders().directory);
     return folder.valid() && !flight_file_names(folder).empty();
   }
 
@@ -415,23 +407,29 @@ class agent {
         if (!process.error_log.empty()) process.last_lines = tail_of(process.error_log, lines_kept);
         ends.push_back(end_of(process));
       }
-      if (const std::string verdict = verdict_text(ends, command); !verdict.empty()) {
-        console_.queue(stream::err).add(verdict);
+      if (const std::string answer = common_answer(ends, command); !answer.empty()) {
+        console_.queue(stream::err).add(answer);
         return ends.front().status.shell_code();
       }
-      const std::size_t cause = find_cause(ends);
+      const verdict found = judge(ends);
+      const std::size_t cause = found.cause;
       const auto& lines = ranks_[cause].last_lines;
       console_.queue(stream::err)
           .add(failure_report(
-              {command, ends[cause], ends, ranks_[cause].error_log, {lines.begin(), lines.end()},
-               has_recorders() ? recorder_.directory : "", divergence_of(ends[cause]),
+              {command,
+               ends[cause],
+               ends,
+               ranks_[cause].error_log,
+               {lines.begin(), lines.end()},
+               has_recorders() ? failures_->recorders().directory : "",
+               divergence_of(found, ends),
                missing_instructions(ends[cause].status, options_.command, process_environment())}));
       return ends[cause].status.shell_code();
     }
     if (!stopped_by_ && !saved_) {
       // Ranks that ended by exit() have not removed theirs.
-      if (recorder_.files == flight_files::removed_after_success) {
-        clear_flight_directory(recorder_.directory);
+      if (failures_->recorders().files == flight_files::removed_after_success) {
+        clear_flight_directory(failures_->recorders().directory);
       }
       return 0;
     }
@@ -441,8 +439,8 @@ class agent {
       if (process.ended->signal == SIGKILL) killed.push_back(process.rank);
       all_saved &= process.ended->has_saved();
     }
-    std::string text = formatted(
-        "parxrun: ended by {}: {}", stopped_by_ ? signal_name(*stopped_by_) : "its ranks", command);
+    std::string text = formatted("parxrun: ended by {}: {}",
+                                 stopped_by_ ? signal_name(*stopped_by_) : "its ranks", command);
     if (all_saved) text += "; the ranks have saved their work (exit code 75)";
     if (!killed.empty()) {
       const double grace = std::chrono::duration<double>(options_.grace).count();
@@ -460,7 +458,7 @@ class agent {
   boost::asio::steady_timer terminate_timer_{io_};
   boost::asio::steady_timer kill_timer_{io_};
   boost::asio::steady_timer drain_timer_{io_};
-  flight_place recorder_;
+  std::optional<failure_folder> failures_;
   orphans orphans_;
   std::optional<job_guard> guard_;
   sigset_t mask_before_{};  ///< the signal mask at the start, which the ranks inherit
@@ -470,11 +468,11 @@ class agent {
   clock::time_point start_{};
   clock::time_point asked_at_{};
   std::optional<int> stopped_by_;
-  bool asked_again_ = false;  ///< told to stop a second time
+  bool asked_again_ = false;         ///< told to stop a second time
   std::optional<kept_store> store_;  ///< if the ranks go on after a loss
-  bool failed_ = false;  ///< a rank failed by itself
-  std::vector<int> stopped_ranks_;  ///< those whose processes were stopped at that time
-  bool saved_ = false;   ///< a rank has ended with its work saved
+  bool failed_ = false;              ///< a rank failed by itself
+  std::vector<int> stopped_ranks_;   ///< those whose processes were stopped at that time
+  bool saved_ = false;               ///< a rank has ended with its work saved
   bool drain_time_is_over_ = false;
   bool gave_up_on_output_ = false;
 };

@@ -26,6 +26,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/joined_text.hpp>
@@ -35,6 +36,7 @@
 #include <parx/core/thread_count.hpp>
 #include <parx/launch/detail/job_keys.hpp>
 #include <parx/launch/detail/numbered_start.hpp>
+#include <parx/launch/detail/program_name.hpp>
 #include <parx/launch/detail/survivors.hpp>
 #include <parx/launch/launcher.hpp>
 #include <parx/store/prefix.hpp>
@@ -73,7 +75,7 @@ class rendezvous {
     }
     try {
       agree_on("world_size", std::to_string(job.world_size), "a world size of", limit);
-      agree_on("program", program_name(), "the program", limit);
+      agree_on("program", detail::program_name(), "the program", limit);
       detail::endpoint_options options{
           .job_store = job_store_,
           .store_host = job.master_host,
@@ -90,11 +92,11 @@ class rendezvous {
       meet_everybody(limit);
     } catch (const store_error& failure) {
       // The others can be told only by a store that answers.
-      if (failure.code_value() != errc::timeout) tell_others(text_of(failure));
+      if (failure.code_value() != errc::timeout) tell_others();
       leave(std::chrono::seconds(1));
       blame_keeper(failure, limit);
     } catch (...) {
-      leave_because_of(text_of(std::current_exception()));
+      leave_in_failure();
       throw;
     }
   }
@@ -133,9 +135,10 @@ class rendezvous {
   }
   ~rendezvous() { leave(std::chrono::seconds(0)); }
 
-  /// Leaves a job that has failed to start, and tells the others why.
-  void leave_because_of(const std::string& reason) noexcept {
-    tell_others(reason);
+  /// Leaves a job that has failed to start, and tells the others of the exception that is being
+  /// handled.
+  void leave_in_failure() noexcept {
+    tell_others();
     if (server_) await_latecomers(deadline::after(std::chrono::seconds(1)));
     leave(std::chrono::seconds(1));  // time for the others to read the reason
   }
@@ -144,7 +147,8 @@ class rendezvous {
   /// ranks that go on, by their numbers in the job. connect() then joins these. Throws parx::error
   /// where the job's store is gone, or where the others went on without this rank.
   [[nodiscard]] const std::vector<int>& shrink(std::chrono::milliseconds patience) {
-    endpoint_->abort(formatted("rank {} goes on with the ranks that are left", job_.rank));
+    endpoint_->abort(
+        {.text = formatted("rank {} goes on with the ranks that are left", job_.rank)});
     try {
       detail::survivors agreed(job_store_, *endpoint_, rounds_, patience);
       former_.push_back(std::exchange(endpoint_, agreed.joined()));
@@ -168,7 +172,7 @@ class rendezvous {
   [[nodiscard]] bool goes_on() const {
     return !former_.empty() && endpoint_ != nullptr && !endpoint_->abort_reason();
   }
-  void abort(std::string_view reason) noexcept { endpoint_->abort(reason); }
+  void abort(const failure_record& reason) noexcept { endpoint_->abort(reason); }
   /// The job; its run_id is that of this start.
   [[nodiscard]] const launch_env& job() const noexcept { return job_; }
 
@@ -180,13 +184,13 @@ class rendezvous {
   [[nodiscard]] const std::shared_ptr<store>& job_store() const noexcept { return job_store_; }
 
  private:
+  static constexpr const char* rendezvous_name = "rendezvous";  // in error_context::operation
   struct store_of_job {
     tcp_store whole;
     prefix_store part;
 
     store_of_job(const launch_env& job, const deadline& limit)
-        : whole(where(job), limit),
-          part(detail::job_prefix(job.run_id), whole) {}
+        : whole(where(job), limit), part(detail::job_prefix(job.run_id), whole) {}
   };
 
   [[nodiscard]] static tcp_store_options where(const launch_env& job) {
@@ -201,27 +205,22 @@ class rendezvous {
     return job_key(job.secret, job.run_id, job.encrypts);
   }
 
-  [[nodiscard]] static std::string program_name() {
-    char path[4096];
-    const auto length = ::readlink("/proc/self/exe", path, sizeof path);
-    std::string name(path, length > 0 ? static_cast<std::size_t>(length) : 0);
-    return name.substr(name.find_last_of('/') + 1);
-  }
-  [[nodiscard]] error_context context(const deadline& limit) const {
-    return {.operation = "rendezvous",
+  [[nodiscard]] error_context context(const deadline& limit, int blamed = -1) const {
+    return {.operation = rendezvous_name,
             .group = "world",
             .sequence = 0,
             .rank = job_.rank,
-            .peer = -1,
+            .peer = blamed,
             .host = job_.master_host,
             .elapsed_seconds = limit.elapsed_seconds()};
   }
-  [[noreturn]] void fail(errc code, const deadline& limit, const std::string& reason) const {
-    throw error(code, not_joined(reason), context(limit));
+  [[noreturn]] void fail(errc code, const deadline& limit, const std::string& reason,
+                         int blamed = -1) const {
+    throw error(code, not_joined(reason), context(limit, blamed));
   }
   [[nodiscard]] std::string not_joined(const std::string& reason) const {
-    return formatted("rank {} of {} could not join the job at {}: {}", job_.rank,
-                     job_.world_size, place(), reason);
+    return formatted("rank {} of {} could not join the job at {}: {}", job_.rank, job_.world_size,
+                     place(), reason);
   }
 
   /// Where the job's store is.
@@ -232,6 +231,10 @@ class rendezvous {
   /// The process that keeps the job's store.
   [[nodiscard]] std::string keeper() const {
     return formatted("{}, which keeps the job's store,", to_string(job_.keeper));
+  }
+  /// -1: it is no rank.
+  [[nodiscard]] int keeping_rank() const noexcept {
+    return job_.keeper == store_keeper::rank_zero ? 0 : -1;
   }
   [[nodiscard]] std::string end_of_keeper() const {
     return formatted("{} has ended or was killed; see its output", keeper());
@@ -245,8 +248,8 @@ class rendezvous {
     if (job_.hosts_store() || (code != errc::peer_lost && code != errc::timeout)) throw;
     const bool is_silent = code == errc::timeout;
     throw error(is_silent ? errc::rendezvous_failed : code,
-                not_joined(is_silent ? silence_of_keeper() : end_of_keeper()), context(limit),
-                std::current_exception());
+                not_joined(is_silent ? silence_of_keeper() : end_of_keeper()),
+                context(limit, keeping_rank()), std::current_exception());
   }
 
   /// Counts the ranks that leave: open connections do not tell, as other clients may have some.
@@ -271,14 +274,16 @@ class rendezvous {
     return false;
   }
 
-  /// Aborts the job with a reason, unless another rank has done so first.
-  void tell_others(const std::string& reason) noexcept {
+  /// Aborts the job with the exception that is being handled, unless another rank has done so.
+  void tell_others() noexcept {
     try {
+      failure_record record = record_of(std::current_exception(), job_.rank);
+      if (record.operation != rendezvous_name)
+        record.text = formatted("rank {}: {}", job_.rank, record.text);
       if (job_.rank == 0 && start_) start_->answer(deadline::after(std::chrono::seconds(1)));
       const bool is_silent = endpoint_ != nullptr && endpoint_->store_is_silent();
       job_store_->compare_set(
-          "abort", "",
-          reason.starts_with("rank ") ? reason : formatted("rank {}: {}", job_.rank, reason),
+          detail::endpoint::abort_key, "", to_text(record),
           is_silent ? endpoint_->parting_deadline() : deadline::after(std::chrono::seconds(2)));
     } catch (const std::exception&) {
       // The store is gone, and its clients notice that by themselves.
@@ -299,11 +304,11 @@ class rendezvous {
   void open_store(const deadline& limit) {
     if (job_.hosts_store()) {
       try {
-        server_.emplace(tcp_store_server_options{
-            .address = detail::narrowest_address(job_.master_host),
-            .port = job_.master_port,
-            .key = key_of_store(job_),
-            .presence_keys = detail::presence_keys(job_.run_id)});
+        server_.emplace(
+            tcp_store_server_options{.address = detail::narrowest_address(job_.master_host),
+                                     .port = job_.master_port,
+                                     .key = key_of_store(job_),
+                                     .presence_keys = detail::presence_keys(job_.run_id)});
       } catch (const error& failure) {
         error_context where = context(limit);
         where.advice = failure.context().advice;
@@ -338,16 +343,15 @@ class rendezvous {
     if (first.substr(0, end) == mine) return;
     fail(errc::mismatch, limit,
          formatted("it has {} {}, but rank {} has {}. All ranks of a job must be started alike; "
-                     "is another job using this address and port?",
-                     what, mine,
-                     end == std::string::npos ? "?" : printable(first.substr(end + 1)),
-                     printable(first.substr(0, end))));
+                   "is another job using this address and port?",
+                   what, mine, end == std::string::npos ? "?" : printable(first.substr(end + 1)),
+                   printable(first.substr(0, end))));
   }
 
   void claim_rank(const deadline& limit) {
     const std::string mine = formatted("pid {} on {}", ::getpid(), detail::host_name());
-    const std::string holder = job_store_->compare_set(detail::claim_key(job_.rank), "", mine,
-                                                       limit);
+    const std::string holder =
+        job_store_->compare_set(detail::claim_key(job_.rank), "", mine, limit);
     if (holder == mine) return;
     throw error(errc::mismatch,
                 formatted("rank {} of {} is taken: {} has joined this job as that rank. Two "
@@ -403,7 +407,8 @@ class rendezvous {
       if (rank == job_.rank || !has_ended(rank)) continue;
       fail(errc::peer_lost, limit,
            formatted("rank {} ({}) has ended or was killed before all had come; see its output",
-                     rank, printable(job_store_->get(detail::claim_key(rank), limit))));
+                     rank, printable(job_store_->get(detail::claim_key(rank), limit))),
+           rank);
     }
   }
 
@@ -427,15 +432,15 @@ class rendezvous {
         throw error(errc::aborted,
                     formatted("rank {} of {} could not join the job because another rank failed "
                               "first: {}",
-                              job_.rank, job_.world_size, *reason),
-                    context(limit));
+                              job_.rank, job_.world_size, reason->text),
+                    context(limit, reason->culprit()));
       }
       if (state == watch_state::lost) {
-        fail(errc::peer_lost, limit, end_of_keeper());
+        fail(errc::peer_lost, limit, end_of_keeper(), keeping_rank());
       }
       if (limit.passed()) {
         const auto missing = missing_ranks();
-        if (!missing) fail(errc::rendezvous_failed, limit, silence_of_keeper());
+        if (!missing) fail(errc::rendezvous_failed, limit, silence_of_keeper(), keeping_rank());
         fail(errc::rendezvous_failed, limit,
              formatted("{} did not come within {:.0f} s. See their output: they have failed "
                        "before this point, cannot reach {}, or were never started",
@@ -451,8 +456,8 @@ class rendezvous {
         check_for_ended(limit);
         look_at = deadline::after(std::chrono::seconds(1));
       }
-      std::array<pollfd, 2> polled{{{ready->descriptor(), POLLIN, 0},
-                                    {endpoint_->abort_descriptor(), POLLIN, 0}}};
+      std::array<pollfd, 2> polled{
+          {{ready->descriptor(), POLLIN, 0}, {endpoint_->abort_descriptor(), POLLIN, 0}}};
       ::poll(polled.data(), polled.size(), limit.poll_timeout(answers ? 20 : 200));
     }
   }
@@ -478,9 +483,9 @@ class rendezvous {
   }
 
   launch_env job_;
-  int next_asked_ = 0;  ///< the next rank for check_for_ended()
+  int next_asked_ = 0;                           ///< the next rank for check_for_ended()
   std::optional<detail::numbered_start> start_;  ///< in an agent's store, until all have come
-  std::optional<tcp_store_server> server_;  ///< where this rank keeps the job's store
+  std::optional<tcp_store_server> server_;       ///< where this rank keeps the job's store
   std::shared_ptr<store_of_job> store_;
   std::shared_ptr<store> job_store_;  ///< the job's part of store_
   std::shared_ptr<detail::endpoint> endpoint_;

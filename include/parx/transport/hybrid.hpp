@@ -103,7 +103,7 @@ class hybrid_transport final : public transport {
   }
   [[nodiscard]] bool may_spin() const noexcept override { return shared_->options().may_spin; }
 
-  void abort(std::string_view reason) noexcept override { shared_->abort(reason); }
+  void abort(const failure_record& reason) noexcept override { shared_->abort(reason); }
   void close() noexcept override {
     for (const member& peer : members_) {
       for (const auto& each : peer.links) {
@@ -112,7 +112,7 @@ class hybrid_transport final : public transport {
     }
     shared_->incoming().forget(group_);
   }
-  std::optional<std::string> abort_reason() override {
+  std::optional<failure_record> abort_reason() override {
     // Reading the watch is a system call, so do it only once poll(2) or another group has seen the
     // abort.
     const bool may_be_set =
@@ -138,9 +138,7 @@ class hybrid_transport final : public transport {
   }
   [[nodiscard]] bool has_notices() override { return !shared_->store_is_silent(); }
 
-  [[nodiscard]] bool has_ended(int peer) override {
-    return shared_->has_ended(job_rank(peer));
-  }
+  [[nodiscard]] bool has_ended(int peer) override { return shared_->has_ended(job_rank(peer)); }
   [[nodiscard]] bool may_have_left(int peer) override {
     // A rank publishes that it leaves before it stops listening.
     return !shared_->has_ended(job_rank(peer)) || shared_->may_have_left(job_rank(peer));
@@ -220,9 +218,7 @@ class hybrid_transport final : public transport {
 
   hybrid_transport(std::shared_ptr<detail::endpoint> shared, const std::vector<int>& members,
                    int rank, std::uint64_t group)
-      : shared_(std::move(shared)),
-        rank_(rank),
-        group_(group) {
+      : shared_(std::move(shared)), rank_(rank), group_(group) {
     for (const int each : members) members_.push_back({each, {}});
   }
 
@@ -256,8 +252,7 @@ class hybrid_transport final : public transport {
     return formatted("notice/{}", job_rank);
   }
 
-  [[nodiscard]] link_owner make_link(int peer, channel traffic,
-                                     const detail::peer_record& record) {
+  [[nodiscard]] link_owner make_link(int peer, channel traffic, const detail::peer_record& record) {
     const bool share = place_of(peer).shares_memory_with(place_of(rank_));
     const auto what_for =
         traffic == channel::collective ? detail::purpose::collective : detail::purpose::message;
@@ -290,8 +285,7 @@ class hybrid_transport final : public transport {
     return shared_->placements()[static_cast<std::size_t>(job_rank(peer))];
   }
   /// Asks the store once; later calls return the stored record. Throws link_lost.
-  [[nodiscard]] const detail::peer_record& record_of(int peer,
-                                                     std::chrono::milliseconds patience) {
+  [[nodiscard]] const detail::peer_record& record_of(int peer, std::chrono::milliseconds patience) {
     using time = std::chrono::milliseconds;
     const auto limit = deadline::after(std::min<time>(patience, longest_patience));
     try {
@@ -344,7 +338,7 @@ class hybrid_transport final : public transport {
     auto next_look = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     for (;;) {
       if (auto arrived = shared_->incoming().claim(key)) return std::move(arrived.memory);
-      if (auto reason = shared_->abort_reason()) throw error(errc::aborted, *reason, {});
+      if (auto reason = shared_->abort_reason()) throw error(errc::aborted, reason->text, {});
       if (limit.passed()) {
         throw error(errc::timeout,
                     formatted("{} has not passed its shared memory within {:.1f} s",
@@ -352,7 +346,8 @@ class hybrid_transport final : public transport {
                     {});
       }
       if (std::chrono::steady_clock::now() > next_look) {
-        if (shared_->has_ended(job_rank(key.peer))) throw link_lost(key.peer, "it has ended");
+        if (shared_->has_ended(job_rank(key.peer)))
+          throw link_lost(key.peer, "it has ended", link_end::closed);
         next_look += std::chrono::seconds(1);
       }
       const auto [tcp, memory] = shared_->incoming().listeners();

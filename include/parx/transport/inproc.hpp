@@ -201,18 +201,19 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   std::vector<rank_state> ranks_;
   std::map<pipe_key, detail::inproc_pipe> pipes_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::pair<shared_area, std::size_t>> areas_;
-  std::optional<std::string> abort_reason_;
+  std::optional<failure_record> abort_reason_;
 };
 
 class inproc_link final : public link {
  public:
-  inproc_link(inproc_network& network, int peer, int peer_in_network,
-              detail::inproc_pipe& out, detail::inproc_pipe& in)
+  inproc_link(inproc_network& network, int peer, int peer_in_network, detail::inproc_pipe& out,
+              detail::inproc_pipe& in)
       : network_(network), peer_(peer), peer_in_network_(peer_in_network), out_(out), in_(in) {}
 
   std::size_t try_send(const const_bytes& first, const const_bytes& second) override {
     if (!network_.alive(peer_in_network_)) throw link_lost(peer_, "its thread was killed");
-    if (in_.closed && in_.drained()) throw link_lost(peer_, "it closed the connection");
+    if (in_.closed && in_.drained())
+      throw link_lost(peer_, "it closed the connection", link_end::closed);
     const auto visible = std::chrono::steady_clock::now() + network_.options_.delay;
     std::size_t sent = out_.write(first, visible);
     if (sent == first.size) sent += out_.write(second, visible);
@@ -227,9 +228,9 @@ class inproc_link final : public link {
     if (received > 0) {
       network_.events(peer_in_network_).add();  // there is room again
     } else if (!network_.alive(peer_in_network_) && in_.drained()) {
-      throw link_lost(peer_, "its thread has ended");
+      throw link_lost(peer_, "its thread has ended", link_end::closed);
     } else if (ended && in_.drained()) {
-      throw link_lost(peer_, "it closed the connection");
+      throw link_lost(peer_, "it closed the connection", link_end::closed);
     }
     return received;
   }
@@ -239,8 +240,8 @@ class inproc_link final : public link {
     const bool alive = network_.alive(peer_in_network_);
     const bool closed = in_.closed;
     if (!in_.drained()) return true;
-    if (!alive) throw link_lost(peer_, "its thread has ended");
-    if (closed) throw link_lost(peer_, "it closed the connection");
+    if (!alive) throw link_lost(peer_, "its thread has ended", link_end::closed);
+    if (closed) throw link_lost(peer_, "it closed the connection", link_end::closed);
     return false;
   }
 
@@ -275,9 +276,10 @@ class inproc_transport final : public transport {
     if (const auto known = links_.find(key); known != links_.end()) return known->second;
     const int here = job_rank(rank_);
     const int there = job_rank(peer);
-    return links_.try_emplace(key, *network_, peer, there,
-                              network_->pipe({group_, traffic, here, there}),
-                              network_->pipe({group_, traffic, there, here})).first->second;
+    return links_
+        .try_emplace(key, *network_, peer, there, network_->pipe({group_, traffic, here, there}),
+                     network_->pipe({group_, traffic, there, here}))
+        .first->second;
   }
 
   void for_each_link(channel traffic, const std::function<void(int, link&)>& visit) override {
@@ -297,13 +299,13 @@ class inproc_transport final : public transport {
   void wake() override { network_->events(job_rank(rank_)).add(); }
   [[nodiscard]] bool may_spin() const noexcept override { return false; }
 
-  void abort(std::string_view reason) noexcept override {
+  void abort(const failure_record& reason) noexcept override {
     {
       const std::lock_guard lock(network_->mutex_);
-      if (!network_->abort_reason_) network_->abort_reason_.emplace();
-      if (network_->abort_reason_->empty()) {
+      if (!network_->abort_reason_ || network_->abort_reason_->text.empty()) {
+        network_->abort_reason_.emplace();
         try {
-          *network_->abort_reason_ = reason;
+          network_->abort_reason_ = reason;
         } catch (const std::bad_alloc&) {
           // The others abort without a reason.
         }
@@ -315,7 +317,7 @@ class inproc_transport final : public transport {
     for (auto& [key, each] : links_) each.close();
     network_->notify_all();
   }
-  std::optional<std::string> abort_reason() override {
+  std::optional<failure_record> abort_reason() override {
     const std::lock_guard lock(network_->mutex_);
     return network_->abort_reason_;
   }

@@ -42,10 +42,12 @@ class shm_link final : public detail::process_link {
     // Before the send: bytes that are sent before the peer ends may still be received, but not
     // those that are put into the ring after that.
     const bool ended = has_ended();
-    if (ended && !sender_.has_offer()) throw link_lost(key_.peer, "it closed the connection");
+    if (ended && !sender_.has_offer())
+      throw link_lost(key_.peer, "it closed the connection", link_end::closed);
     const std::size_t sent = sender_.send(first, second);
     if (sender_.published()) wake_peer();
-    if (sent == 0 && ended) throw link_lost(key_.peer, "it closed the connection");
+    if (sent == 0 && ended)
+      throw link_lost(key_.peer, "it closed the connection", link_end::closed);
     return sent;
   }
 
@@ -54,7 +56,8 @@ class shm_link final : public detail::process_link {
     const bool ended = ended_;
     const std::size_t received = receiver_.receive(first, second, wakes_->pid(), key_.peer);
     if (received > 0 && receiver_.awaited()) wake_peer();
-    if (received == 0 && ended) throw link_lost(key_.peer, "it closed the connection");
+    if (received == 0 && ended)
+      throw link_lost(key_.peer, "it closed the connection", link_end::closed);
     return received;
   }
 
@@ -65,7 +68,7 @@ class shm_link final : public detail::process_link {
     if (!opened()) return false;
     const bool ended = ended_;
     if (receiver_.ready()) return true;
-    if (ended) throw link_lost(key_.peer, "it closed the connection");
+    if (ended) throw link_lost(key_.peer, "it closed the connection", link_end::closed);
     return false;
   }
 
@@ -162,7 +165,7 @@ class shm_link final : public detail::process_link {
     receive_wakes();  // no thread may be polling for a link that is not open
     const bool ended = wakes_->ended();
     auto arrived = shared_.incoming().claim(key_);
-    if (!arrived && ended) throw link_lost(key_.peer, "it closed the connection");
+    if (!arrived && ended) throw link_lost(key_.peer, "it closed the connection", link_end::closed);
     if (!arrived) return false;
     memory_ = std::move(arrived.memory);
     if (memory_.data() == nullptr) {

@@ -52,15 +52,15 @@ class solo_transport final : public transport {
   }
   [[nodiscard]] bool may_spin() const noexcept override { return false; }
 
-  void abort(std::string_view reason) noexcept override {
+  void abort(const failure_record& reason) noexcept override {
     {
       const std::lock_guard lock(all_->mutex);
-      if (!all_->abort_reason) all_->abort_reason = std::string(reason);
+      if (!all_->abort_reason) all_->abort_reason = reason;
     }
     wake();
   }
   void close() noexcept override {}
-  std::optional<std::string> abort_reason() override {
+  std::optional<failure_record> abort_reason() override {
     const std::lock_guard lock(all_->mutex);
     return all_->abort_reason;
   }
@@ -93,7 +93,7 @@ class solo_transport final : public transport {
     std::mutex mutex;
     std::condition_variable changed;
     std::uint64_t wakes = 0;  ///< calls of wake()
-    std::optional<std::string> abort_reason;
+    std::optional<failure_record> abort_reason;
   };
 
   explicit solo_transport(std::shared_ptr<state> all) : all_(std::move(all)) {}

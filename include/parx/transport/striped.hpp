@@ -190,9 +190,7 @@ class striped_link final : public detail::process_link {
     }
     return nullptr;
   }
-  [[nodiscard]] lane* holder() noexcept {
-    return const_cast<lane*>(std::as_const(*this).holder());
-  }
+  [[nodiscard]] lane* holder() noexcept { return const_cast<lane*>(std::as_const(*this).holder()); }
   /// Whether the next read is from this connection; `source` is the holder.
   [[nodiscard]] bool brings_next(std::size_t number, const lane* source) const noexcept {
     return source != nullptr ? &lanes_[number] == source : may_bring_next(number);
@@ -257,12 +255,11 @@ class striped_link final : public detail::process_link {
     if (source == nullptr && received_ >= incoming_stripes_end_) source = lanes_.data();
     if ((source != nullptr && source->stream.ended()) ||
         std::all_of(lanes_.begin(), lanes_.end(), has_ended)) {
-      throw link_lost(peer_, "it closed the connection");
+      throw link_lost(peer_, "it closed the connection", link_end::closed);
     }
     if (first_end_ == clock::time_point{}) first_end_ = clock::now();
     if (clock::now() - first_end_ > end_patience) {
-      throw link_lost(peer_,
-                      formatted("one of the {} connections to it has ended", lanes_.size()));
+      throw link_lost(peer_, formatted("one of the {} connections to it has ended", lanes_.size()));
     }
   }
 

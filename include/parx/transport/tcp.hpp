@@ -82,7 +82,8 @@ class tcp_link final : public detail::process_link {
   std::size_t receive(mutable_bytes first, mutable_bytes second) {
     iovec parts[2] = {{first.data, first.size}, {second.data, second.size}};
     const std::size_t received = stream_.receive(used(parts), first.size + second.size);
-    if (received == 0 && stream_.ended()) throw link_lost(peer_, "it closed the connection");
+    if (received == 0 && stream_.ended())
+      throw link_lost(peer_, "it closed the connection", link_end::closed);
     return received;
   }
   [[nodiscard]] static std::span<iovec> used(iovec (&parts)[2]) noexcept {

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <parx/core/deadline.hpp>
+#include <parx/core/failure_record.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -36,19 +37,27 @@ inline constexpr std::size_t channel_count = 2;
 inline constexpr std::size_t prefix_bytes = 64;
 inline constexpr std::size_t prefix_number_at = 16;
 
+/// How a link to a peer was lost.
+enum class link_end {
+  broken,  ///< by the network, or by what the peer sent
+  closed,  ///< the peer has closed it, or its process has ended
+};
+
 /// Thrown by links and transports when a peer is gone. The process group turns it into parx::error;
 /// an exception nested in it (std::throw_with_nested) becomes that error's cause.
 class link_lost : public std::runtime_error {
  public:
-  link_lost(int peer_rank, const std::string& why) : std::runtime_error(why), peer(peer_rank) {}
+  link_lost(int peer_rank, const std::string& why, link_end by = link_end::broken)
+      : std::runtime_error(why), peer(peer_rank), how(by) {}
   int peer;
+  link_end how;
 };
 
 struct const_bytes {
   const std::byte* data = nullptr;
   std::size_t size = 0;
   // Hints for links that can move bytes in more than one way.
-  std::size_t to_follow = 0;  ///< bytes of the same message that later calls will send
+  std::size_t to_follow = 0;      ///< bytes of the same message that later calls will send
   bool recently_written = false;  ///< by this core: in its cache, slow to read from another core
   bool send_only = false;  ///< this rank receives nothing meanwhile and has time to help copying
   bool receiver_reduces = false;  ///< the receiver reduces each part as it arrives
@@ -131,12 +140,12 @@ class transport {
   /// Whether each rank of this host has a core of its own, so that busy waiting costs no other.
   [[nodiscard]] virtual bool may_spin() const noexcept = 0;
 
-  /// Tells every rank of the job that this one has failed, and why. The first reason is kept.
-  virtual void abort(std::string_view reason) noexcept = 0;
+  /// Tells every rank of the job that this one has failed, and why. The first record is kept.
+  virtual void abort(const failure_record& reason) noexcept = 0;
   /// Closes every link: peers see link_lost once they have read what was sent before.
   virtual void close() noexcept = 0;
-  /// The reason of the first rank that aborted; nullopt while none has. Does not block.
-  virtual std::optional<std::string> abort_reason() = 0;
+  /// The record of the first rank that aborted; nullopt while none has. Does not block.
+  virtual std::optional<failure_record> abort_reason() = 0;
 
   /// Publishes which call this rank waits in, for all ranks of the job to read. Replaces this
   /// group's previous notice. Only for diagnosis.

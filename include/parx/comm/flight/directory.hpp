@@ -61,8 +61,16 @@ namespace detail {
   return formatted("rank_{}{}", rank, flight_suffix);
 }
 
-/// The names of the recorders in an open directory, in no order; none if it cannot be read.
-[[nodiscard]] inline std::vector<std::string> flight_file_names(const descriptor& folder) {
+[[nodiscard]] inline std::string failure_file_name(int rank) {
+  return formatted("rank_{}{}", rank, failure_suffix);
+}
+[[nodiscard]] inline std::string error_file_name(int rank) {
+  return formatted("rank_{}{}", rank, error_suffix);
+}
+
+/// The names of the ranks' files in an open directory, in no order; none if it cannot be read.
+[[nodiscard]] inline std::vector<std::string> flight_file_names(
+    const descriptor& folder, std::string_view suffix = flight_suffix) {
   std::vector<std::string> names;
   const int again = ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* const entries = again < 0 ? nullptr : ::fdopendir(again);
@@ -72,7 +80,7 @@ namespace detail {
   }
   while (const dirent* const entry = ::readdir(entries)) {
     const std::string_view name = entry->d_name;
-    if (name.starts_with("rank_") && name.ends_with(flight_suffix)) names.emplace_back(name);
+    if (name.starts_with("rank_") && name.ends_with(suffix)) names.emplace_back(name);
   }
   ::closedir(entries);
   return names;
@@ -104,9 +112,10 @@ namespace detail {
   if (::lstat(directory.c_str(), &found) != 0) return errno_text(reason);
   if (S_ISLNK(found.st_mode)) return "its directory is a symbolic link, which is not followed";
   if (reason != EPERM || is_own(found)) return errno_text(reason);
-  return formatted("its directory belongs to user {} and has mode {:04o}; it must belong to this "
-                   "process's user {}, and no other user may write to it",
-                   found.st_uid, found.st_mode & 07777, ::geteuid());
+  return formatted(
+      "its directory belongs to user {} and has mode {:04o}; it must belong to this "
+      "process's user {}, and no other user may write to it",
+      found.st_uid, found.st_mode & 07777, ::geteuid());
 }
 
 /// Makes an empty file of mode 0600; one that an earlier job left is replaced. Not valid, with
@@ -131,18 +140,28 @@ namespace detail {
                                    std::uint64_t job) {
   const descriptor file(::openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   flight_header header;
-  return file.valid() && ::pread(file.get(), &header, sizeof header, 0) ==
-                             static_cast<ssize_t>(sizeof header) &&
+  return file.valid() &&
+         ::pread(file.get(), &header, sizeof header, 0) == static_cast<ssize_t>(sizeof header) &&
          header.job == job && header.ending == flight_ending::left;
 }
 
-/// Removes the directory and all recorders in it, if it is this user's own.
+/// Removes the records of failures from an open directory.
+inline void remove_failures(const descriptor& folder) {
+  for (const std::string_view suffix : {failure_suffix, error_suffix}) {
+    for (const std::string& name : flight_file_names(folder, suffix)) {
+      ::unlinkat(folder.get(), name.c_str(), 0);
+    }
+  }
+}
+
+/// Removes the directory and all files of ranks in it, if it is this user's own.
 inline void clear_flight_directory(const std::string& directory) {
   const descriptor folder = find_flight_directory(directory);
   if (!folder.valid()) return;
   for (const std::string& name : flight_file_names(folder)) {
     ::unlinkat(folder.get(), name.c_str(), 0);
   }
+  remove_failures(folder);
   ::rmdir(directory.c_str());
 }
 
@@ -167,11 +186,11 @@ inline void remove_flight_files(const std::string& directory, std::uint64_t job)
   const descriptor folder = find_flight_directory(directory);
   if (!folder.valid()) return false;
   for (const std::string& name : flight_file_names(folder)) {
-    const descriptor file(::openat(folder.get(), name.c_str(),
-                                   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    const descriptor file(
+        ::openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     flight_header header;
-    if (!file.valid() || ::pread(file.get(), &header, sizeof header, 0) !=
-                             static_cast<ssize_t>(sizeof header)) {
+    if (!file.valid() ||
+        ::pread(file.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header)) {
       continue;
     }
     const auto pid = static_cast<pid_t>(header.pid);

@@ -62,7 +62,7 @@ struct flight_header {
   std::array<char, 64> host{};
   std::array<char, 40> boot_id{};  ///< equal if the steady clock is the same
   flight_ending ending = flight_ending::running;
-  std::uint32_t groups_made = 0;  ///< group n lies in groups[n % groups.size()]
+  std::uint32_t groups_made = 0;   ///< group n lies in groups[n % groups.size()]
   std::array<char, 512> reason{};  ///< why the first group of the rank failed
   std::array<flight_group, 96> groups{};
 };
@@ -73,5 +73,9 @@ static_assert(sizeof(flight_header) <= flight_header_bytes);
 inline constexpr std::size_t flight_file_bytes =
     flight_header_bytes + std::size_t{flight_capacity} * sizeof(flight_record);
 inline constexpr std::string_view flight_suffix = ".flight";  // rank_3.flight
+/// Of the other files there: a rank's failure_record, and what a Python rank has written of its own
+/// to the TORCHELASTIC_ERROR_FILE that parxrun has named.
+inline constexpr std::string_view failure_suffix = ".failure";
+inline constexpr std::string_view error_suffix = ".error.json";
 
 }  // namespace parx

@@ -12,11 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include <parx/comm/flight/failure_log.hpp>
 #include <parx/comm/flight/recorder.hpp>
 #include <parx/comm/measure.hpp>
 #include <parx/comm/schedule/rules.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/descriptor.hpp>
+#include <parx/core/failure_record.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
@@ -87,13 +89,16 @@ inline void read_group_settings(const environment& env, group_options& group) {
   read_algorithm_rules(env, group.choice);
 }
 
+[[nodiscard]] inline flight_place flight_place_of(const launch_env& job, const environment& env) {
+  return find_flight_place(env, name_of_start(job.run_id, job.master_host, job.master_port));
+}
+
 /// Opens this rank's flight recorder; null where it is switched off or, with a warning, where it
 /// cannot be opened.
 [[nodiscard]] inline std::shared_ptr<flight_recorder> open_recorder(const launch_env& job,
                                                                     const environment& env,
                                                                     store& job_store) {
-  const flight_place place = find_flight_place(
-      env, name_of_start(job.run_id, job.master_host, job.master_port));
+  const flight_place place = flight_place_of(job, env);
   if (place.directory.empty()) return nullptr;
   try {
     const auto limit = deadline::after(std::chrono::seconds(10));
@@ -106,6 +111,15 @@ inline void read_group_settings(const environment& env, group_options& group) {
   } catch (const error& refused) {
     log(log_level::warn, "this rank's operations are not recorded: {}", refused.what());
     return nullptr;
+  }
+}
+
+/// Records the exception that is being handled, in a process that could not join its job.
+inline void record_refusal(failure_log& failures, int rank) noexcept {
+  try {
+    failures.write(record_of(std::current_exception(), rank));
+  } catch (const std::exception&) {
+    // Out of memory: there is no record.
   }
 }
 
@@ -149,8 +163,7 @@ inline void provide_secret(launch_env& job, const environment& env) {
 /// number from 1.
 inline void place_threads(const launch_env& job, const environment& env) {
   const std::vector<int> cores = allowed_cores();
-  const thread_choice choice =
-      choose_threads(env, static_cast<int>(cores.size()), own_cpu_quota());
+  const thread_choice choice = choose_threads(env, static_cast<int>(cores.size()), own_cpu_quota());
   const thread_layout layout = lay_out_threads(
       choice,
       {.local_rank = job.local_rank.value_or(job.rank),
@@ -171,13 +184,15 @@ inline void place_threads(const launch_env& job, const environment& env) {
 
 PARX_INLINE world::world(launch_env job, std::unique_ptr<rendezvous> meeting,
                          std::unique_ptr<transport> network, group_options options)
-    : process_group(std::move(network), "world", options), job_(std::move(job)),
-      meeting_(std::move(meeting)), options_(std::move(options)) {
+    : process_group(std::move(network), "world", options),
+      job_(std::move(job)),
+      meeting_(std::move(meeting)),
+      options_(std::move(options)) {
   try {
     ready_choice(*this);
   } catch (...) {
     static_cast<process_group&>(*this) = process_group(alone());
-    if (meeting_ != nullptr) meeting_->leave_because_of(text_of(std::current_exception()));
+    if (meeting_ != nullptr) meeting_->leave_in_failure();
     throw;
   }
 }
@@ -207,13 +222,14 @@ PARX_INLINE process_group world::shrink(std::chrono::milliseconds patience) {
   require(meeting_ != nullptr, "shrink: a world of one rank has no other to lose");
   const auto before = meeting_->members();
   const auto& members = meeting_->shrink(patience);
+  if (options_.failures != nullptr) options_.failures->survived();
   if (job_.rank == members.front()) {
     std::vector<int> lost;
     std::set_difference(before.begin(), before.end(), members.begin(), members.end(),
                         std::back_inserter(lost));
-    log(log_level::warn, "rank {} {} lost; the job goes on with {} {} of {}: {}",
-        joined_text(lost), lost.size() == 1 ? "is" : "are", members.size(),
-        members.size() == 1 ? "rank" : "ranks", before.size(), joined_text(members));
+    log(log_level::warn, "rank {} {} lost; the job goes on with {} {} of {}: {}", joined_text(lost),
+        lost.size() == 1 ? "is" : "are", members.size(), members.size() == 1 ? "rank" : "ranks",
+        before.size(), joined_text(members));
   }
   const process_group everybody(meeting_->connect(), "world", options_);
   return everybody.subgroup(members,
@@ -222,7 +238,10 @@ PARX_INLINE process_group world::shrink(std::chrono::milliseconds patience) {
 PARX_INLINE bool world::goes_on() const { return meeting_ != nullptr && meeting_->goes_on(); }
 PARX_INLINE void world::abort(std::string_view reason) {
   process_group::abort(reason);
-  if (goes_on() && process_.is_this()) meeting_->abort(reason);
+  if (!goes_on() || !process_.is_this()) return;
+  failure_record record = record_of(std::current_exception(), job_.rank);
+  record.text = reason;
+  meeting_->abort(record);
 }
 
 PARX_INLINE std::unique_ptr<transport> world::alone() {
@@ -235,29 +254,41 @@ PARX_INLINE world init(init_options options) {
   hide_variable("PARX_SECRET");
   launch_env job = detect_launch(options.env);
   logger::instance().set_rank(job.rank, job.world_size);
-  if (!job.warning.empty()) log(log_level::warn, "{}", job.warning);
-  for (const auto& each : detail::misspelt_variables(options.env))
-    log0(log_level::warn, "{}", each);
-  if (const auto given = detail::env_seconds(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
-    options.rendezvous_timeout = *given;
+  if (options.group.failures == nullptr) {
+    options.group.failures = std::make_shared<failure_log>(
+        job.rank, env_string(options.env, "TORCHELASTIC_ERROR_FILE").value_or(""));
   }
-  detail::place_threads(job, options.env);
-  static_cast<void>(detail::checked(options.group));
-  const auto read_settings = [&] { detail::read_group_settings(options.env, options.group); };
-  if (job.world_size > 1) std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  if (job.world_size > 1) detail::provide_secret(job, options.env);
-  if (job.world_size == 1) {
-    read_settings();
-    return world(std::move(job), nullptr, world::alone(), options.group);
+  failure_log& failures = *options.group.failures;
+  try {
+    if (!job.warning.empty()) log(log_level::warn, "{}", job.warning);
+    for (const auto& each : detail::misspelt_variables(options.env))
+      log0(log_level::warn, "{}", each);
+    if (const auto given = detail::env_seconds(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
+      options.rendezvous_timeout = *given;
+    }
+    detail::place_threads(job, options.env);
+    static_cast<void>(detail::checked(options.group));
+    const auto read_settings = [&] { detail::read_group_settings(options.env, options.group); };
+    if (job.world_size > 1) std::setvbuf(stdout, nullptr, _IOLBF, 0);
+    if (job.world_size > 1) detail::provide_secret(job, options.env);
+    if (job.world_size == 1) {
+      read_settings();
+      return world(std::move(job), nullptr, world::alone(), options.group);
+    }
+    auto meeting = std::make_unique<rendezvous>(
+        job, options.env, deadline::after(options.rendezvous_timeout), read_settings);
+    auto network = meeting->connect();
+    if (options.group.recorder == nullptr) {
+      options.group.recorder =
+          detail::open_recorder(meeting->job(), options.env, *meeting->job_store());
+    }
+    const flight_place place = detail::flight_place_of(meeting->job(), options.env);
+    if (!place.directory.empty()) failures.add_directory(place.directory);
+    return world(std::move(job), std::move(meeting), std::move(network), options.group);
+  } catch (...) {
+    detail::record_refusal(failures, job.rank);
+    throw;
   }
-  auto meeting = std::make_unique<rendezvous>(
-      job, options.env, deadline::after(options.rendezvous_timeout), read_settings);
-  auto network = meeting->connect();
-  if (options.group.recorder == nullptr) {
-    options.group.recorder =
-        detail::open_recorder(meeting->job(), options.env, *meeting->job_store());
-  }
-  return world(std::move(job), std::move(meeting), std::move(network), options.group);
 }
 
 }  // namespace parx

@@ -41,6 +41,7 @@ struct rank_process {
   std::string error_log;               ///< the file of its standard error, if it has one
   std::deque<std::string> last_lines;  ///< of its standard error, if parxrun passes it on
   bool was_signalled = false;          ///< by parxrun, before it ended
+  bool has_failed = false;  ///< it has left a record: what it prints now may be its error
   std::optional<exit_status> ended;
   deadline::clock::time_point end_time{};
 
@@ -64,10 +65,8 @@ inline void show_error(const rank_process& process, console& to, repeated_errors
 inline void pass_line_on(rank_process& process, stream which, std::string_view line, console& to,
                          repeated_errors& errors) {
   if (which == stream::out) return to.line(which, process.prefix, line);
-  if (!errors.takes(process.rank, line)) {
-    show_error(process, to, errors);
-    if (!errors.takes(process.rank, line)) to.line(which, process.prefix, line);
-  }
+  if (process.has_failed) errors.take(process.rank, line);
+  else to.line(which, process.prefix, line);
   process.last_lines.emplace_back(line);
   if (process.last_lines.size() > lines_kept) process.last_lines.pop_front();
 }

@@ -51,7 +51,9 @@ struct local_job {
   return false;
 }
 
-[[nodiscard]] inline environment rank_variables(environment env, const local_job& job, int rank) {
+/// `error_file`: where the rank may leave the record of its failure; empty: nowhere.
+[[nodiscard]] inline environment rank_variables(environment env, const local_job& job, int rank,
+                                                const std::string& error_file = {}) {
   std::erase_if(env, [](const auto& entry) { return is_outer_rank_variable(entry.first); });
   const auto set = [&](std::string_view name, std::string value) {
     env.insert_or_assign(std::string(name), std::move(value));
@@ -68,6 +70,7 @@ struct local_job {
     set_both("MASTER_PORT", std::to_string(job.port));
   }
   set("PARX_RUN_ID", job.run_id);
+  if (!error_file.empty()) set("TORCHELASTIC_ERROR_FILE", error_file);
   env.erase("PARX_STORE_KEEPER");
   if (job.keeps_store) set("PARX_STORE_KEEPER", "parxrun");
   env.erase("PARX_SECRET");

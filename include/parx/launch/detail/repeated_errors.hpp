@@ -1,7 +1,8 @@
 // repeated_errors: finds out which ranks print the same error, so that parxrun shows it once.
 //
-// Ranks run the same program, so each of them prints a mistake in it. Two errors are the same if
-// their whole texts are, but for the printing rank's own number. Pure.
+// Ranks run the same program, so each of them prints a mistake in it. An error is what a rank
+// prints at once after it has left the record of its failure. Two errors are the same if their
+// whole texts are, but for the printing rank's own number. Pure.
 #pragma once
 
 #include <algorithm>
@@ -23,30 +24,20 @@ class repeated_errors {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// Takes the next line of a rank's standard error. Returns whether it is a part of an error,
-  /// which is to be shown only if end_of_error() says so.
-  [[nodiscard]] bool takes(int rank, std::string_view line) {
-    const std::string start = formatted("[parx rank {}] error: ", rank);
-    std::vector<std::string>& lines = printing_[rank];
-    // The logger indents all lines of a text but the first.
-    const bool goes_on = lines.empty() ? line.starts_with(start) : line.starts_with("    ");
-    if (!goes_on) return false;
-    lines.emplace_back(line);
-    return true;
-  }
+  /// Keeps the next line of a rank's error until end_of_error().
+  void take(int rank, std::string_view line) { printing_[rank].emplace_back(line); }
 
-  /// The lines that a rank's takes() has kept, unless another rank has just printed the same ones.
+  /// The lines that a rank's take() has kept, unless another rank has just printed the same ones.
   /// Each rank's error is left out once.
   [[nodiscard]] std::vector<std::string> end_of_error(int rank, clock::time_point now) {
     std::vector<std::string> lines = std::exchange(printing_[rank], {});
     if (lines.empty()) return lines;
-    const std::string head = lines[0].substr(lines[0].find("error: ") + 7);
-    std::string text = without_own_rank(head);
-    for (std::size_t i = 1; i < lines.size(); ++i) text += lines[i];
+    std::string text;
+    for (const std::string& line : lines) text += without_number(line, rank) + "\n";
     const auto found = errors_.find(text);
     if (found == errors_.end()) {
       if (errors_.size() < most_errors && text.size() < longest)
-        errors_.emplace(std::move(text), error{rank, now, head, {}});
+        errors_.emplace(std::move(text), error{rank, now, lines.front(), {}});
       return lines;
     }
     error& known = found->second;
@@ -62,7 +53,7 @@ class repeated_errors {
       if (each.others.empty()) continue;
       const std::string& head = each.head;
       const std::vector<int> ranks(each.others.begin(), each.others.end());
-      std::size_t shown = std::min<std::size_t>(head.size(), 60);
+      std::size_t shown = std::min<std::size_t>(head.size(), 80);
       while (shown < head.size() && (head[shown] & 0xC0) == 0x80) --shown;  // whole characters
       result +=
           formatted("[{} {}] printed the same error as rank {}: {}{}\n",
@@ -84,15 +75,20 @@ class repeated_errors {
     std::set<int> others;
   };
 
-  /// Without the number in "all_reduce #3 on group "world" (rank 2 of 4, train.cpp:17)".
-  [[nodiscard]] static std::string without_own_rank(std::string text) {
-    const std::size_t begin = text.find("(rank ");
-    if (begin == text.npos) return text;
-    const std::size_t number = begin + 6, end = text.find_first_not_of("0123456789", number);
-    if (end == text.npos || text.compare(end, 4, " of ") != 0 || text.size() == end + 4)
-      return text;
-    const char size = text[end + 4];
-    return size < '0' || size > '9' ? text : text.erase(number, end - number);
+  /// `text` with a placeholder for each whole number in it that is `rank`.
+  [[nodiscard]] static std::string without_number(std::string_view text, int rank) {
+    static constexpr std::string_view digits = "0123456789";
+    const std::string own = std::to_string(rank);
+    std::string result;
+    while (!text.empty()) {
+      const std::size_t begin = std::min(text.find_first_of(digits), text.size());
+      const std::size_t end = std::min(text.find_first_not_of(digits, begin), text.size());
+      const std::string_view number = text.substr(begin, end - begin);
+      result += text.substr(0, begin);
+      result += number == own ? "#" : number;
+      text.remove_prefix(end);
+    }
+    return result;
   }
 
   std::map<std::string, error> errors_;

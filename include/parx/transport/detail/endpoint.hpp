@@ -27,6 +27,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/host_name.hpp>
 #include <parx/core/job_key.hpp>
@@ -51,7 +52,7 @@ namespace parx::inline PARX_ABI::detail {
 
 struct endpoint_options {
   std::shared_ptr<parx::store> job_store;  ///< prefixed: holds the keys of this job only
-  std::string store_host;  ///< this rank publishes its address on the route to it
+  std::string store_host;                  ///< this rank publishes its address on the route to it
   int rank = 0;
   int world_size = 1;
   int local_world_size = 1;
@@ -83,7 +84,7 @@ class endpoint {
     if (!arrivals_.shares_memory()) own_.memory.clear();
     permit_reading();
     options_.job_store->set(record_key(options_.rank), own_.to_text(), limit);
-    watch_for_abort(options_.job_store->watch("abort", limit));
+    watch_for_abort(options_.job_store->watch(abort_key, limit));
   }
 
   ~endpoint() {
@@ -99,8 +100,10 @@ class endpoint {
       const std::lock_guard lock(mutex_);
       last = std::move(options_.job_store);
       if (!abort_reason_) {
-        abort_reason_ =
-            formatted("rank {} has left the job, since its parx::world is gone", options_.rank);
+        abort_reason_ = failure_record{
+            .rank = options_.rank,
+            .text = formatted("rank {} has left the job, since its parx::world is gone",
+                              options_.rank)};
       }
       abort_known_.store(true, std::memory_order_release);
     }
@@ -109,6 +112,8 @@ class endpoint {
     ::shutdown(abort_descriptor(), SHUT_RDWR);
   }
 
+  /// The store's key for the record of the first rank that fails.
+  static constexpr const char* abort_key = "abort";
   [[nodiscard]] static std::string record_key(int rank) { return formatted("rank/{}", rank); }
   [[nodiscard]] const endpoint_options& options() const noexcept { return options_; }
   [[nodiscard]] const peer_record& own() const noexcept { return own_; }
@@ -260,7 +265,7 @@ class endpoint {
       throw link_lost(peer, "the socket at which it shares memory belongs to another user");
     }
     if (errno == EAGAIN || errno == EINTR) return {};
-    if (errno == ECONNREFUSED) throw link_lost(peer, "it has ended");
+    if (errno == ECONNREFUSED) throw link_lost(peer, "it has ended", link_end::closed);
     throw link_lost(peer, formatted("it does not share memory any more: {}", errno_text(errno)));
   }
   /// Sends the hello over such a connection and passes the memory with it. Throws link_lost.
@@ -305,13 +310,12 @@ class endpoint {
     return left;
   }
 
-  void abort(std::string_view reason) noexcept {
+  void abort(const failure_record& reason) noexcept {
     const auto job_store = store_of_job();
     if (job_store == nullptr) return;
     // Where the store is gone, its clients notice that by themselves.
-    is_answered([&] {
-      job_store->compare_set("abort", "", reason.substr(0, longest_reason), parting_deadline());
-    });
+    is_answered(
+        [&] { job_store->compare_set(abort_key, "", to_text(reason), parting_deadline()); });
   }
 
   /// Whether any group of this process has found an abort_reason(). One atomic load.
@@ -319,7 +323,7 @@ class endpoint {
     return abort_known_.load(std::memory_order_acquire);
   }
 
-  [[nodiscard]] std::optional<std::string> abort_reason() {
+  [[nodiscard]] std::optional<failure_record> abort_reason() {
     const std::lock_guard lock(mutex_);
     if (!abort_reason_) {
       switch (abort_watches_.back()->ready()) {
@@ -327,10 +331,12 @@ class endpoint {
         case watch_state::set: abort_reason_ = read_abort_reason(); break;
         case watch_state::lost:
           if (watches_again()) break;
-          abort_reason_ = formatted(
-              "rank 0, which keeps the job's store ({}), has ended or was killed, or cannot be "
-              "reached any more",
-              options_.job_store->describe());
+          abort_reason_ = failure_record{
+              .code = errc::peer_lost,
+              .blamed = 0,
+              .text = formatted("rank 0, which keeps the job's store ({}), has ended or was "
+                                "killed, or cannot be reached any more",
+                                options_.job_store->describe())};
           break;
       }
     }
@@ -342,7 +348,6 @@ class endpoint {
   using token_text = std::array<char, 32>;
   using clock = std::chrono::steady_clock;
   static constexpr int most_streams = 64;
-  static constexpr std::size_t longest_reason = 4096;
   static constexpr std::size_t most_watches = 16;
   /// Usually rank 0 has ended, which should be reported soon.
   static constexpr std::chrono::milliseconds reconnect_patience{400};
@@ -403,9 +408,10 @@ class endpoint {
   [[nodiscard]] static peer_record describe_self(const endpoint_options& options) {
     const std::string wanted = env_string(options.env, "PARX_TRANSPORT").value_or("auto");
     if (wanted != "auto" && wanted != "tcp") {
-      throw_usage("PARX_TRANSPORT=\"{}\" is neither auto (shared memory inside a host, TCP across) "
-                  "nor tcp",
-                  wanted);
+      throw_usage(
+          "PARX_TRANSPORT=\"{}\" is neither auto (shared memory inside a host, TCP across) "
+          "nor tcp",
+          wanted);
     }
     peer_record self;
     self.host = host_name();
@@ -440,7 +446,7 @@ class endpoint {
   [[nodiscard]] bool watches_again() {
     if (abort_watches_.size() == most_watches) return false;
     try {
-      watch_for_abort(options_.job_store->watch("abort", deadline::after(reconnect_patience)));
+      watch_for_abort(options_.job_store->watch(abort_key, deadline::after(reconnect_patience)));
       log(log_level::info, "the connection to {} broke and was made again",
           options_.job_store->describe());
       return true;
@@ -449,13 +455,14 @@ class endpoint {
     }
   }
 
-  [[nodiscard]] std::string read_abort_reason() {
+  [[nodiscard]] failure_record read_abort_reason() {
     try {
       const auto text = abort_watches_.back()->value(deadline::after(std::chrono::seconds(2)));
-      return printable(std::string_view(text).substr(0, longest_reason), line_breaks::indent);
+      if (auto record = failure_from_text(text)) return std::move(*record);
+      return {.text = "another rank has failed, and its record cannot be understood"};
     } catch (const std::exception& failure) {
-      return formatted("another rank has failed, but its reason cannot be read: {}",
-                       failure.what());
+      return {.text = formatted("another rank has failed, but its record cannot be read: {}",
+                                failure.what())};
     }
   }
 
@@ -483,7 +490,7 @@ class endpoint {
       std::vector<peer_record>(static_cast<std::size_t>(options_.world_size));
   /// Hellos sent to each peer, by its challenge.
   std::map<std::string, std::uint64_t> hellos_;
-  std::optional<std::string> abort_reason_;
+  std::optional<failure_record> abort_reason_;
   std::atomic<bool> abort_known_{false};
   std::atomic<clock::rep> last_unanswered_{0};  ///< when the store last did not answer; 0: never
 };

@@ -205,8 +205,7 @@ class pipe_sender {
                            memory_at(completed, sizeof open)};
     const bool written = ::process_vm_writev(receiver_, here, 3, there, 3, 0) >=
                          static_cast<ssize_t>(sizeof open + size);
-    const std::uint32_t stage =
-        written ? pipe_state::request_written : pipe_state::request_refused;
+    const std::uint32_t stage = written ? pipe_state::request_written : pipe_state::request_refused;
     state_->request.store(open + stage, std::memory_order_release);
     published_ = true;
   }
@@ -404,7 +403,7 @@ class pipe_receiver {
       // Checked after the copy: bytes copied before the sender closed are those that it offered.
       std::atomic_thread_fence(std::memory_order_acquire);
       if (state_->withdrawn.load(std::memory_order_relaxed) != 0) {
-        throw link_lost(peer, "it closed the connection");
+        throw link_lost(peer, "it closed the connection", link_end::closed);
       }
       to += got;
       size -= static_cast<std::size_t>(got);
@@ -456,7 +455,7 @@ class pipe_receiver {
   std::uint32_t request_ = 0;      ///< the number of the last write request
   std::size_t requested_ = 0;      ///< bytes of a request that is not finished
   const write_guard::word* guard_ = nullptr;
-  prefix_words prefix_;            ///< the last one received
+  prefix_words prefix_;  ///< the last one received
 };
 
 }  // namespace parx::detail

@@ -77,7 +77,7 @@ class tcp_stream {
     const auto sent = put(parts, MSG_NOSIGNAL | MSG_DONTWAIT | (more_follows ? MSG_MORE : 0));
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno == EAGAIN || errno == EINTR) return 0;
-    throw link_lost(key_.peer, reason(errno));
+    throw lost(errno);
   }
   /// The same; also 0 when the stream has ended. `wanted` is the size of all parts.
   std::size_t receive(std::span<iovec> parts, std::size_t wanted) {
@@ -97,7 +97,7 @@ class tcp_stream {
       return 0;
     }
     if (errno == EAGAIN || errno == EINTR) return 0;
-    throw link_lost(key_.peer, reason(errno));
+    throw lost(errno);
   }
 
   /// For process_link::before_sleep while the stream is being opened: appends what to poll. True
@@ -185,10 +185,10 @@ class tcp_stream {
   /// Receives the peer's proof; true once it is complete and correct. Throws link_lost for a wrong
   /// one.
   [[nodiscard]] bool is_welcome() {
-    const auto got = ::recv(socket_.get(), proof_.data() + proof_size_,
-                            proof_.size() - proof_size_, MSG_DONTWAIT);
+    const auto got = ::recv(socket_.get(), proof_.data() + proof_size_, proof_.size() - proof_size_,
+                            MSG_DONTWAIT);
     if (got == 0) ended_ = true;
-    if (got < 0 && errno != EAGAIN && errno != EINTR) throw link_lost(key_.peer, reason(errno));
+    if (got < 0 && errno != EAGAIN && errno != EINTR) throw lost(errno);
     if (got <= 0) return false;
     proof_size_ += static_cast<std::size_t>(got);
     if (proof_size_ < proof_.size()) return false;
@@ -208,8 +208,10 @@ class tcp_stream {
 
   [[nodiscard]] bool finish_opening() {
     switch (state_) {
-      case state::open: return true;
-      case state::closed: throw link_lost(key_.peer, "this rank closed the connection");
+      case state::open:
+        return true;
+      case state::closed:
+        throw link_lost(key_.peer, "this rank closed the connection");
       case state::awaiting: {
         auto arrived = shared_->incoming().claim(key_);
         if (!arrived) return false;
@@ -237,8 +239,13 @@ class tcp_stream {
     return true;
   }
   [[noreturn]] void refuse(int number) const {
-    throw link_lost(key_.peer, formatted("its address {} does not answer: {}", address_,
-                                           errno_text(number)));
+    throw link_lost(key_.peer,
+                    formatted("its address {} does not answer: {}", address_, errno_text(number)));
+  }
+  /// The loss that a system call has reported by errno.
+  [[nodiscard]] link_lost lost(int number) const {
+    const bool reset = number == ECONNRESET || number == EPIPE;
+    return {key_.peer, reason(number), reset ? link_end::closed : link_end::broken};
   }
   [[nodiscard]] std::string reason(int number) const {
     if (number == EPROTO && tls_) return tls_->reason();

@@ -21,6 +21,7 @@
 #include <parx/comm/detail/progress/messages.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/transport/transport.hpp>
 
@@ -62,10 +63,34 @@ class diagnosis {
   [[nodiscard]] error end_of(const call& request, const failure& reason) const {
     const bool second = reason.code == errc::aborted;
     return {reason.code,
-            formatted("{} {} after {:.1f} s{}{}", title(request),
-                        second ? "was ended" : "failed", request.until.elapsed_seconds(),
-                        second ? " because another rank failed first: " : ": ", reason.text),
+            formatted("{} {} after {:.1f} s{}{}", title(request), second ? "was ended" : "failed",
+                      request.until.elapsed_seconds(),
+                      second ? " because another rank failed first: " : ": ", reason.text),
             context_of(request, reason.peer), reason.cause};
+  }
+  /// What this rank leaves behind of a failure. `pending`: the oldest pending call, or null.
+  [[nodiscard]] failure_record record_of_end(const failure& reason, const call* pending) const {
+    failure_record record = record_of(nullptr, network_.job_rank(network_.rank()));
+    record.code = reason.code;
+    record.group = name_;
+    record.text = reason.whole();
+    if (reason.code != errc::aborted && pending != nullptr) {
+      record.text = formatted("{}: {}", title(*pending), record.text);
+    }
+    if (reason.peer >= 0) record.blamed = network_.job_rank(reason.peer);
+    if (reason.told) {
+      // A rank may read its own reason, if another group of it has failed before.
+      if (reason.told->rank == record.rank) return *reason.told;
+      record.blamed = reason.told->culprit();
+      record.host = reason.told->host;
+    } else if (reason.peer >= 0) {
+      record.host = network_.host_of(reason.peer);
+    }
+    if (pending == nullptr) return record;
+    record.operation = name_of(*pending);
+    record.sequence = is_message(*pending) ? 0 : pending->header.number();
+    record.site = formatted("{}", pending->site);
+    return record;
   }
   /// The error of a call that was issued after the group had ended.
   [[nodiscard]] error refusal_of(const call& request, const std::string& reason) const {
@@ -97,9 +122,9 @@ class diagnosis {
     const auto named = std::min(peers.size(), static_cast<std::size_t>(most));
     std::string text = "waiting for ";
     for (std::size_t i = 0; i < named; ++i) {
-      text += formatted("{}{}{}", i > 0 ? "; for " : "", network_.describe(peers[i]),
-                          sequence ? whereabouts(peers[i], *sequence)
-                                   : whereabouts(network_.job_rank(peers[i])));
+      text += formatted(
+          "{}{}{}", i > 0 ? "; for " : "", network_.describe(peers[i]),
+          sequence ? whereabouts(peers[i], *sequence) : whereabouts(network_.job_rank(peers[i])));
     }
     if (peers.size() > named) text += formatted("; and {} more", peers.size() - named);
     text += cause_of_wait(peers);
@@ -179,8 +204,9 @@ class diagnosis {
     }
     const std::size_t others = found.circle.size() - named;
     if (others > 0) text += formatted("; and {} more", others);
-    return text + ". Call these operations in an order in which each finds its partners "
-                  "(PARX_DEADLOCK=warn makes this a warning)";
+    return text +
+           ". Call these operations in an order in which each finds its partners "
+           "(PARX_DEADLOCK=warn makes this a warning)";
   }
 
   [[nodiscard]] std::string mismatch(const header_mismatch& found) const {
@@ -282,8 +308,7 @@ class diagnosis {
     if (here && here->call.sequence >= sequence) return ", which is in " + place_of(*here);
     const auto theirs = wait_of(network_.job_rank(peer));
     if (theirs && theirs->waits()) {
-      return formatted(", which has not entered the operation: it waits in {}",
-                         place_of(*theirs));
+      return formatted(", which has not entered the operation: it waits in {}", place_of(*theirs));
     }
     // It may have left that call since: a notice says where the rank was stuck.
     return formatted(", which has not entered the operation {}{})", elsewhere,

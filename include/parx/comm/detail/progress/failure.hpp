@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <parx/core/error.hpp>
+#include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/transport/transport.hpp>
 
@@ -16,8 +18,9 @@ namespace parx::inline PARX_ABI::detail {
 struct failure {
   std::string text;
   errc code;
-  int peer;  ///< the rank to blame; -1: none in particular
-  std::exception_ptr cause{};  ///< of the failure that `text` describes
+  int peer;                              ///< the rank to blame; -1: none in particular
+  std::exception_ptr cause{};            ///< of the failure that `text` describes
+  std::optional<failure_record> told{};  ///< of the rank that failed first, where it has said so
 
   /// The text with its causes, for the other ranks.
   [[nodiscard]] std::string whole() const {
@@ -28,7 +31,7 @@ struct failure {
 /// Throws a failure if a rank has aborted the job.
 inline void throw_if_aborted(transport& network) {
   if (auto reason = network.abort_reason()) {
-    throw failure{std::move(*reason), errc::aborted, -1};
+    throw failure{reason->text, errc::aborted, -1, {}, reason};
   }
 }
 
@@ -42,12 +45,14 @@ inline constexpr std::string_view notices_are_missing =
   static constexpr std::chrono::milliseconds grace{100};
   const auto until = std::chrono::steady_clock::now() + grace;
   for (;;) {
-    if (auto reason = network.abort_reason()) return {std::move(*reason), errc::aborted, lost.peer};
+    if (auto reason = network.abort_reason()) {
+      return {reason->text, errc::aborted, lost.peer, {}, reason};
+    }
     if (std::chrono::steady_clock::now() >= until) break;
     network.wait({}, std::chrono::milliseconds(10));
   }
   std::string why = lost.what();
-  if (why.starts_with("it closed the connection") || why == "it has ended") {
+  if (lost.how == link_end::closed) {
     why += network.has_ended(lost.peer)
                ? ": it ended or was killed (see its output); a rank that has fewer batches than "
                  "the others ends so"

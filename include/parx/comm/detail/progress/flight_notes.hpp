@@ -1,4 +1,5 @@
-// flight_notes: writes a group's calls into the rank's flight recorder, if there is one.
+// flight_notes: writes a group's calls into the rank's flight recorder, and the record of its
+// failure beside it, if the rank has them.
 // Threads: safe from any.
 #pragma once
 
@@ -10,31 +11,33 @@
 #include <utility>
 
 #include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/flight/failure_log.hpp>
 #include <parx/comm/flight/recorder.hpp>
+#include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 class flight_notes {
  public:
-  explicit flight_notes(std::shared_ptr<flight_recorder> recorder)
-      : recorder_(std::move(recorder)) {}
+  flight_notes(std::shared_ptr<flight_recorder> recorder, std::shared_ptr<failure_log> failures)
+      : recorder_(std::move(recorder)), failures_(std::move(failures)) {}
 
   void add_group(std::uint64_t id, std::string_view name, int size, int rank) const noexcept {
     if (recorder_ != nullptr) recorder_->add_group(id, name, size, rank);
   }
   void enter(call& request) const noexcept {
     if (recorder_ == nullptr) return;
-    const std::size_t bytes = is_message(request)
-                                  ? request.bytes
-                                  : request.header.count * request.data.element_size;
+    const std::size_t bytes =
+        is_message(request) ? request.bytes : request.header.count * request.data.element_size;
     request.flight_ticket = recorder_->enter(request.header, bytes, request.peer);
   }
   void finish(const call& request, flight_state state) const noexcept {
     if (recorder_ != nullptr) recorder_->finish(request.flight_ticket, state);
   }
-  void fail(std::string_view reason) const noexcept {
-    if (recorder_ != nullptr) recorder_->fail(reason);
+  void fail(const failure_record& reason) const noexcept {
+    if (recorder_ != nullptr) recorder_->fail(reason.text);
+    if (failures_ != nullptr) failures_->write(reason);
   }
   /// A sentence for error messages; empty without a recorder.
   [[nodiscard]] std::string where() const {
@@ -45,6 +48,7 @@ class flight_notes {
 
  private:
   std::shared_ptr<flight_recorder> recorder_;
+  std::shared_ptr<failure_log> failures_;
 };
 
 }  // namespace parx::detail

@@ -37,6 +37,7 @@
 #include <parx/comm/detail/progress/watch.hpp>
 #include <parx/core/coarse_clock.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/failure_record.hpp>
 #include <parx/core/own_process.hpp>
 #include <parx/core/start_thread.hpp>
 #include <parx/trace/event.hpp>
@@ -71,7 +72,7 @@ class group_core final : private inline_groups::group {
   /// Whether everything that peers have sent for this group's calls was read.
   [[nodiscard]] bool all_calls_read() {
     return ending_.has_ended() || anything_pending() ||
-           !tell_of_unread_call(*network_, name_, standing_.calls());
+           !tell_of_unread_call(*network_, name_, standing_.calls(), flight_);
   }
 
   /// False in a process that was forked from the rank's.
@@ -168,11 +169,13 @@ class group_core final : private inline_groups::group {
     move_others_on();
   }
 
-  /// Ends the group for a reason outside of it, such as an exception in the user's code.
+  /// Ends the group for a reason outside of it: where one is being handled, that exception.
   void abort(std::string_view reason) {
-    network_->abort(reason);
+    failure_record record = record_of(std::current_exception(), network_->job_rank(rank()));
+    record.text = reason;
+    network_->abort(record);
     ending_.set_if_first(reason);
-    flight_.fail(reason);
+    flight_.fail(record);
   }
 
   [[nodiscard]] bool closed() const noexcept { return ending_.has_ended(); }
@@ -427,16 +430,13 @@ class group_core final : private inline_groups::group {
     watch_.ended();
     pending_.retire_messages();
     try {
-      const call* cause = pending_.oldest();
-      const std::string why = reason.code == errc::aborted || cause == nullptr
-                                  ? reason.whole()
-                                  : formatted("{}: {}", diagnosis_.title(*cause), reason.whole());
-      ending_.set(why);
-      flight_.fail(why);
-      network_->abort(why);
+      const failure_record record = diagnosis_.record_of_end(reason, pending_.oldest());
+      ending_.set(record.text);
+      flight_.fail(record);
+      network_->abort(record);
     } catch (const std::exception&) {
       ending_.set("");
-      network_->abort("a rank is out of memory");
+      network_->abort({.text = "out of memory"});  // short enough for the string's inline buffer
     }
     network_->close();
     const auto end = [&](call& request) {
@@ -466,7 +466,7 @@ class group_core final : private inline_groups::group {
   const group_options options_;
   const std::shared_ptr<groups_of_rank> siblings_;
   group_standing standing_{id_, *network_};  ///< is_driven(): a thread drives the progress
-  const flight_notes flight_{options_.recorder};
+  const flight_notes flight_{options_.recorder, options_.failures};
   const diagnosis diagnosis_{*network_, name_, id_, flight_};
   sole_user user_;
   std::shared_ptr<inline_groups> moved_by_;  ///< with inline progress: the list with this group

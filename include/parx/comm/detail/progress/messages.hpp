@@ -52,7 +52,7 @@ class messages {
     } else {
       state.receives.push_back(&request);
       if (!match_kept(state, request) && state.lost) {
-        throw link_lost(request.peer, "it closed the connection");
+        throw link_lost(request.peer, "it closed the connection", link_end::closed);
       }
     }
   }
@@ -247,7 +247,8 @@ class messages {
     }
     for (int peer = 0; peer < world; ++peer) lanes_[peer].receives.push_back(&request);
     if (all_lost()) {
-      throw link_lost(lanes_.rbegin()->first, "it closed the connection, as all others did");
+      throw link_lost(lanes_.rbegin()->first, "it closed the connection, as all others did",
+                      link_end::closed);
     }
     return false;
   }
@@ -280,8 +281,10 @@ class messages {
       match_kept(state, request);
       return;
     }
-    kept_message message{request.header, request.extents,
-                         {request.memory, request.memory + request.bytes}, request.bytes};
+    kept_message message{request.header,
+                         request.extents,
+                         {request.memory, request.memory + request.bytes},
+                         request.bytes};
     kept_bytes_ += request.bytes;
     state.kept.push_back(std::move(message));
     ++state.received;

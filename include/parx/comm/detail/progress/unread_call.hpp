@@ -12,6 +12,8 @@
 #include <string>
 
 #include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/detail/progress/flight_notes.hpp>
+#include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/transport/transport.hpp>
@@ -49,8 +51,8 @@ struct unread_call {
 /// For a group that ends without failure after `calls` calls, with none pending: if a peer has sent
 /// data for one of these calls that was never read, logs it, aborts the job and returns true. For
 /// later calls the peer notices from the closed link that this rank took no part.
-inline bool tell_of_unread_call(transport& network, const std::string& group,
-                                std::uint64_t calls) noexcept {
+inline bool tell_of_unread_call(transport& network, const std::string& group, std::uint64_t calls,
+                                const flight_notes& flight) noexcept {
   try {
     const auto found = find_unread_call(network);
     if (!found || found->theirs.number() > calls) return false;
@@ -60,8 +62,17 @@ inline bool tell_of_unread_call(transport& network, const std::string& group,
         "same collectives in the same order with the same count, dtype and root",
         network.rank(), group, calls, network.describe(found->peer), found->theirs.number(),
         describe(found->theirs));
+    failure_record record = record_of(nullptr, network.job_rank(network.rank()));
+    record.code = errc::mismatch;
+    record.blamed = network.job_rank(found->peer);
+    record.host = network.host_of(found->peer);
+    record.operation = name_of(static_cast<operation>(found->theirs.operation));
+    record.group = group;
+    record.sequence = found->theirs.number();
+    record.text = formatted("rank {}: {}", record.rank, text);
+    flight.fail(record);
     log(log_level::error, "{}", text);
-    network.abort(formatted("rank {}: {}", network.job_rank(network.rank()), text));
+    network.abort(record);
     return true;
   } catch (const std::exception&) {
     return false;  // out of memory: the group ends without this report

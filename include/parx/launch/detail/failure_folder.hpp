@@ -1,0 +1,78 @@
+// failure_folder: where the ranks of a job leave the records of their failures for parxrun: the
+// directory of the flight recorders. With PARX_RECORDER=off it is the one that these would have had
+// by default, and parxrun removes it at its end.
+#pragma once
+
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <parx/comm/flight/directory.hpp>
+#include <parx/comm/flight/failure_log.hpp>
+#include <parx/core/descriptor.hpp>
+#include <parx/core/env.hpp>
+#include <parx/core/failure_record.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class failure_folder {
+ public:
+  /// Makes the directory and removes what an earlier job has left in it. Where it cannot be made
+  /// there are no records.
+  failure_folder(environment env, std::string_view start)
+      : recorders_(find_flight_place(env, start)) {
+    directory_ = recorders_.directory;
+    if (directory_.empty()) {
+      env.erase("PARX_RECORDER");
+      directory_ = find_flight_place(env, start).directory;
+    }
+    if (::access(directory_.c_str(), F_OK) != 0 && has_default_name()) {
+      remove_old_flight_directories(directory_);
+    }
+    const descriptor folder = open_flight_directory(directory_);
+    is_usable_ = folder.valid();
+    if (is_usable_) remove_failures(folder);
+  }
+  ~failure_folder() {
+    if (!is_usable_ || !has_default_name()) return;
+    if (recorders_.directory.empty()) clear_flight_directory(directory_);
+    else ::rmdir(directory_.c_str());  // if no rank has left anything
+  }
+  failure_folder(const failure_folder&) = delete;
+  failure_folder& operator=(const failure_folder&) = delete;
+
+  /// Of the flight recorders; an empty directory where nothing is recorded.
+  [[nodiscard]] const flight_place& recorders() const noexcept { return recorders_; }
+
+  /// For a rank's TORCHELASTIC_ERROR_FILE; empty where there is no directory.
+  [[nodiscard]] std::string error_file(int rank) const {
+    return is_usable_ ? directory_ + "/" + error_file_name(rank) : std::string();
+  }
+  /// Whether a rank has left a record.
+  [[nodiscard]] bool has_record(int rank) const {
+    const auto exists = [&](const std::string& name) {
+      return ::access((directory_ + "/" + name).c_str(), F_OK) == 0;
+    };
+    return is_usable_ && (exists(failure_file_name(rank)) || exists(error_file_name(rank)));
+  }
+  /// What a rank has left: parx's record rather than what PyTorch has written later.
+  [[nodiscard]] std::optional<failure_record> record_of_rank(int rank) const {
+    const descriptor folder = find_flight_directory(directory_);
+    if (!folder.valid()) return std::nullopt;
+    auto record = read_failure(folder, failure_file_name(rank));
+    return record ? record : read_failure(folder, error_file_name(rank));
+  }
+
+ private:
+  [[nodiscard]] bool has_default_name() const noexcept {
+    return recorders_.directory.empty() || recorders_.files == flight_files::removed_after_success;
+  }
+
+  flight_place recorders_;
+  std::string directory_;
+  bool is_usable_ = false;
+};
+
+}  // namespace parx::detail
