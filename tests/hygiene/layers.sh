@@ -1,5 +1,6 @@
 #!/bin/bash
 # The architecture as rules over the #include lines:   layers.sh INCLUDE_DIR
+#                                  as a drawing:        layers.sh INCLUDE_DIR --map
 #
 # A header includes only its own folder and folders of a lower level, of those no detail/; the
 # communication column and the tensor column do not know each other. What a group is made of
@@ -9,7 +10,7 @@
 # What parx::comm is made of (parx_comm_chapters in cmake/targets.cmake) does not need zlib.
 # No file is longer than 500 lines, no line wider than 100 columns, those of the tests included.
 # clang gives fmt's vformat_to another name than g++ gives it in libfmt: what uses it does not link.
-# parx.hpp has every chapter. An example is a program of 150 lines at most.
+# parx.hpp has every chapter. An example is a program of 150 lines at most. README.md has the drawing.
 set -u
 cd "$1" || exit 1
 # folder level column
@@ -38,8 +39,21 @@ fsdp            9 both
 pipeline        10 both
 train           11 both
 parallel        11 both
-torch           11 both
 '
+# The table from top to bottom, in columns.
+map() {
+  echo "$table" | awk '
+    NF == 3 { names[$2, $3] = names[$2, $3] (names[$2, $3] == "" ? "" : "  ") $1; if ($2 > top) top = $2 }
+    END {
+      print "      communication    both                          tensors"
+      for (level = top; level >= 0; level--) {
+        line = sprintf("%3d   %-15s  %-28s  %s", level, names[level, "communication"],
+                       names[level, "both"], names[level, "tensor"])
+        sub(/ +$/, "", line); print line
+      }
+    }'
+}
+if [ "${2:-}" = --map ]; then map; exit; fi
 wrong=$(
   find parx parx.hpp -name '*.hpp' -print0 | sort -z | LC_ALL=C xargs -0 awk -v table="$table" '
     BEGIN {
@@ -53,7 +67,7 @@ wrong=$(
     function end_of(path) { if (path != "" && !guarded) print path ": no #pragma once" }
     FNR == 1 {
       end_of(previous); previous = FILENAME; guarded = 0
-      here = chapter(FILENAME)
+      here = chapter(FILENAME); found[here]
       if (!(here in level)) print FILENAME ": folder " here " is not in the table of layers"
       if ($0 !~ /^\/\//) print FILENAME ": does not begin with what it is"
       if (FILENAME ~ /^parx\/[^\/]*$/ && here != "parx") chapters[FILENAME]
@@ -109,6 +123,9 @@ wrong=$(
         delete seen  # x.hpp and x_impl.hpp include each other
         if (!reaches_tag(path)) print path ": does not include <parx/core/abi.hpp>"
       }
+      for (name in level) {
+        if (name != "parx" && !(name in found)) print "folder " name " of the table of layers does not exist"
+      }
       for (file in chapters) if (!(file in everything)) print "parx.hpp does not include <" file ">"
     }'
 )
@@ -119,6 +136,9 @@ long=$(
     [ "$lines" -le 150 ] || echo "examples/$program: $lines lines; keep to 150"
   done
 )
+if [ -f ../README.md ] && [ "$(awk '/^```/ { inside = 0 } inside; /^## Layers/ { layers = 1 } /^```/ && layers { inside = 1; layers = 0 }' ../README.md)" != "$(map)" ]; then
+  wrong+="${wrong:+$'\n'}README.md: the drawing of the layers is not what layers.sh --map prints"
+fi
 wrong+=${long:+${wrong:+$'\n'}$long}
 wide=$(
   cd .. && [ -d tests ] || exit 0

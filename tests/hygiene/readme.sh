@@ -5,7 +5,7 @@
 # LIBRARIES is the folder of parx's compiled form. A whole program is a block of ```cpp with a main in
 # it. One that begins with "// name.cpp" runs by each line "parxrun -n N ./name ARGUMENTS" that stands
 # in a block, of any of the pages; others run on two ranks. The files that they read are made up here.
-# The repository's own README has at most 180 lines, that of the examples 120, a page of a folder 150,
+# The repository's own README has at most 130 lines, that of the examples 120, a page of a folder 150,
 # all of 100 columns.
 set -eu
 text=$1 parxrun=$2 libraries=$3; shift 3
@@ -26,7 +26,7 @@ if [ -d "$text" ]; then
   LC_ALL=C limit 120 "$text/../README.md"
 else
   pages=("$text")
-  LC_ALL=C limit 180 "$text"
+  LC_ALL=C limit 130 "$text"
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
