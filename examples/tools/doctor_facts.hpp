@@ -41,7 +41,7 @@ inline rank_health look_at_this_process(const parx::world& world, const parx::la
       .version = PARX_VERSION " " PARX_ABI_TEXT,
       .program = fmt::format(
           "{:016x}", parx::detail::fnv1a(parx::detail::file_text("/proc/self/exe").value_or(""))),
-      .cpus = parx::detail::allowed_cores(),
+      .cpus = parx::allowed_cores(),
       .threads = parx::get_num_threads(),
       .descriptors = files.rlim_max};
 }

@@ -214,7 +214,7 @@ inline parx::slurm::host_facts look_at_host(const host_questions& questions,
   }
   facts.output = questions.output;
   if (!questions.output.empty()) facts.output_problem = detail::write_problem(questions.output);
-  facts.cores = static_cast<int>(parx::detail::allowed_cores().size());
+  facts.cores = static_cast<int>(parx::allowed_cores().size());
   facts.quota_cores = parx::detail::own_cpu_quota().value_or(0);
   facts.processor = detail::processor();
   facts.memory_mb = detail::meminfo_mb("MemAvailable");

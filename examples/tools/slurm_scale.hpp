@@ -47,9 +47,9 @@ inline void add_scale_flags(cxxopts::Options& options) {
 /// Cores of a node of the job, by Slurm; of this host where there is no job.
 inline int cores_of_node(const std::string& job) {
   const auto env = parx::process_environment();
-  if (job.empty()) return static_cast<int>(parx::detail::allowed_cores().size());
+  if (job.empty()) return static_cast<int>(parx::allowed_cores().size());
   const auto cpus = parx::env_number<int>(env, "SLURM_CPUS_ON_NODE");
-  return cpus.value_or(static_cast<int>(parx::detail::allowed_cores().size()));
+  return cpus.value_or(static_cast<int>(parx::allowed_cores().size()));
 }
 
 inline scale_options scale_options_of(const cxxopts::ParseResult& given,

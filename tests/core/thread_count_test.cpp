@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(quotas_of_v1_and_in_containers) {
 }
 
 BOOST_AUTO_TEST_CASE(this_process_can_tell_its_cores) {
-  BOOST_TEST(!parx::detail::allowed_cores().empty());
+  BOOST_TEST(!parx::allowed_cores().empty());
   BOOST_TEST(parx::choose_threads({{"PARX_THREADS", "100000"}}).threads <=
-             static_cast<int>(parx::detail::allowed_cores().size()));
+             static_cast<int>(parx::allowed_cores().size()));
 }

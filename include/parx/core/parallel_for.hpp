@@ -59,7 +59,6 @@ void parallel_for(std::size_t count, std::size_t grain, Body&& body) {
                                              {call, std::addressof(body)});
 }
 
-namespace detail {
 /// A block of a loop over elements: some 10 us of additions in memory, 30 us of exponentials.
 inline constexpr std::size_t elements_of_a_block = 32768;
 /// body(i) for i in 0 ... count - 1, by the threads of the rank.
@@ -69,11 +68,10 @@ void for_each_element(std::size_t count, const Body& body) {
     for (; i < last; ++i) body(i);
   });
 }
-/// Of rows that take several passes, or several arrays: some 20 us.
+/// Rows of a block of a loop over rows that take several passes, or several arrays: some 20 us.
 [[nodiscard]] constexpr std::size_t rows_of_a_block(std::size_t width) noexcept {
   return elements_of_a_block / 4 / std::max<std::size_t>(width, 1) + 1;
 }
-}  // namespace detail
 
 /// The sum of of_block(first, last) over the same blocks, added in their order; T() for none.
 template <typename T, typename OfBlock>

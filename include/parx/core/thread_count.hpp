@@ -69,8 +69,6 @@ struct thread_choice {
   return choice;
 }
 
-namespace detail {
-
 /// The processors that this thread may run on, in ascending order; none where the system does not
 /// tell.
 [[nodiscard]] inline std::vector<int> allowed_cores() {
@@ -89,12 +87,9 @@ namespace detail {
   return found;
 }
 
-}  // namespace detail
-
 /// The choice for this process.
 [[nodiscard]] inline thread_choice choose_threads(const environment& env) {
-  return choose_threads(env, static_cast<int>(detail::allowed_cores().size()),
-                        detail::own_cpu_quota());
+  return choose_threads(env, static_cast<int>(allowed_cores().size()), detail::own_cpu_quota());
 }
 
 }  // namespace parx

@@ -179,7 +179,7 @@ class raw_module {
             call_site site = call_site::current()) {
     using held = std::remove_pointer_t<decltype(std::data(values))>;
     detail::explain_other_elements<T, held>();
-    detail::require_contiguous(values);
+    require_contiguous(values);
     if constexpr (std::is_same_v<T, held>) {
       const std::span<T> memory(std::data(values), static_cast<std::size_t>(std::size(values)));
       return add(std::move(name), memory, extents, site);

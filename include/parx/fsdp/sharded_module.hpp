@@ -18,7 +18,7 @@ namespace parx::inline PARX_ABI {
 template <nn::module_type Module>
 class sharded_module {
  public:
-  using value_type = typename nn::detail::value_type_or_float<Module>::type;
+  using value_type = typename nn::value_type_or_float<Module>::type;
 
   /// Both are borrowed; `all` has the model's parameters in the order of for_each_parameter.
   sharded_module(Module& model, const std::vector<std::unique_ptr<detail::sharded_parameter>>& all)

@@ -82,7 +82,7 @@ class rendezvous {
           .rank = job.rank,
           .world_size = job.world_size,
           .local_world_size = job.local_world_size.value_or(job.world_size),
-          .may_spin = std::max(static_cast<int>(detail::allowed_cores().size()), 1) >=
+          .may_spin = std::max(static_cast<int>(allowed_cores().size()), 1) >=
                       job.local_world_size.value_or(job.world_size),
           .env = env,
           .key = key_of(job_)};

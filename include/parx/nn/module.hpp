@@ -44,12 +44,11 @@
 
 namespace parx::inline PARX_ABI::nn {
 
-namespace detail {
-
 template <typename T>
 concept has_value_type = requires {
   typename T::value_type;
 };
+/// `type` is the type of a module's values: its value_type if it names one, else float.
 template <typename T>
 struct value_type_or_float {
   using type = float;
@@ -58,6 +57,8 @@ template <has_value_type T>
 struct value_type_or_float<T> {
   using type = typename T::value_type;
 };
+
+namespace detail {
 
 /// Floating-point tensors become constants of the graph; everything else passes through.
 template <typename Input>
@@ -187,8 +188,8 @@ class module : public detail::module_state {
   /// module's element type; a model with several element types needs for_each_parameter.
   template <typename T = void>
   [[nodiscard]] auto parameters(call_site site = call_site::current()) {
-    using value = std::conditional_t<std::is_void_v<T>,
-                                     typename detail::value_type_or_float<Derived>::type, T>;
+    using value =
+        std::conditional_t<std::is_void_v<T>, typename value_type_or_float<Derived>::type, T>;
     materialize();
     parameter_list<value> all(site);
     for_each_parameter([&](const std::string&, auto& p) { all.push_back(p); });

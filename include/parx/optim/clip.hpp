@@ -109,8 +109,8 @@ void scale_grad(const std::vector<target<T>>& targets, double norm, double max_n
   if (factor >= 1) return;
   for (const target<T>& one : targets) {
     one.for_each_grad([&](std::span<T> grad) {
-      parx::detail::for_each_element(
-          grad.size(), [=](std::size_t i) { grad[i] *= static_cast<T>(factor); });
+      parx::for_each_element(grad.size(),
+                             [=](std::size_t i) { grad[i] *= static_cast<T>(factor); });
     });
   }
 }

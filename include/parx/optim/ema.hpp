@@ -63,7 +63,7 @@ class ema : public placed_state {
       const T* const value = parameters_[i].value().data();
       A* const shadow = shadows_[i].data();
       // In this form a shadow that equals the value does not change.
-      parx::detail::for_each_element(shadows_[i].size(), [=](std::size_t k) {
+      parx::for_each_element(shadows_[i].size(), [=](std::size_t k) {
         shadow[k] += (A(1) - keep) * (static_cast<A>(value[k]) - shadow[k]);
       });
     }

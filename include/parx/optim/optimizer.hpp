@@ -195,7 +195,7 @@ class optimizer : public placed_state {
 
   static void update(slot& one, const Rule& rule, state_type* value, const state_type* grad,
                      std::size_t begin, std::size_t count) {
-    constexpr std::size_t grain = parx::detail::elements_of_a_block / 4;  // four arrays of memory
+    constexpr std::size_t grain = parx::elements_of_a_block / 4;  // four arrays of memory
     parallel_for(count, grain, [&](std::size_t first, std::size_t last) {
       if (one.state.empty()) {
         detail::update_lanes<0>(rule, value, one.state, grad, begin + first, last - first);
@@ -236,7 +236,7 @@ class optimizer : public placed_state {
     }
     const tensor<T>& value = one.updated.owner().value_at_rows(gradient.rows);
     const std::size_t width = value.size() / std::max<std::size_t>(value.shape()[0], 1);
-    parallel_for(gradient.rows.size(), parx::detail::rows_of_a_block(width),
+    parallel_for(gradient.rows.size(), parx::rows_of_a_block(width),
                  [&](std::size_t first, std::size_t last) {
                    for (const std::size_t row : gradient.rows.subspan(first, last - first)) {
                      update(one, rule, value.data(), gradient.values.data(), row * width, width);

@@ -53,13 +53,13 @@ struct parallel_choices {
 };
 
 template <typename Model>
-class parallel final : public parallel_model<typename nn::detail::value_type_or_float<Model>::type,
-                                             nn::model_input<Model>> {
+class parallel final
+    : public parallel_model<typename nn::value_type_or_float<Model>::type, nn::model_input<Model>> {
   static_assert(nn::module_type<Model>,
                 "a parallel model is made of an nn::module; a raw_module goes into a parx::ddp");
 
  public:
-  using value_type = typename nn::detail::value_type_or_float<Model>::type;
+  using value_type = typename nn::value_type_or_float<Model>::type;
   using input_type = nn::model_input<Model>;
 
   /// Collective over `world`. Model and world are borrowed and must outlive this object; the model

@@ -16,7 +16,7 @@ namespace parx::inline PARX_ABI {
 
 template <typename Model, typename Input>
 class staged_strategy final : public strategy_of_model<Model, Input> {
-  using T = typename nn::detail::value_type_or_float<Model>::type;
+  using T = typename nn::value_type_or_float<Model>::type;
   using base = parallel_strategy<T, Input>;
 
  public:

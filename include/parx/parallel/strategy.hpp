@@ -120,8 +120,8 @@ class parallel_strategy {
 /// The part of a strategy that concerns the model alone.
 template <typename Model, typename Input>
 class strategy_of_model
-    : public parallel_strategy<typename nn::detail::value_type_or_float<Model>::type, Input> {
-  using T = typename nn::detail::value_type_or_float<Model>::type;
+    : public parallel_strategy<typename nn::value_type_or_float<Model>::type, Input> {
+  using T = typename nn::value_type_or_float<Model>::type;
   using base = parallel_strategy<T, Input>;
 
  public:

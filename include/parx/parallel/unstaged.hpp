@@ -20,7 +20,7 @@ namespace parx::inline PARX_ABI {
 /// Wrapper: ddp<Model> or fsdp<Model>.
 template <typename Model, typename Input, typename Wrapper>
 class unstaged_strategy final : public strategy_of_model<Model, Input> {
-  using T = typename nn::detail::value_type_or_float<Model>::type;
+  using T = typename nn::value_type_or_float<Model>::type;
   using base = parallel_strategy<T, Input>;
   static constexpr bool is_sharded = std::is_same_v<Wrapper, fsdp<Model>>;
 

@@ -30,7 +30,7 @@ namespace parx::inline PARX_ABI {
 template <typename Model>
 class stage_part : public nn::detail::module_state {
  public:
-  using value_type = typename nn::detail::value_type_or_float<Model>::type;
+  using value_type = typename nn::value_type_or_float<Model>::type;
 
   /// The model is borrowed. `parts` and `without` are paths of modules or parameters.
   stage_part(Model& whole, std::vector<std::string> parts, std::vector<std::string> without = {})

@@ -52,8 +52,6 @@ struct model_shapes {
   }
 };
 
-namespace detail {
-
 /// The first components of `path`, as many as `pattern` has, if they match it, else nullopt. A
 /// component "*" matches any.
 [[nodiscard]] inline std::optional<std::string_view> matched_prefix(std::string_view path,
@@ -69,8 +67,6 @@ namespace detail {
     end = dot + 1;
   }
 }
-
-}  // namespace detail
 
 /// The shapes of `model`, which needs no values. `units` are paths of modules, in which "*" stands
 /// for any one component: "transformer.h.*" makes each layer a unit. An embedding of at least 256
@@ -89,7 +85,7 @@ template <distributed_module M>
       next.rows = table_rows::of_a_batch;
     }
     for (std::size_t i = 0; i < units.size(); ++i) {
-      const auto unit = detail::matched_prefix(path, units[i]);
+      const auto unit = matched_prefix(path, units[i]);
       if (!unit) continue;
       used[i] = true;
       const auto known = std::find(shapes.units.begin(), shapes.units.end(), *unit);

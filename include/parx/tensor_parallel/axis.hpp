@@ -5,6 +5,12 @@
 //
 // Collectives block the caller, except start_sum(): a gradient that is summed while others are
 // computed runs on the group's progress thread. Threads: as a process_group.
+//
+// start_sum() is for links: backward at d = 512 takes 176 ms instead of 211 over 500 Mbit/s, 116
+// instead of 119 over 2 Gbit/s, the same in shared memory, and over TCP inside a host, where the
+// progress thread has no core of its own, 93 instead of 90. The small sums of sequence parallel
+// (six times 2 KiB a layer) are not coalesced: together they take longer in shared memory (3 to
+// 5 us, each 0.5 to 2.3), and they become final at different times. (2026-11-23, 2 ranks.)
 #pragma once
 
 #include <cstddef>

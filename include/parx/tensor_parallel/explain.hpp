@@ -156,7 +156,7 @@ template <typename Model>
 template <typename Model>
 [[nodiscard]] explanation explained(Model& model, const std::vector<planned_layer>& layers,
                                     const plan& lines, const explain_options& options) {
-  using element = typename nn::detail::value_type_or_float<Model>::type;
+  using element = typename nn::value_type_or_float<Model>::type;
   explanation told(options, sizeof(arithmetic_type<element>));
   std::vector<std::pair<std::string, shard_spec>> cut;  // by the parameter's path
   for (const planned_layer& each : layers) {

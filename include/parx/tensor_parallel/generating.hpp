@@ -22,7 +22,7 @@ namespace parx::inline PARX_ABI::tp {
 template <typename Model>
 class generating {
  public:
-  using value_type = typename nn::detail::value_type_or_float<Model>::type;
+  using value_type = typename nn::value_type_or_float<Model>::type;
 
   /// `parts` and `model` are borrowed.
   generating(const parallelized& parts, Model& model) noexcept : parts_(parts), model_(model) {}

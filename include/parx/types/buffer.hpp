@@ -34,8 +34,6 @@ struct buffer_view {
   constexpr operator const_buffer_view() const noexcept { return {data, count, type}; }
 };
 
-namespace detail {
-
 template <typename B>
 concept has_pointer_and_size = requires(B& b) {
   requires std::is_pointer_v<decltype(std::data(b))>;
@@ -64,44 +62,38 @@ void require_contiguous(const B& b) {
   }
 }
 
-}  // namespace detail
-
 /// Readable elements of a registered dtype. B may be a reference type, as deduced for `B&&`.
 template <typename B>
-concept buffer =
-    detail::type_erased<std::remove_reference_t<B>> ||
-    (detail::has_pointer_and_size<std::remove_reference_t<B>> &&
-     element<std::remove_cv_t<detail::pointed_at<std::remove_reference_t<B>>>>);
+concept buffer = type_erased<std::remove_reference_t<B>> ||
+    (has_pointer_and_size<std::remove_reference_t<B>>&&
+         element<std::remove_cv_t<pointed_at<std::remove_reference_t<B>>>>);
 
 /// A buffer whose elements can be written.
 template <typename B>
-concept mutable_buffer =
-    buffer<B> && (std::same_as<std::remove_cvref_t<B>, buffer_view> ||
-                  (!detail::type_erased<std::remove_reference_t<B>> &&
-                   !std::is_const_v<detail::pointed_at<std::remove_reference_t<B>>>));
+concept mutable_buffer = buffer<B> &&(std::same_as<std::remove_cvref_t<B>, buffer_view> ||
+                                      (!type_erased<std::remove_reference_t<B>> &&
+                                       !std::is_const_v<pointed_at<std::remove_reference_t<B>>>));
 
 /// Readable elements of any trivially copyable type: enough for operations that only move data.
 template <typename B>
-concept movable_buffer =
-    buffer<B> ||
-    (detail::has_pointer_and_size<std::remove_reference_t<B>> &&
-     std::is_trivially_copyable_v<detail::pointed_at<std::remove_reference_t<B>>>);
+concept movable_buffer = buffer<B> ||
+    (has_pointer_and_size<std::remove_reference_t<B>>&&
+         std::is_trivially_copyable_v<pointed_at<std::remove_reference_t<B>>>);
 
 template <typename B>
-concept mutable_movable_buffer =
-    mutable_buffer<B> || (movable_buffer<B> && !buffer<B> &&
-                          !std::is_const_v<detail::pointed_at<std::remove_reference_t<B>>>);
+concept mutable_movable_buffer = mutable_buffer<B> ||
+    (movable_buffer<B> && !buffer<B> && !std::is_const_v<pointed_at<std::remove_reference_t<B>>>);
 
 /// The view of a buffer: const_buffer_view where its elements are const. Throws usage_error for a
 /// tensor or Eigen block that is not contiguous.
 template <buffer B>
 [[nodiscard]] auto view_of(B&& b) {
   using plain = std::remove_reference_t<B>;
-  if constexpr (detail::type_erased<plain>) {
+  if constexpr (type_erased<plain>) {
     return std::remove_cv_t<plain>(b);
   } else {
-    detail::require_contiguous(b);
-    using pointed = detail::pointed_at<plain>;
+    require_contiguous(b);
+    using pointed = pointed_at<plain>;
     using view = std::conditional_t<std::is_const_v<pointed>, const_buffer_view, buffer_view>;
     return view{std::data(b), static_cast<std::size_t>(std::size(b)),
                 dtype_of<std::remove_cv_t<pointed>>};

@@ -29,7 +29,7 @@ class square_sum {
   /// flush_denormals; many by the threads of the rank.
   template <typename T>
   void add(std::span<const T> values) {
-    constexpr std::size_t grain = 2 * detail::elements_of_a_block;
+    constexpr std::size_t grain = 2 * elements_of_a_block;
     if (values.size() <= grain) return add_piece(values);
     *this += ordered_reduce<square_sum>(values.size(), grain,
                                         [&](std::size_t first, std::size_t last) {

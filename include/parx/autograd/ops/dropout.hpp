@@ -32,7 +32,7 @@ template <typename T>
   T* const out = y.data();
   part.for_each_run([&](const shard_run& run) {
     parallel_for(
-        run.length, detail::elements_of_a_block / 2, [&](std::size_t first, std::size_t last) {
+        run.length, elements_of_a_block / 2, [&](std::size_t first, std::size_t last) {
           stream.words(run.global + first, last - first,
                        [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
                          const std::size_t offset =

@@ -146,7 +146,7 @@ template <typename T, std::integral Label>
   const tensor<T> gradient = record ? tensor<T>::empty(logits.shape()) : tensor<T>();
   const auto wanted = record ? detail::row_result::loss_and_gradient : detail::row_result::loss;
   const auto all = ordered_reduce<detail::summed_loss>(
-      rows.size(), detail::rows_of_a_block(classes), [&](std::size_t row, std::size_t last) {
+      rows.size(), rows_of_a_block(classes), [&](std::size_t row, std::size_t last) {
         const tensor<T> scratch = record ? tensor<T>() : tensor<T>::empty({classes});
         detail::summed_loss sum;
         for (; row < last; ++row) {
@@ -209,7 +209,7 @@ template <typename T>
     weights.data()[row] = static_cast<T>(row_weights[row]);
   }
   const auto all = ordered_reduce<detail::summed_loss>(
-      rows, detail::rows_of_a_block(width), [&](std::size_t row, std::size_t last) {
+      rows, rows_of_a_block(width), [&](std::size_t row, std::size_t last) {
         detail::summed_loss sum;
         for (; row < last; ++row) {
           T* const d = difference.data() + row * width;

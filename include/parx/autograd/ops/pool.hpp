@@ -171,16 +171,15 @@ template <typename T>
   tensor<T> y = tensor<T>::empty(s);
   if (detail::is_quartering(window)) {
     const tensor<std::uint8_t> where = tensor<std::uint8_t>::empty(s);
-    parallel_for(planes, detail::rows_of_a_block(plane_size),
-                 [&](std::size_t first, std::size_t last) {
-                   detail::quarter_planes(window, last - first, input.data() + first * plane_size,
-                                          y.data() + first * pixels, where.data() + first * pixels);
-                 });
+    parallel_for(planes, rows_of_a_block(plane_size), [&](std::size_t first, std::size_t last) {
+      detail::quarter_planes(window, last - first, input.data() + first * plane_size,
+                             y.data() + first * pixels, where.data() + first * pixels);
+    });
     return differentiable(
         std::move(y),
         [=](const tensor<T>& upstream, grad_sink<T> dx) {
           const auto target = dx.memory();
-          parallel_for(planes, detail::rows_of_a_block(plane_size),
+          parallel_for(planes, rows_of_a_block(plane_size),
                        [&](std::size_t first, std::size_t last) {
                          detail::spread_quarters(
                              window, last - first, upstream.data() + first * pixels,

@@ -178,7 +178,7 @@ template <typename T, std::integral Label>
     return static_cast<double>(weight[row]) * static_cast<double>(loss);
   };
   // In blocks of rows that do not depend on how many classes this rank has.
-  const double total = ordered_reduce<double>(rows, detail::rows_of_a_block(classes),
+  const double total = ordered_reduce<double>(rows, rows_of_a_block(classes),
                                               [&](std::size_t row, std::size_t last) {
                                                 double sum = 0;
                                                 for (; row < last; ++row) sum += loss_of(row);

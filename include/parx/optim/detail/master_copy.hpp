@@ -21,10 +21,9 @@ namespace parx::inline PARX_ABI::optim::detail {
 /// convert() by the threads of the rank.
 template <typename From, typename To>
 void convert_by_threads(const From* from, To* to, std::size_t count) {
-  parallel_for(count, parx::detail::elements_of_a_block,
-               [=](std::size_t first, std::size_t last) {
-                 convert(from + first, to + first, last - first);
-               });
+  parallel_for(count, parx::elements_of_a_block, [=](std::size_t first, std::size_t last) {
+    convert(from + first, to + first, last - first);
+  });
 }
 
 template <typename Half>

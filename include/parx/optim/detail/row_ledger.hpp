@@ -56,7 +56,7 @@ class row_ledger final : public deferred_updates<T> {
         updated_to_[row] = now_ + 1;
       }
     };
-    parallel_for(gradient.rows.size(), parx::detail::rows_of_a_block(width_), update_rows);
+    parallel_for(gradient.rows.size(), parx::rows_of_a_block(width_), update_rows);
     rules_[++now_ % capacity] = rule;
     is_settled_ = false;
     if (owner_.may_defer()) {
@@ -71,10 +71,9 @@ class row_ledger final : public deferred_updates<T> {
 
   void settle(const tensor<T>& value) noexcept override {
     if (is_settled_) return;
-    parallel_for(rows_, parx::detail::rows_of_a_block(width_),
-                 [&](std::size_t row, std::size_t last) {
-                   for (; row < last; ++row) settle_row(value, row);
-                 });
+    parallel_for(rows_, parx::rows_of_a_block(width_), [&](std::size_t row, std::size_t last) {
+      for (; row < last; ++row) settle_row(value, row);
+    });
     is_settled_ = true;
   }
   void settle(const tensor<T>& value, std::span<const std::size_t> rows) noexcept override {
