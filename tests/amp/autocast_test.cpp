@@ -258,7 +258,7 @@ BOOST_AUTO_TEST_CASE(scopes_nest_and_belong_to_a_thread) {
   BOOST_TEST(product() == full);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_not_a_product_stays_in_float) {
+BOOST_AUTO_TEST_CASE(operations_other_than_products_stay_in_float) {
   const variable<float> x(noise({4, 16}, "x"));
   const auto results = [&] {
     return std::vector{

@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(backward_names_the_module_of_the_forward_pass) {
   BOOST_TEST(error.operation().ends_with("root"));
 }
 
-BOOST_AUTO_TEST_CASE(what_was_not_finite_before_is_nobodys_fault) {
+BOOST_AUTO_TEST_CASE(values_that_were_already_not_finite_are_not_reported) {
   const parx::detect_anomaly scope;
   const float infinity = std::numeric_limits<float>::infinity();
   const variable<float> x(tensor<float>::from({-infinity, 1, 2}, {3}), parx::gradient::wanted);

@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(memory_is_that_of_the_inputs_and_one_part) {
   BOOST_TEST(recomputed <= layers + 8);
 }
 
-BOOST_AUTO_TEST_CASE(what_must_happen_once_happens_once) {
+BOOST_AUTO_TEST_CASE(recomputation_does_not_repeat_side_effects) {
   int calls = 0, forwards = 0, updates = 0;
   std::vector<int> seen;
   const variable<float> w(tensor<float>::ones({3}), parx::gradient::wanted);
@@ -287,7 +287,7 @@ BOOST_AUTO_TEST_CASE(rows_of_an_embedding_in_a_part_stay_sparse) {
   BOOST_TEST(table.grad().at(5, 0) == 2);
 }
 
-BOOST_AUTO_TEST_CASE(another_way_the_second_time_is_refused_and_leaves_no_trace) {
+BOOST_AUTO_TEST_CASE(a_recomputation_with_another_result_is_refused_without_a_trace) {
   const variable<float> w(tensor<float>::ones({3, 2}), parx::gradient::wanted);
   int run = 0;
   const auto loss = parx::sum(parx::checkpoint(

@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(the_bits_are_those_of_the_two_operations) {
   compare<float>({.rows = 517, .in = 33, .out = 77, .layout = weight_layout::in_out});
 }
 
-BOOST_AUTO_TEST_CASE(so_they_are_with_smoothing_weights_scaled_losses_and_several_passes) {
+BOOST_AUTO_TEST_CASE(the_bits_match_with_smoothing_weights_scaled_losses_and_several_passes) {
   std::vector<float> weights(530);
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 5) * 0.7F;
   compare<float>({.rows = 530, .in = 19, .out = 90, .smoothing = 0.1, .row_weights = weights});
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(so_they_are_with_smoothing_weights_scaled_losses_and_severa
   compare<double>({.rows = 530, .in = 19, .out = 90, .smoothing = 0.1, .passes = 2});
 }
 
-BOOST_AUTO_TEST_CASE(so_they_are_under_autocast) {
+BOOST_AUTO_TEST_CASE(the_bits_match_under_autocast) {
   const parx::autocast<parx::bfloat16> rounded;
   compare<float>({.rows = 515, .in = 37, .out = 101});
   const parx::autocast<parx::float16> by_other_bits;
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(the_whole_logits_never_exist) {
   BOOST_TEST(peak(form::apart) > rows * out * sizeof(float));
 }
 
-BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_with_the_line_of_the_call) {
+BOOST_AUTO_TEST_CASE(mismatched_shapes_are_refused_with_the_line_of_the_call) {
   const variable<float> x(tensor<float>::zeros({2, 3})), w(tensor<float>::zeros({5, 3}));
   const auto labels = tensor<int>::zeros({2});
   const auto three = tensor<int>::zeros({3}), fives = tensor<int>::full({2}, 5);

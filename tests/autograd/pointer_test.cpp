@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(a_gate_that_is_wide_open_or_shut_leaves_finite_gradients) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_does_not_fit_is_named) {
+BOOST_AUTO_TEST_CASE(mismatched_shapes_are_named) {
   const variable<float> logits = tensor<float>::zeros({1, 2, 6}),
                         scores = tensor<float>::zeros({1, 2, 3});
   const variable<float> gate = tensor<float>::zeros({1, 2, 1});

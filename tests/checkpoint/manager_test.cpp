@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(a_step_that_is_named_the_best_stays_in_the_place_of_the_bes
              boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(of_equal_metrics_the_oldest_is_the_best_and_stays) {
+BOOST_AUTO_TEST_CASE(the_oldest_checkpoint_wins_among_equal_metrics) {
   for (const auto goal : {metric_goal::minimize, metric_goal::maximize}) {
     const scratch_folder folder;
     checkpoint_manager checkpoints(

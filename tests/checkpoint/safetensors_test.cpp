@@ -60,7 +60,7 @@ BOOST_AUTO_TEST_CASE(a_file_is_byte_for_byte_what_the_format_says) {
   BOOST_TEST(read_file(folder.file("f")) == file_bytes(padded, "\x01\x02\x03\x04xyz"));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_written_is_read_back) {
+BOOST_AUTO_TEST_CASE(every_type_is_read_back_as_written) {
   const scratch_folder folder;
   std::vector<tensor_to_store> tensors;
   for (int type = 0; type < static_cast<int>(dtype_count); ++type) {

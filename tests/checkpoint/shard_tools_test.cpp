@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(merged_or_written_together_there_is_one_file_that_any_progr
   BOOST_TEST(parx_test::read_file(merged) == parx_test::read_file(together));
 }
 
-BOOST_AUTO_TEST_CASE(what_ranks_cannot_write_together_is_an_error_on_all_and_leaves_the_old_file) {
+BOOST_AUTO_TEST_CASE(a_failed_collective_write_is_an_error_on_all_and_keeps_the_old_file) {
   const scratch_folder scratch;
   const std::string path = scratch.write("model.safetensors", "old");
   const auto said = [&](const std::function<void(parx::process_group&, int)>& act) {

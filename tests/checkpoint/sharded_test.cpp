@@ -195,7 +195,7 @@ void replace(const fs::path& path, const std::string& from, const std::string& t
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_four_ranks_saved_two_three_and_one_load_however_it_is_cut) {
+BOOST_AUTO_TEST_CASE(shards_of_four_ranks_load_at_one_two_and_three_ranks_with_any_cut) {
   for (const cut before : {cut::flat, cut::rows, cut::columns}) {
     const scratch_folder scratch;
     const std::string folder = scratch.file("out");
@@ -240,7 +240,7 @@ BOOST_AUTO_TEST_CASE(a_rank_reads_the_bytes_of_its_own_part_and_hardly_any_other
   BOOST_TEST(sum == 2 * whole);
 }
 
-BOOST_AUTO_TEST_CASE(what_ranks_hold_alike_is_written_once_by_all_of_them) {
+BOOST_AUTO_TEST_CASE(replicated_tensors_are_written_once_each_rank_a_share) {
   const std::vector<named_shape> some{{"w", {512, 512}}, {"v", {300, 100}}, {"bias", {9}}};
   const std::uint64_t whole = 4 * (512 * 512 + 300 * 100 + 9);
   for (const int shards : {1, 2}) {  // of 4 ranks: all alike, or two times two
@@ -297,7 +297,7 @@ BOOST_AUTO_TEST_CASE(a_wrong_word_about_copies_is_an_error_when_it_is_saved) {
   BOOST_TEST(first.wrong() == "");
 }
 
-BOOST_AUTO_TEST_CASE(what_does_not_fit_is_named_and_nothing_is_loaded) {
+BOOST_AUTO_TEST_CASE(a_mismatched_folder_is_reported_and_nothing_is_loaded) {
   const scratch_folder scratch;
   const fs::path folder = scratch.file("out"), other = scratch.file("other");
   for (const auto& failure : save(folder.string(), 3, cut::flat, 10)) BOOST_TEST(failure == "");
@@ -444,7 +444,7 @@ BOOST_AUTO_TEST_CASE(rows_of_a_table_that_were_put_off_are_saved_as_if_they_had_
              boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(what_fails_on_one_rank_of_a_collective_load_is_an_error_on_all) {
+BOOST_AUTO_TEST_CASE(a_collective_load_that_fails_on_one_rank_fails_on_all) {
   const scratch_folder scratch;
   const std::string folder = scratch.file("out");
   for (const auto& failure : save(folder, 2, cut::rows)) BOOST_TEST(failure == "");

@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_does_not_fit_is_reported_in_full_and_changes_no
   BOOST_TEST((values_of(model) == before));
 }
 
-BOOST_AUTO_TEST_CASE(of_many_differences_the_first_are_listed) {
+BOOST_AUTO_TEST_CASE(a_report_lists_the_first_of_many_differences) {
   state_report report;
   for (int i = 0; i < 30; ++i) {
     report.missing.push_back(fmt::format("m{}", i));
@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE(of_many_differences_the_first_are_listed) {
   BOOST_TEST(mentions(report.text(), "\n  different: d3, and 26 more"));
 }
 
-BOOST_AUTO_TEST_CASE(what_fits_can_be_loaded_alone) {
+BOOST_AUTO_TEST_CASE(matching_parameters_can_be_loaded_without_the_others) {
   const scratch_folder folder;
   auto saved = make_model(1);
   save_state(saved, folder.file("m"));

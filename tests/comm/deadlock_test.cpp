@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(a_receive_from_any_rank_is_stuck_only_if_all_that_may_send_
   BOOST_TEST(!found_by(1, all));
 }
 
-BOOST_AUTO_TEST_CASE(a_state_stands_only_if_every_rank_has_published_it_again) {
+BOOST_AUTO_TEST_CASE(a_deadlock_is_proven_only_if_every_rank_publishes_the_same_state_again) {
   published all{{0, {in_message(world, {from(1)})}}, {1, {in_message(world, {from(0)})}}};
   const auto first = found_by(0, all);
   BOOST_TEST(!found_by(0, all).stands_since(first));

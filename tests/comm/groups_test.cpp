@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(behind_a_chain_through_groups_is_the_rank_that_computes) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_runs_behind_a_rank_s_back_is_not_what_it_waits_in) {
+BOOST_AUTO_TEST_CASE(asynchronous_calls_are_not_reported_as_the_call_a_rank_waits_in) {
   for (const auto kind : {jobs::kind::inproc, jobs::kind::shm}) {
     const auto failures = jobs::run_collecting(
         kind, 2,

@@ -60,7 +60,7 @@ BOOST_AUTO_TEST_CASE(a_notice_comes_back_as_it_was_written_and_nothing_else_is_t
   BOOST_TEST(!notice::from_text(bare.substr(0, bare.size() - 1)).has_value());
 }
 
-BOOST_AUTO_TEST_CASE(the_culprit_is_who_waits_for_nobody_else_the_circle) {
+BOOST_AUTO_TEST_CASE(the_culprit_is_the_rank_that_waits_for_nobody_or_else_the_circle) {
   struct waiting {
     const char* what;
     std::map<int, std::vector<int>> for_ranks;  // rank 0 asks

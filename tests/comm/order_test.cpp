@@ -207,7 +207,7 @@ constexpr jobs::kind kinds[] = {jobs::kind::tcp, jobs::kind::shm, jobs::kind::hy
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_data_tell_one_order_from_another) {
+BOOST_AUTO_TEST_CASE(the_test_data_distinguish_orders_of_summation) {
   const auto differs = []<typename T>(std::type_identity<T>) {
     int different = 0;
     for (std::size_t i = 0; i < 100; ++i) {

@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(a_failed_all_reduce_leaves_its_input_by_every_algorithm_and
   }
 }
 
-BOOST_AUTO_TEST_CASE(so_does_one_in_buffers_into_which_the_other_ranks_write) {
+BOOST_AUTO_TEST_CASE(a_failed_all_reduce_in_shared_buffers_leaves_its_input) {
   for (int delay = 500; delay < 5000; delay += 500) {
     std::vector<std::string> found(world);
     jobs::run_collecting(jobs::kind::shm, world, [&](parx::process_group& group) {
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(so_does_one_in_buffers_into_which_the_other_ranks_write) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(it_is_refused_where_the_result_would_lie_in_the_input) {
+BOOST_AUTO_TEST_CASE(preserve_input_is_refused_where_the_result_lies_in_the_input) {
   const auto failures =
       jobs::run_collecting(jobs::kind::inproc, 2, [](parx::process_group& group) {
         std::vector<double> x(4, 1.0);

@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(exceptions_that_a_program_has_nested_are_told_with_their_ca
              "line 7 is no number");
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_std_exception_is_said_to_be_none) {
+BOOST_AUTO_TEST_CASE(an_exception_outside_of_std_is_reported_as_such) {
   BOOST_TEST(parx::text_of(thrown_by([] { throw 7; })) ==
              "an exception that is not a std::exception");
   BOOST_TEST(parx::text_of(thrown_by([] { throw std::bad_alloc(); })) == "std::bad_alloc");

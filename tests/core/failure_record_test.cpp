@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(a_record_is_read_as_it_was_written) {
   BOOST_TEST((failure_from_text(to_text(failure_record{})) == failure_record{}));
 }
 
-BOOST_AUTO_TEST_CASE(it_is_what_pytorch_reads) {
+BOOST_AUTO_TEST_CASE(a_failure_record_has_the_form_that_pytorch_reads) {
   const auto written = parx::json::parse(to_text(full));
   const auto& message = written.at("message");
   BOOST_TEST(message.as<std::string>("message") == full.text);
@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(what_pytorch_writes_is_a_failure_of_the_rank_itself) {
   BOOST_TEST(failure_from_text(R"({"message": "it broke"})").value().text == "it broke");
 }
 
-BOOST_AUTO_TEST_CASE(no_prefix_of_a_record_and_nothing_else_is_one) {
+BOOST_AUTO_TEST_CASE(prefixes_of_a_failure_record_and_other_text_are_refused) {
   const std::string text = to_text(full);
   for (std::size_t size = 0; size + 1 < text.size(); ++size) {
     BOOST_TEST(!failure_from_text(text.substr(0, size)).has_value());

@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(a_value_of_another_type_is_named) {
   BOOST_CHECK_EXCEPTION((void)config.at("a").elements(), json::error, says("expected an array"));
 }
 
-BOOST_AUTO_TEST_CASE(whatever_is_not_json_is_refused_with_line_and_column) {
+BOOST_AUTO_TEST_CASE(invalid_json_is_refused_with_line_and_column) {
   struct wrong {
     std::string text;
     std::string_view reason;

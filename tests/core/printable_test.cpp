@@ -16,7 +16,7 @@ BOOST_AUTO_TEST_CASE(text_of_people_passes) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_acts_on_a_terminal_or_ends_a_line_is_spelled_out) {
+BOOST_AUTO_TEST_CASE(control_characters_are_escaped) {
   BOOST_TEST(printable("a\033[2Jb") == "a\\x1b[2Jb");
   BOOST_TEST(printable("a\nb\rc\td") == "a\\x0ab\\x0dc\\x09d");
   BOOST_TEST(printable("\x7f") == "\\x7f");

@@ -41,7 +41,7 @@ struct folder {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_a_killed_writer_left_goes_with_the_next_one) {
+BOOST_AUTO_TEST_CASE(a_new_writer_removes_files_of_a_killed_one) {
   const folder place;
   const pid_t writer = ::fork();
   if (writer == 0) {
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(what_a_killed_writer_left_goes_with_the_next_one) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_is_being_written_and_what_has_another_name_stays) {
+BOOST_AUTO_TEST_CASE(files_being_written_and_other_names_are_not_removed) {
   const folder place;
   const std::set<std::string> others{"eval.csv", "eval.csv.tmp", "eval.csv.tmp.copy",
                                      "eval.csv.gz.tmp.1.0", "my.eval.csv.tmp.1.0"};

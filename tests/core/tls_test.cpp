@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(bytes_of_any_number_come_as_they_were_sent_in_both_directio
   }
 }
 
-BOOST_AUTO_TEST_CASE(who_sleeps_by_the_events_is_woken_by_what_lets_it_go_on) {
+BOOST_AUTO_TEST_CASE(polling_the_events_of_a_session_always_wakes) {
   std::mt19937 random(11);
   ends pair(4096);
   tls_session client(pair.client.get(), tls_side::client, key_of(1));
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(who_sleeps_by_the_events_is_woken_by_what_lets_it_go_on) {
   BOOST_TEST((there.got == there.text));
 }
 
-BOOST_AUTO_TEST_CASE(what_passes_holds_nothing_of_what_was_sent) {
+BOOST_AUTO_TEST_CASE(encrypted_bytes_contain_no_plaintext) {
   ends pair;
   tls_session client(pair.client.get(), tls_side::client, key_of(1));
   // The other end is somebody who listens: there is no answer, so nothing but a greeting leaves.

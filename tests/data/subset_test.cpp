@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(a_subset_keeps_its_order_and_may_be_cut_again) {
   BOOST_TEST(fewer.fetch(std::vector<std::size_t>{0}).y.data()[0] == 0);
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_split_is_refused) {
+BOOST_AUTO_TEST_CASE(impossible_splits_are_refused) {
   const auto all = numbered(6);
   const auto refusal = [&](const std::vector<double>& fractions) {
     return message_of([&] { (void)data::random_split(all, fractions); });

@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(many_ranks_tokenise_once_and_share_the_file) {
   BOOST_TEST(as_csv != as_tsv);
 }
 
-BOOST_AUTO_TEST_CASE(of_two_that_want_a_cache_at_once_one_makes_it_and_the_other_waits_for_it) {
+BOOST_AUTO_TEST_CASE(two_processes_that_want_one_cache_build_it_once) {
   const parx_test::scratch_folder folder;
   const std::string cache = folder.file("c");
   std::atomic<bool> building{false}, waits{false};

@@ -258,7 +258,7 @@ BOOST_AUTO_TEST_CASE(a_parameter_that_only_one_rank_uses_gets_the_mean_on_all) {
   BOOST_TEST((std::count(results[0].begin(), results[0].end(), 12345.0f) == 0));
 }
 
-BOOST_AUTO_TEST_CASE(what_an_earlier_step_left_in_a_bucket_is_no_gradient_of_a_rank_that_has_none) {
+BOOST_AUTO_TEST_CASE(stale_bucket_contents_do_not_count_as_a_gradient) {
   const auto after = [](int earlier) {
     return on_ranks(2, [=](parx::process_group& group) {
       model m;

@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(powersgd_is_exact_on_gradients_of_low_rank) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_powersgd_sends_and_leaves_out_sums_up_to_the_gradients) {
+BOOST_AUTO_TEST_CASE(powersgds_sent_part_and_its_error_add_up_to_the_gradients) {
   constexpr std::size_t rows = 12, columns = 16, steps = 30;
   std::array<std::vector<float>, 2> sent, rest;
   parx::run_threads(2, [&](parx::process_group& group) {
@@ -253,7 +253,7 @@ BOOST_AUTO_TEST_CASE(powersgd_goes_on_after_gradients_of_zero_or_of_lower_rank) 
 }
 
 // As with a loss scale that was too high: the step is left out, and training goes on.
-BOOST_AUTO_TEST_CASE(what_is_not_finite_on_one_rank_is_seen_by_all_and_not_remembered) {
+BOOST_AUTO_TEST_CASE(a_non_finite_gradient_reaches_all_ranks_and_not_the_error_feedback) {
   constexpr std::size_t rows = 12, columns = 16;
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const float bad : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN(), 1e38F}) {

@@ -165,7 +165,7 @@ struct branched : parx::nn::module<branched> {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_one_rank_of_a_group_uses_gets_the_mean_on_all_and_what_none_uses_none) {
+BOOST_AUTO_TEST_CASE(one_rank_of_a_group_suffices_for_the_mean_and_none_gives_none) {
   std::array<std::vector<float>, 4> results;
   on_ranks(jobs::kind::inproc, 4, [&](process_group& world) {
     grid at(world);

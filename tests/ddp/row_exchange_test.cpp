@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(one_rank_with_a_dense_gradient_makes_it_dense_for_all) {
   for (const gradients& each : tied) BOOST_TEST((each.values == alone(1, true).values));
 }
 
-BOOST_AUTO_TEST_CASE(training_keeps_all_ranks_bit_equal_whoever_looks_at_the_values) {
+BOOST_AUTO_TEST_CASE(reading_values_does_not_change_the_bits_of_any_rank) {
   for (const int world : {1, 2, 3}) {
     std::vector<std::vector<float>> results(static_cast<std::size_t>(world));
     std::vector<char> equal(results.size(), 1);

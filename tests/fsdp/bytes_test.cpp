@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(a_step_sends_what_the_formulas_say) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(as_bfloat16_half_of_that) {
+BOOST_AUTO_TEST_CASE(bfloat16_halves_the_bytes_of_the_formula) {
   for (const int world : {2, 3}) {
     const auto ranks = static_cast<std::size_t>(world);
     const std::size_t once = all_bytes / ranks * (ranks - 1);
@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE(accumulation_in_parts_sends_the_gradients_of_every_pass) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(of_hybrid_sharding_parts_alone_go_to_replicas_and_once_a_step) {
+BOOST_AUTO_TEST_CASE(hybrid_sharding_sends_shards_to_replicas_once_a_step) {
   // Two replicas of two parts.
   for (const int stage : {1, 2, 3}) {
     const traffic any =

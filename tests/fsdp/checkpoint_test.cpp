@@ -87,7 +87,7 @@ std::string differences(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_four_ranks_save_and_fewer_load_has_the_values_and_moments_of_a_ddp) {
+BOOST_AUTO_TEST_CASE(a_state_of_four_ranks_loads_at_fewer_with_a_ddps_values_and_moments) {
   const parx_test::scratch_folder scratch;
   const std::string plain = scratch.file("ddp");
   on_ranks(4, [&](parx::process_group& group) {

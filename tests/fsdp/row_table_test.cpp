@@ -221,7 +221,7 @@ BOOST_AUTO_TEST_CASE(more_ranks_than_rows_and_tables_that_nobody_uses) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(what_is_not_a_lookup_is_refused_with_the_name_of_the_table) {
+BOOST_AUTO_TEST_CASE(an_operation_other_than_a_lookup_is_refused_with_the_tables_name) {
   on_ranks({2}, [](process_group& group) {
     auto table = table_with_values();
     table.weight().rename("words.weight");

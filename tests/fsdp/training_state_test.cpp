@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(a_run_is_resumed_in_another_stage_to_the_same_bits) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_four_ranks_saved_three_and_a_ddp_load) {
+BOOST_AUTO_TEST_CASE(a_state_of_four_ranks_loads_at_three_and_under_a_ddp) {
   const runs::folder place("fsdp_save");
   const auto wrap = [&](int world, auto use) {
     return on_ranks(world, [&](parx::process_group& group) {

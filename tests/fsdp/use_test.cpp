@@ -395,7 +395,7 @@ BOOST_AUTO_TEST_CASE(layers_that_are_unfrozen_and_frozen_on_the_way_train_to_the
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_is_unfrozen_between_micro_batches_keeps_the_gradients_that_there_are) {
+BOOST_AUTO_TEST_CASE(layers_unfrozen_between_micro_batches_keep_earlier_gradients) {
   check_all<model>(
       [](face& any, std::vector<double>&) {
         for (int i = 0; i < 4; ++i) {
@@ -423,7 +423,7 @@ BOOST_AUTO_TEST_CASE(what_is_unfrozen_between_micro_batches_keeps_the_gradients_
       });
 }
 
-BOOST_AUTO_TEST_CASE(what_is_unfrozen_between_sums_in_parts_is_added_as_if_it_had_been_trained) {
+BOOST_AUTO_TEST_CASE(layers_unfrozen_between_sums_of_shards_add_up_as_if_always_trained) {
   for (const int stage : {2, 3}) {
     std::vector<std::uint64_t> found[2];
     for (const bool is_frozen_at_first : {false, true}) {

@@ -194,7 +194,7 @@ BOOST_AUTO_TEST_CASE(the_report_names_the_first_failure_and_groups_the_others) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(one_code_of_all_ranks_is_an_answer_and_no_crash) {
+BOOST_AUTO_TEST_CASE(the_same_exit_code_of_all_ranks_is_not_a_failure) {
   const auto verdict = [](std::vector<parx::detail::rank_end> ends, bool are_silent = true) {
     for (auto& each : ends) each.is_silent = are_silent;
     return parx::detail::common_answer(ends, "./check");

@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(the_rank_at_fault_is_named_whatever_the_sentences_are) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(it_is_named_without_flight_recorders_too) {
+BOOST_AUTO_TEST_CASE(the_rank_at_fault_is_named_without_flight_recorders_too) {
   const temporary_folder folder;
   for (const std::string fault :
        {"killed", "throws", "exits", "aborts", "leaves", "stops", "calls another"}) {

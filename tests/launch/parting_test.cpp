@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(a_rank) {
   }));
 }
 
-BOOST_AUTO_TEST_CASE(who_has_called_something_else_is_named) {
+BOOST_AUTO_TEST_CASE(a_rank_that_called_another_operation_is_named) {
   expect_headline("skips", 3,
                   "rank 1 called all_gather of 30 float32 by ");
   expect_headline("skips", 3, "where the others called broadcast of 10 float32 with root 0");
@@ -158,12 +158,12 @@ BOOST_AUTO_TEST_CASE(a_job_whose_last_call_had_two_roots_fails) {
   BOOST_TEST(named >= 2, headline);
 }
 
-BOOST_AUTO_TEST_CASE(who_stands_still_is_named) {
+BOOST_AUTO_TEST_CASE(a_rank_that_makes_no_progress_is_named) {
   expect_headline("stops", 3, "rank 1 did not enter broadcast of 10 float32 with root 0");
   expect_headline("stops", 3, "its process was stopped (SIGSTOP, a debugger)");
 }
 
-BOOST_AUTO_TEST_CASE(who_has_ended_while_others_waited_is_named) {
+BOOST_AUTO_TEST_CASE(a_rank_that_ended_while_others_waited_is_named) {
   expect_headline("ends early", 3,
                   "rank 1 ended with exit code 0 while others still waited for it");
 }

@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(threads_that_fill_the_cores_are_bound_to_them) {
           .cores == (cores{6, 7}));
 }
 
-BOOST_AUTO_TEST_CASE(others_are_not) {
+BOOST_AUTO_TEST_CASE(threads_that_do_not_fill_the_cores_are_not_bound) {
   const cores all{0, 1, 2, 3, 4, 5, 6, 7};
   BOOST_TEST(lay_out({}, {.host_cores = 8, .cores = all}).cores.empty());
   BOOST_TEST(lay_out(asks(2), {.host_cores = 8, .cores = all}).cores.empty());
@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(the_ranks_of_a_host_have_no_more_threads_than_it_has_cores)
   BOOST_TEST(quota.reason == "OMP_NUM_THREADS=4, 2 ranks share a quota of 5 cores");
 }
 
-BOOST_AUTO_TEST_CASE(what_is_said) {
+BOOST_AUTO_TEST_CASE(messages_about_the_layout_of_threads) {
   const auto said = [](const parx::environment& env, const parx::rank_place& place,
                        std::optional<double> quota = {}) {
     return to_text(lay_out(env, place, quota), place.local_ranks);
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(what_is_said) {
              "2 ranks x 3 threads (SLURM_CPUS_PER_TASK=3)");
 }
 
-BOOST_AUTO_TEST_CASE(what_torchrun_hides) {
+BOOST_AUTO_TEST_CASE(cores_that_torchruns_variable_hides_are_reported) {
   parx::environment env{{"OMP_NUM_THREADS", "1"}, {"LOCAL_WORLD_SIZE", "2"}};
   BOOST_TEST(parx::hidden_by_torchrun(env) == "");
   env["SLURM_CPUS_PER_TASK"] = "8";

@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(collectives_and_messages_of_all_sizes_are_right) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_death_of_a_rank_is_told_as_without) {
+BOOST_AUTO_TEST_CASE(a_killed_rank_is_named_with_encryption_as_without) {
   job all;
   for (int rank = 0; rank < 3; ++rank) {
     all.start(rank, 3,
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(the_death_of_a_rank_is_told_as_without) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_encrypted_does_not_start) {
+BOOST_AUTO_TEST_CASE(a_job_that_cannot_encrypt_does_not_start) {
   job half;
   half.start(0, 2, [](parx::world& world) { parx::barrier(world); }, over_tcp("1"));
   half.start(1, 2, [](parx::world& world) { parx::barrier(world); }, over_tcp("0"));

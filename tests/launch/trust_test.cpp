@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(the_last_rank_has_the_jobs_store_until_it_leaves) {
   for (const auto& each : all.wait()) BOOST_TEST(each.exit_code == 0, each.text);
 }
 
-BOOST_AUTO_TEST_CASE(who_comes_with_another_secret_is_told_so_and_delays_nobody) {
+BOOST_AUTO_TEST_CASE(a_process_with_another_secret_is_refused_and_delays_nobody) {
   job all;
   for (int rank = 0; rank < 2; ++rank) {
     all.start(rank, 2,

@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(one_axis_takes_the_remaining_ranks) {
   BOOST_TEST(mesh.text() == "dp=3 x tp=2");
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_mesh_is_refused_with_the_reason) {
+BOOST_AUTO_TEST_CASE(an_impossible_mesh_is_refused_with_the_reason) {
   BOOST_TEST(holds(refusal({{"dp", 4}, {"tp", 2}}, 6),
                    "needs exactly 8 ranks, and its group has 6"));
   BOOST_TEST(holds(refusal({{"dp", 2}, {"tp", 2}}, 6), "exactly 4 ranks, and its group has 6"));

@@ -184,7 +184,7 @@ BOOST_AUTO_TEST_CASE(no_reader_ever_sees_a_row_that_is_behind) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_an_optimizer_owes_is_paid_when_it_ends_and_when_another_takes_over) {
+BOOST_AUTO_TEST_CASE(pending_row_updates_are_applied_on_destruction_and_handover) {
   dense_run<optim::adamw<float>> dense(optim::adamw_options{.lr = 1e-2, .weight_decay = 0.1});
   table_run run;
   {

@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(every_layout_of_these_members_survives_its_text) {
   BOOST_TEST(count == 288);
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused_by_one_sentence) {
+BOOST_AUTO_TEST_CASE(an_invalid_layout_is_refused_in_one_sentence) {
   const std::vector<std::pair<std::string, std::string>> wrong{
       {"zero=4", "zero= needs a whole number from 0 to 3"},
       {"zero=", "zero= needs a whole number from 0 to 3"},
@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused_by_one_sentence) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_the_planner_names_is_a_layout) {
+BOOST_AUTO_TEST_CASE(every_name_of_the_planner_parses_as_a_layout) {
   const parx::cluster one_host{.ranks = 8, .hosts = 1}, four{.ranks = 8, .hosts = 4};
   std::size_t names = 0;
   for (const parx::cluster& machine : {one_host, four}) {

@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(a_gpt_whose_embeddings_are_tied_over_stages_takes_them_too)
   expect_one_process(gpt, {{2, 1, 2}, {2, 2, 2}, {2, 2, 2, zb1p}});
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_meant_is_told_before_the_first_action) {
+BOOST_AUTO_TEST_CASE(contradicting_axes_are_reported_before_the_first_action) {
   const auto plain = [](auto&, int) { return parx::parallel_options{}; };
   const auto expect = [](const std::string& said, const std::string& part) {
     BOOST_TEST(said.find(part) != std::string::npos, said);

@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(wherever_the_sums_begin_they_are_the_same) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_a_ddp_refuses_is_refused_in_a_stage) {
+BOOST_AUTO_TEST_CASE(a_stage_refuses_what_a_ddp_refuses) {
   const auto told = on_ranks(4, [](process_group& world) {
     mesh<"pp", "dp"> grid{world, {2, 2}};
     nn::sequential model{scale{}, scale{}, scale{}, scale{}};

@@ -294,7 +294,7 @@ BOOST_AUTO_TEST_CASE(an_error_names_the_stage_the_action_and_the_micro_batch) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_run_is_refused_before_the_first_action) {
+BOOST_AUTO_TEST_CASE(impossible_options_are_refused_before_the_first_action) {
   const auto made_with = [](pipeline_options options, int ranks = 2) {
     return failure_of(ranks, [&](process_group& world) {
       auto model = four();

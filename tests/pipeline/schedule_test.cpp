@@ -247,7 +247,7 @@ BOOST_AUTO_TEST_CASE(text_goes_out_and_comes_back_and_pytorchs_extra_cells_are_s
   BOOST_TEST(to_csv(read) == "0UNSHARD,0F0,0B0,0RESHARD,0REDUCE_GRAD\n1F0,1I0,1W0\n");
 }
 
-BOOST_AUTO_TEST_CASE(what_is_wrong_with_a_table_is_named_with_its_rule_and_cell) {
+BOOST_AUTO_TEST_CASE(an_invalid_table_is_refused_with_the_rule_and_the_cell) {
   struct wrong {
     const char* csv;
     const char* says;

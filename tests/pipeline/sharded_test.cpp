@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(an_optimizer_has_the_state_of_a_part) {
   BOOST_TEST(cut.state <= whole.state / 2 + 64);  // parts begin at multiples of 64 bytes
 }
 
-BOOST_AUTO_TEST_CASE(with_other_schedules_too) {
+BOOST_AUTO_TEST_CASE(sharded_stages_train_with_other_schedules_too) {
   for (const way& how : {way{.schedule = schedules::gpipe},
                          way{.schedule = schedules::interleaved, .chunks = 2},
                          way{.schedule = schedules::zb1p},

@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(bytes_sent_follow_the_formulas) {
   BOOST_TEST(hybrid.traffic[1].seconds == 16.0);
 }
 
-BOOST_AUTO_TEST_CASE(of_tables_move_the_rows_of_the_batch) {
+BOOST_AUTO_TEST_CASE(embedding_traffic_is_the_rows_of_the_batch) {
   // 1000 rows of 256 bytes, 10 of them in a batch; a row's number has 4 bytes.
   const model_shapes shapes{.parameters = {{.path = "words", .extents = {1000, 64},
                                             .rows = table_rows::of_a_batch}}};
@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(a_step_takes_the_longer_of_computing_and_communicating) {
              boost::test_tools::tolerance(1e-9));
 }
 
-BOOST_AUTO_TEST_CASE(what_fits_comes_first_and_the_fastest_of_it_before_the_others) {
+BOOST_AUTO_TEST_CASE(layouts_that_fit_come_first_and_are_sorted_by_time) {
   cluster machine = slow(4);
   machine.memory_of_host = 4 * 48 * MiB;  // ddp needs 64 MiB, zero1 40, zero2 28 + 16
   const auto table = plan(four_units(), machine, three_seconds);
@@ -257,7 +257,7 @@ BOOST_AUTO_TEST_CASE(links_are_read_by_their_speed) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused) {
+BOOST_AUTO_TEST_CASE(impossible_layouts_are_refused) {
   const auto refused = [](const cluster& machine, const plan_layout& layout) {
     return parx_test::message_of([&] { static_cast<void>(made(four_units(), machine, layout)); });
   };

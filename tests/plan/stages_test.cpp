@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(a_rank_has_its_part_of_the_heaviest_stage) {
              4 * (4 * MiB + 16 * MiB / 2) / 4);
 }
 
-BOOST_AUTO_TEST_CASE(what_moves_along_each_axis_follows_the_formulas) {
+BOOST_AUTO_TEST_CASE(traffic_along_each_axis_follows_the_formulas) {
   // 2 x 2 x 2 ranks: 4 micro-batches, of 1 MiB between two layers.
   const auto cube = made(slow(8), {.name = "x", .pp = 2, .tp = 2});
   BOOST_TEST(bytes_along(cube, "pp") == 4.0 * MiB);
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(a_plan_lists_stages_and_cut_layers_fastest_first_and_says_w
   BOOST_TEST((std::find(all.begin(), all.end(), "tp=8") == all.end()));  // over two hosts
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_planned_is_refused) {
+BOOST_AUTO_TEST_CASE(layouts_that_cannot_be_planned_are_refused) {
   const auto refused = [](const plan_layout& layout, const step_work& of, const char* why) {
     BOOST_CHECK_EXCEPTION((void)plan_step(four_layers(), slow(8), of, layout), usage_error,
                           [&](const usage_error& wrong) { return mentions(wrong.what(), why); });

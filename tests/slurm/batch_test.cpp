@@ -60,7 +60,7 @@ BOOST_AUTO_TEST_CASE(a_script_asks_for_what_was_asked_for) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_was_not_asked_for_is_left_to_the_site) {
+BOOST_AUTO_TEST_CASE(options_that_were_not_given_are_not_in_the_script) {
   const std::string text = batch_script(small());
   for (const char* const option :
        {"partition", "account", "mem", "time", "array", "exclude", "constraint"}) {
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(what_was_not_asked_for_is_left_to_the_site) {
   BOOST_TEST(has_line(text, "#SBATCH --output=train-%j.log"));
 }
 
-BOOST_AUTO_TEST_CASE(bash_reads_every_form_of_it) {
+BOOST_AUTO_TEST_CASE(bash_accepts_every_form_of_the_script) {
   for (const char* const checkpoints : {"", "out dir"}) {
     for (const char* const array : {"", "1-3"}) {
       auto job = small();

@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(each_planted_fault_is_found_and_its_node_named) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_only_slows_down_is_a_note) {
+BOOST_AUTO_TEST_CASE(findings_that_only_slow_a_job_down_are_notes) {
   auto nodes = good_nodes();
   nodes[1].clock_ahead_s = 5;
   for (host_facts& each : nodes) each.cores = 4;

@@ -386,7 +386,7 @@ BOOST_AUTO_TEST_CASE(nodes_too_old_for_the_program_are_kept_out_by_a_feature) {
              "processor");
 }
 // 15. Features that say nothing.
-BOOST_AUTO_TEST_CASE(what_features_do_not_tell_is_said) {
+BOOST_AUTO_TEST_CASE(instructions_that_the_features_do_not_name_are_mentioned) {
   const auto c = cluster().partition("p").nodes("a[1-4]", "0/16/0/16", "idle", "rack7");
   auto request = of(4, 16);
   request.level = instruction_level::avx2;

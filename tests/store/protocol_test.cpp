@@ -185,7 +185,7 @@ BOOST_AUTO_TEST_CASE(a_client_without_hello_that_uses_a_new_opcode_is_of_torch_2
   BOOST_TEST(same(got.at(1), remove));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_request_is_refused_before_memory_is_provided_for_it) {
+BOOST_AUTO_TEST_CASE(invalid_requests_are_refused_before_memory_is_allocated) {
   const auto refuses = [](const std::string& input) {
     request_parser parser(store_dialect::torch_1_13);
     parser.feed(input);

@@ -28,7 +28,7 @@ struct fixture {
 
 }  // namespace
 
-BOOST_FIXTURE_TEST_CASE(what_fits_depends_on_what_is_held, fixture) {
+BOOST_FIXTURE_TEST_CASE(a_request_fits_if_it_and_the_held_bytes_are_below_the_limit, fixture) {
   struct row {
     std::size_t held, wanted;
     bool fits;
@@ -47,7 +47,7 @@ BOOST_FIXTURE_TEST_CASE(what_fits_depends_on_what_is_held, fixture) {
   }
 }
 
-BOOST_FIXTURE_TEST_CASE(who_is_dropped_next_is_the_oldest_that_is_too_slow, fixture) {
+BOOST_FIXTURE_TEST_CASE(the_oldest_overdue_client_is_dropped_next, fixture) {
   hold(1, 60, 0ms);
   hold(2, 40, 10ms);
   BOOST_TEST((overdue(1h) == id{}));  // nobody needs more room
@@ -72,7 +72,7 @@ BOOST_FIXTURE_TEST_CASE(who_is_dropped_next_is_the_oldest_that_is_too_slow, fixt
   BOOST_TEST((overdue(1h) == id{2}));  // until another wants more than is free
 }
 
-BOOST_FIXTURE_TEST_CASE(those_that_wait_are_resumed_in_order_while_they_fit, fixture) {
+BOOST_FIXTURE_TEST_CASE(waiting_clients_are_resumed_in_order_while_they_fit, fixture) {
   hold(1, 90);
   shared.wait(2, 50);
   shared.wait(3, 10);

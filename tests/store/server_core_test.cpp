@@ -105,7 +105,7 @@ BOOST_FIXTURE_TEST_CASE(a_counter_neither_overflows_nor_counts_words, fixture) {
   BOOST_TEST((add(1) == verdict::hang_up));
 }
 
-BOOST_FIXTURE_TEST_CASE(an_answer_without_bounds_is_not_made, fixture) {
+BOOST_FIXTURE_TEST_CASE(an_answer_above_the_limit_is_not_made, fixture) {
   run(1, {.op = operation::set, .keys = {"big"}, .values = {std::string(max_value_bytes, 'v')}});
   const request many{.op = operation::multi_get, .keys = std::vector<std::string>(1000, "big")};
   BOOST_TEST((run(1, many) == verdict::hang_up));

@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(values_of_megabytes_pass_between_many_clients_at_once) {
   BOOST_TEST(right == 32);
 }
 
-BOOST_AUTO_TEST_CASE(who_does_not_encrypt_is_told_of_the_variable_and_so_is_who_alone_does) {
+BOOST_AUTO_TEST_CASE(a_client_or_server_that_alone_encrypts_is_told_of_the_variable) {
   const parx::tcp_store_server encrypted({.key = key});
   const job_key plain_key(secret, "run");
   const auto plain = message_of(

@@ -72,7 +72,7 @@ class wire_tap {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(those_who_know_the_key_meet) {
+BOOST_AUTO_TEST_CASE(clients_that_know_the_key_are_served) {
   const parx::tcp_store_server server({.key = key});
   parx::tcp_store a({.port = server.port(), .key = key});
   parx::tcp_store b({.port = server.port(), .key = job_key(secret, "run")});
@@ -198,7 +198,7 @@ BOOST_AUTO_TEST_CASE(a_recorded_exchange_is_worth_nothing_and_holds_no_secret) {
   BOOST_TEST(victim.hung_up());
 }
 
-BOOST_AUTO_TEST_CASE(however_the_exchange_is_cut_it_ends_the_same) {
+BOOST_AUTO_TEST_CASE(authentication_does_not_depend_on_how_bytes_are_split) {
   using parx::detail::mutual_authentication;
   const parx::detail::authentication_nonce mine{1, 2, 3};
   const std::string hello =

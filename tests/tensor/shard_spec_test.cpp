@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(the_parts_of_every_partition_cover_each_element_exactly_onc
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_two_parts_have_in_common_equals_the_indices_in_both) {
+BOOST_AUTO_TEST_CASE(the_intersection_of_two_shards_equals_the_indices_in_both) {
   random_cuts random;
   std::size_t some = 0;
   for (int round = 0; round < 5000; ++round) {

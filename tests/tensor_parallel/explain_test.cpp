@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(the_bytes_of_decoders_are_told_before_they_are_sent) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(those_of_bert_and_the_encoder_decoder_too) {
+BOOST_AUTO_TEST_CASE(the_traffic_of_bert_and_the_encoder_decoder_follows_the_formulas_too) {
   const auto mask = tensor<int>::ones({texts, positions});
   for (const std::size_t layers : {1U, 3U}) {
     require_told(

@@ -238,7 +238,7 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_at_any_other_layout) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_four_parts_of_layers_have_saved_loads_at_one_two_and_three_of_fsdp) {
+BOOST_AUTO_TEST_CASE(a_state_of_four_tensor_parallel_ranks_loads_at_one_two_and_three_of_fsdp) {
   const parx_test::scratch_folder place;
   const auto each = [&](const layout& how, auto use) {
     const auto hashes = on_ranks(how.ranks(), [&](parx::process_group& world) {

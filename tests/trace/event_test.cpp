@@ -387,7 +387,7 @@ BOOST_AUTO_TEST_CASE(with_spans) {
 
 BOOST_AUTO_TEST_CASE(without_spans) { BOOST_TEST(true); }
 
-BOOST_AUTO_TEST_CASE(that_only_a_forked_process_exits_from) {
+BOOST_AUTO_TEST_CASE(a_program_whose_forked_process_alone_exits) {
   { trace::span s{"step"}; }
   const ::pid_t child = ::fork();
   if (child == 0) std::exit(0);
@@ -417,7 +417,7 @@ BOOST_AUTO_TEST_CASE(a_program_that_records_nothing_leaves_no_file) {
 }
 
 BOOST_AUTO_TEST_CASE(a_forked_process_leaves_the_trace_to_the_program) {
-  run_program("that_only_a_forked_process_exits_from",
+  run_program("a_program_whose_forked_process_alone_exits",
               {"PARX_TRACE=" + (folder / "t.json").string()});
   BOOST_TEST(files_in(folder).empty());
 }

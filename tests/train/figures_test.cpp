@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(a_line_adds_ranks_up_before_it_divides) {
   BOOST_TEST(table.at("samples_per_second").elements()[1].as<double>() == 1.0);
 }
 
-BOOST_AUTO_TEST_CASE(lines_look_as_the_labs_know_them) {
+BOOST_AUTO_TEST_CASE(log_lines_have_hugging_faces_format) {
   const train::record line{{"loss", 1.216437}, {"learning_rate", 4.5e-5}, {"epoch", 0.21}};
   BOOST_TEST(train::dict_text(line) == "{'loss': 1.2164, 'learning_rate': 4.5e-05, 'epoch': 0.21}");
   BOOST_TEST(train::dict_text({{"loss", 1875963712.25}}) == "{'loss': 1876000000}");

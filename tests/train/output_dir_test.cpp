@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(overwriting_a_run_leaves_nothing_of_it_that_a_resume_could_
   BOOST_TEST(on_ranks(2, s)[0].state.global_step == 4u);
 }
 
-BOOST_AUTO_TEST_CASE(what_killed_runs_left_half_written_goes_when_the_next_begins) {
+BOOST_AUTO_TEST_CASE(a_new_run_removes_half_written_files_of_killed_runs) {
   const folder place("half");
   setup s{.options = quiet(2)};
   s.options.output_dir = place.path;

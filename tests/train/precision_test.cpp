@@ -328,7 +328,7 @@ BOOST_AUTO_TEST_CASE(gradients_that_overflow_by_the_loss_scale_are_no_anomaly) {
   BOOST_TEST(scales.back() > 1);
 }
 
-BOOST_AUTO_TEST_CASE(what_overflows_at_any_loss_scale_is_named_once_that_has_fallen_to_one) {
+BOOST_AUTO_TEST_CASE(an_overflow_at_every_loss_scale_is_reported_when_the_scale_is_one) {
   auto options = quiet(100);
   options.detect_anomaly = true;
   const auto text = parx_test::message_of([&] { (void)in_float16_with(options, bad_in_backward); });
@@ -337,7 +337,7 @@ BOOST_AUTO_TEST_CASE(what_overflows_at_any_loss_scale_is_named_once_that_has_fal
              text);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_not_finite_in_the_forward_pass_is_an_anomaly_at_any_loss_scale) {
+BOOST_AUTO_TEST_CASE(a_non_finite_forward_pass_is_an_anomaly_at_any_loss_scale) {
   auto options = quiet(5);
   options.detect_anomaly = true;
   const auto text = parx_test::message_of([&] {

@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_that_nobody_added_is_asked_for) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_line_names_what_it_has_where_it_is_asked_for_something_else) {
+BOOST_AUTO_TEST_CASE(asking_a_record_for_a_missing_figure_lists_those_it_has) {
   const train::record line{{"eval_loss", 1.5}, {"eval_accuracy", 0.75}};
   BOOST_TEST(line.at("eval_accuracy") == 0.75);
   BOOST_CHECK_EXCEPTION((void)line.at("accuracy"), parx::usage_error, [](const auto& said) {

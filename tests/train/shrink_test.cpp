@@ -442,7 +442,7 @@ std::chrono::microseconds moment(int number) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_cannot_go_on_without_a_rank_is_refused_before_training) {
+BOOST_AUTO_TEST_CASE(wrappers_that_cannot_lose_a_rank_are_refused_before_training) {
   const auto refusal = [](auto& wrapper, const auto& loader) {
     parx::optim::sgd opt{wrapper.parameters(), {.lr = rate}};
     const auto loss = [](auto& m, auto& b) { return parx::nn::mse_loss(m(b.x), b.y); };

@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(a_signal_to_any_rank_ends_all_and_who_resumes_ends_in_the_s
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_evaluation_is_left_off_and_made_by_who_resumes) {
+BOOST_AUTO_TEST_CASE(an_interrupted_evaluation_is_made_after_the_resume) {
   const folder place("evaluation");
   const setup s = twenty_steps(place.path);
   const auto source = points(50);
@@ -185,7 +185,7 @@ BOOST_AUTO_TEST_CASE(a_second_signal_ends_a_rank_at_once_but_not_the_echo_of_the
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_launchers_pass_on_within_a_second_is_one_request) {
+BOOST_AUTO_TEST_CASE(a_signal_repeated_by_the_launcher_within_a_second_counts_once) {
   using namespace std::chrono_literals;
   enum sender { launcher, somebody };
   for (const auto& each :
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(what_launchers_pass_on_within_a_second_is_one_request) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(what_the_program_does_with_its_signals_is_left_as_it_is) {
+BOOST_AUTO_TEST_CASE(the_programs_own_signal_handlers_are_left_alone) {
   const folder place("own");
   setup s = twenty_steps(place.path);
   // A handler of its own, and one that is ignored.

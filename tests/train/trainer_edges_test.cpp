@@ -45,7 +45,7 @@ std::string said_during(const std::string& path, Act act) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_models_with_equal_metrics_the_first_is_kept_and_loaded) {
+BOOST_AUTO_TEST_CASE(the_first_model_wins_among_equal_metrics) {
   const folder place("ties"), moved("ties_moved");
   setup s{.options = quiet(6)};
   s.options.output_dir = place.path;
@@ -345,7 +345,7 @@ BOOST_AUTO_TEST_CASE(when_on_save_is_called_the_checkpoint_is_on_the_disk) {
   BOOST_TEST(whole == 12);
 }
 
-BOOST_AUTO_TEST_CASE(what_compares_evaluations_needs_one) {
+BOOST_AUTO_TEST_CASE(options_that_compare_evaluations_need_an_evaluation) {
   const folder place("none_added");
   parx::run_threads(1, [&](parx::process_group& group) {
     const auto source = points(16);

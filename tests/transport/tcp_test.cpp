@@ -185,7 +185,7 @@ BOOST_AUTO_TEST_CASE(short_messages_that_come_together_cost_one_call_and_nobody_
       for (;;) (void)to.try_receive({}, {taken.data(), bytes}), parx::link_lost);
 }
 
-BOOST_AUTO_TEST_CASE(of_two_wishes_for_connections_the_smaller_one_holds) {
+BOOST_AUTO_TEST_CASE(the_smaller_number_of_connections_of_two_ranks_is_used) {
   const std::size_t before = connections().size();
   const pair_of_ranks ranks("2", "5");
   BOOST_TEST(connections().size() == before + 2 * 2);  // both ends are here
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(of_two_wishes_for_connections_the_smaller_one_holds) {
   BOOST_TEST(connections().size() == before + 2 * 2 + 2 * 1);
 }
 
-BOOST_AUTO_TEST_CASE(a_wish_that_makes_no_sense_is_refused) {
+BOOST_AUTO_TEST_CASE(an_invalid_number_of_connections_is_refused) {
   for (const char* wish : {"0", "-1", "65", "many"}) {
     BOOST_CHECK_EXCEPTION(pair_of_ranks(wish, "1"), parx::usage_error,
                           [&](const parx::usage_error& refused) {

@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(denormals_count_where_arithmetic_flushes_them) {
   BOOST_TEST(words_of(sum_of(values)) == expected);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_infinite_or_not_a_number_decides_as_in_ieee_sums) {
+BOOST_AUTO_TEST_CASE(infinities_and_nans_propagate_as_in_ieee_sums) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   for (const std::size_t count : {1U, 5U, 64U, 4096U}) {
@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(a_root_in_the_middle_of_two_doubles_goes_to_the_even_one) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(there_is_room_for_more_values_than_anybody_has) {
+BOOST_AUTO_TEST_CASE(a_square_sum_of_2_to_the_60_values_does_not_overflow) {
   square_sum sum = sum_of(std::vector{1.5F, -0x1.8p100F});
   for (int doubling = 0; doubling < 60; ++doubling) sum += square_sum(sum);
   BOOST_TEST(sum.norm() == 0x1.8p130);
