@@ -98,9 +98,8 @@ class diloco {
       const T* const value = parameters_[i].value().data();
       const number* const outer = outer_[i].data();
       number* const g = gradients.back().data();
-      detail::for_each_element(gradients.back().size(), [=](std::size_t k) {
-        g[k] = outer[k] - static_cast<number>(value[k]);
-      });
+      for_each_element(gradients.back().size(),
+                       [=](std::size_t k) { g[k] = outer[k] - static_cast<number>(value[k]); });
       views.push_back(view_of(gradients.back()));
     }
     all_reduce_coalesced(group_, views, {.op = reduce_op::avg, .order = reduction_order::serial},
@@ -112,7 +111,7 @@ class diloco {
       number* const outer = outer_[i].data();
       number* const v = momentum_[i].data();
       const number* const g = gradients[i].data();
-      detail::for_each_element(gradients[i].size(), [=](std::size_t k) {
+      for_each_element(gradients[i].size(), [=](std::size_t k) {
         v[k] = keep * v[k] + g[k];
         outer[k] -= lr * (g[k] + keep * v[k]);
         value[k] = static_cast<T>(outer[k]);
