@@ -56,7 +56,7 @@ the_secret_is_nowhere_in_the_environment_of_the_ranks() {
 an_outer_launchers_rank_is_taken_away() {
   export OMPI_COMM_WORLD_RANK=5 PMI_RANK=5 SLURM_PROCID=5 TORCHELASTIC_USE_AGENT_STORE=True RANK=5 SLURM_JOB_ID=9
   run 0 -n 2 sh -c 'echo "<$OMPI_COMM_WORLD_RANK$PMI_RANK$SLURM_PROCID$TORCHELASTIC_USE_AGENT_STORE>" $SLURM_JOB_ID'
-  has out '[rank 1] <> 9'
+  has out '[rank 1] <False> 9'
 }
 the_threads_of_a_rank_are_its_share_of_the_cores_unless_set() {
   unset OMP_NUM_THREADS

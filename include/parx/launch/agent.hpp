@@ -1,4 +1,4 @@
-// run_ranks: starts a program as N ranks on this host and supervises them. This is parxrun.
+// agent: parxrun on one host: starts a program as N ranks and supervises them.
 //
 // One thread, which waits in Boost.Asio for the ranks' output, for signals and timers. A job ends
 // in one of four ways. All ranks return 0. A rank fails: the others are ended within a second,
@@ -18,7 +18,6 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <parx/comm/flight/directory.hpp>
@@ -34,6 +33,7 @@
 #include <parx/core/random_hex.hpp>
 #include <parx/core/stopped.hpp>
 #include <parx/launch/agent_options.hpp>
+#include <parx/launch/detail/caught_signals.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/divergence_text.hpp>
@@ -41,6 +41,7 @@
 #include <parx/launch/detail/failure_report.hpp>
 #include <parx/launch/detail/job_guard.hpp>
 #include <parx/launch/detail/kept_store.hpp>
+#include <parx/launch/detail/node_ranks.hpp>
 #include <parx/launch/detail/missing_instructions.hpp>
 #include <parx/launch/detail/orphans.hpp>
 #include <parx/launch/detail/output_channel.hpp>
@@ -56,18 +57,16 @@ namespace detail {
 
 class agent {
  public:
-  explicit agent(const agent_options& options) : options_(options) {
-    require(options.ranks >= 1, "-n {}: a job has at least one rank", options.ranks);
-    require(options.ranks <= 4096, "-n {}: more than 4096 ranks on one host", options.ranks);
-    require(!options.command.empty(), "there is no program to run: parxrun -n 4 ./program");
-    require(options.grace.count() >= 0, "--grace: the time cannot be negative");
-  }
+  explicit agent(const agent_options& options) : options_(options) {}
 
   [[nodiscard]] int run() {
     environment env = process_environment();
     for (const auto& [name, value] : options_.variables) env.insert_or_assign(name, value);
     const std::string file = find_program(options_.command.front(), env);
     const reserved_port port;
+    // Where parxrun keeps parx's store, a program that is not of parx needs another port.
+    const std::optional<reserved_port> other_port =
+        goes_on() ? std::make_optional<reserved_port>() : std::nullopt;
     const bool encrypts = env_flag(env, "PARX_TLS").value_or(false);
     // Without HMAC there is no secret; the ranks warn of that.
     const std::string secret = why_no_hmac().empty() ? random_hex() : std::string();
@@ -75,6 +74,7 @@ class agent {
     const bool in_file = !secret.empty() && !file_with_secret.path().empty();
     const local_job job{.ranks = options_.ranks,
                         .port = port.number(),
+                        .other_port = other_port ? other_port->number() : std::uint16_t{0},
                         .run_id = random_hex(),
                         .secret_file = in_file ? file_with_secret.path() : std::string(),
                         .secret = in_file ? std::string() : secret,
@@ -84,31 +84,31 @@ class agent {
     if (!options_.log_dir.empty()) make_log_folder(options_.log_dir);
     failures_.emplace(env, name_of_start(job.run_id, job.host, job.port));
 
-    guard_.emplace(job.run_id);
+    guard_.emplace("PARX_RUN_ID=" + job.run_id);
     orphans_.except(guard_->pid());
-    catch_signals();
-    start_ = clock::now();
+    signals_.emplace(io_, [this](int signal) { handle(signal); });
+    around_.emplace(
+        rank_surroundings{io_, console_, errors_, *guard_, orphans_, signals_->mask_before()});
+    ranks_.emplace(*around_, *failures_, output());
     try {
-      for (int rank = 0; rank < options_.ranks; ++rank) {
-        start_rank(file, rank_variables(env, job, rank, failures_->error_file(rank)), rank);
-      }
+      ranks_->start(file, options_.command, 0, options_.ranks, [&](int rank) {
+        return rank_variables(env, job, rank, failures_->error_file(rank));
+      });
       // After the forks, because it starts a thread. Ranks that are faster retry.
       if (goes_on()) {
         store_.emplace(job, secret.empty() ? std::nullopt
                                            : std::optional(job_key(secret, job.run_id, encrypts)));
       }
-      for (rank_process& process : ranks_) {
-        for (const stream which : {stream::out, stream::err}) pass_next_output_on(process, which);
-      }
+      ranks_->pass_output_on();
       // run_one() always has work: the wait for the next signal.
-      while (!all_ended()) io_.run_one();
+      while (!ranks_->all_ended()) io_.run_one();
       end_leftovers();
       while (!drained()) io_.run_one();
     } catch (...) {
       end_leftovers();
       throw;
     }
-    for (rank_process& process : ranks_) flush_output(process, console_, errors_);
+    ranks_->flush();
     console_.queue(stream::err).add(errors_.summary());
     const int code = report();
     while (!console_.empty() && !gave_up_on_output_) io_.run_one();
@@ -117,94 +117,20 @@ class agent {
 
  private:
   using clock = deadline::clock;
-  // After a failure the others have the first time to report it by themselves, and after SIGTERM
-  // the second one to clean up: together less than a second.
-  static constexpr std::chrono::milliseconds report_grace{250};
-  static constexpr std::chrono::milliseconds failure_grace{500};
   static constexpr std::chrono::milliseconds same_request{100};
   static constexpr std::chrono::milliseconds passed_on_within{1000};
 
   [[nodiscard]] bool goes_on() const noexcept { return options_.on_loss == on_loss::go_on; }
   [[nodiscard]] bool to_files() const noexcept { return !options_.log_dir.empty(); }
-  /// A single rank inherits parxrun's output, so that it has the terminal that it expects.
-  [[nodiscard]] bool passes_output_on() const noexcept { return !to_files() && options_.ranks > 1; }
-
-  void start_rank(const std::string& file, const environment& env, int rank) {
-    rank_process process(rank, io_);
-    if (options_.tags == output_tags::rank) process.prefix = formatted("[rank {}] ", rank);
-    const descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
-    standard_streams streams;
-    // A rank's process group is in the background: reading from the terminal would stop it.
-    if (rank > 0 || ::isatty(STDIN_FILENO) == 1) streams.in = nothing.get();
-    descriptor out;
-    descriptor err;
+  [[nodiscard]] rank_output output() const {
+    rank_output where;
     if (to_files()) {
-      const std::string stem = formatted("{}/rank_{}", options_.log_dir, rank);
-      process.error_log = stem + ".err";
-      out = create_log(stem + ".out");
-      err = create_log(process.error_log);
-    } else if (passes_output_on()) {
-      out = open_stream(process, stream::out);
-      err = open_stream(process, stream::err);
+      where.log_stem = [this](int rank) { return formatted("{}/rank_{}", options_.log_dir, rank); };
     }
-    if (out.valid()) streams.out = out.get();
-    if (err.valid()) streams.err = err.get();
-    process.pid = start_child(file, options_.command, env, streams, mask_before_);
-    guard_->add(process.pid);
-    orphans_.except(process.pid);
-    ranks_.push_back(std::move(process));
-  }
-
-  /// Makes a pipe or terminal for a rank's output. Keeps the reader and returns the writer.
-  [[nodiscard]] static descriptor open_stream(rank_process& process, stream which) {
-    const bool terminal = process.rank == 0 && console::is_terminal(which);
-    output_channel channel =
-        terminal ? make_terminal(which == stream::out ? STDOUT_FILENO : STDERR_FILENO,
-                                 process.prefix.size())
-                 : make_pipe();
-    process[which].reader.assign(channel.reader.release());
-    process[which].reader.non_blocking(true);
-    process[which].lines =
-        line_cutter(terminal ? carriage_return::rewrites : carriage_return::ordinary);
-    return std::move(channel.writer);
-  }
-
-  void pass_next_output_on(rank_process& process, stream which) {
-    if (!process[which].reader.is_open()) return;
-    const auto read = [this, &process, which] {
-      if (which == stream::err) process.has_failed = failures_->has_record(process.rank);
-      pass_output_on(process, which, console_, errors_);
-      pass_next_output_on(process, which);
-    };
-    // While the reader of parxrun's own output is slow, the ranks block because their pipes fill.
-    const auto read_if_room = [this, which, read](const boost::system::error_code&) {
-      console_.queue(which).when_not_full(read);
-    };
-    process[which].reader.async_wait(boost::asio::posix::descriptor_base::wait_read, read_if_room);
-  }
-
-  void catch_signals() {
-    sigset_t caught;
-    ::sigemptyset(&caught);
-    for (const int signal :
-         {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE, SIGTSTP}) {
-      struct sigaction action {};
-      ::sigaction(signal, nullptr, &action);
-      // An ignored signal (SIGHUP under nohup) stays ignored. Not SIGCHLD, which some parents make
-      // their children ignore: without it the exit status of a rank would be lost.
-      if (action.sa_handler == SIG_IGN && signal != SIGCHLD) continue;
-      signals_.add(signal);
-      ::sigaddset(&caught, signal);
+    if (options_.tags == output_tags::rank) {
+      where.prefix = [](int rank) { return formatted("[rank {}] ", rank); };
     }
-    ::pthread_sigmask(SIG_UNBLOCK, &caught, &mask_before_);
-    handle_next_signal();
-  }
-
-  void handle_next_signal() {
-    signals_.async_wait([this](const boost::system::error_code&, int signal) {
-      handle(signal);
-      handle_next_signal();
-    });
+    return where;
   }
 
   void handle(int signal) {
@@ -235,7 +161,7 @@ class agent {
   /// timeout(1) signals its child and then the child's process group. Only a person at the terminal
   /// (SIGINT) is as quick as a busy launcher.
   void stop(int because, int tell) {
-    if (all_ended()) {
+    if (ranks_->all_ended()) {
       gave_up_on_output_ = true;
       return;
     }
@@ -248,86 +174,50 @@ class agent {
     stopped_by_ = because;
     asked_at_ = clock::now();
     signal_ranks(tell);
-    after(options_.grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
+    kill_after_grace();
+  }
+  void kill_after_grace() {
+    ranks_->kill_after(options_.grace, [this] { notice_ends(); });
   }
 
   /// Signals the process groups of all ranks that still run.
   void signal_ranks(int signal) {
     notice_ends();  // first, so that a rank that has ended by itself does not count as signalled
-    for (rank_process& process : ranks_) {
-      if (process.ended) continue;
-      if (signal != SIGUSR1 && signal != SIGUSR2 && signal != SIGSTOP && signal != SIGCONT) {
-        process.was_signalled = true;
-      }
-      ::kill(-process.pid, signal);
-    }
+    ranks_->signal(signal);
   }
 
   void notice_ends() {
-    bool failed = false;
-    bool saved = false;
-    std::string end;  // of one of the ranks
-    for (rank_process& process : ranks_) {
-      exit_status status;
-      if (process.ended || !has_ended(process.pid, status)) continue;
-      process.ended = status;
-      process.end_time = clock::now();
-      failed |= end_of(process).failed_by_itself();
-      saved |= status.has_saved();
-      if (end.empty()) end = formatted("rank {} ended ({})", process.rank, to_string(status));
-    }
+    const auto [failed, saved, end] = ranks_->notice_ends();
     if (goes_on() && !stopped_by_ && !end.empty()) end_those_left_out(store_->members_after(end));
     if ((failed_ && !goes_on()) || stopped_by_) return;
-    if (saved && !std::exchange(saved_, true)) {
-      after(options_.grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
-    }
+    if (saved && !std::exchange(saved_, true)) kill_after_grace();
     if (!failed) return;
     failed_ = true;
     if (goes_on()) return;
-    for (const rank_process& process : ranks_) {
+    for (const rank_process& process : ranks_->ranks()) {
       if (!process.ended && is_stopped(process.pid)) stopped_ranks_.push_back(process.rank);
     }
     end_the_others();
   }
 
   void end_the_others() {
-    after(report_grace, terminate_timer_, [this] {
-      signal_ranks(SIGTERM);
-      signal_ranks(SIGCONT);  // a stopped process receives SIGTERM only then
-    });
-    after(report_grace + failure_grace, kill_timer_, [this] { signal_ranks(SIGKILL); });
+    ranks_->end_the_others([this] { notice_ends(); });
   }
 
   /// A rank that hung or was stopped while the others went on without it can only end.
   void end_those_left_out(const std::optional<std::vector<int>>& members) {
-    if (!members || all_ended()) return;
+    if (!members || ranks_->all_ended()) return;
     for (const int rank : *members) {
-      if (!ranks_[static_cast<std::size_t>(rank)].ended) return;
+      if (!ranks_->ranks()[static_cast<std::size_t>(rank)].ended) return;
     }
     failed_ = true;
     end_the_others();
   }
 
-  template <typename Action>
-  static void after(clock::duration time, boost::asio::steady_timer& timer, Action act) {
-    timer.expires_after(time);
-    timer.async_wait([act](const boost::system::error_code& cancelled) {
-      if (!cancelled) act();
-    });
-  }
-
-  [[nodiscard]] bool all_ended() const {
-    return std::all_of(ranks_.begin(), ranks_.end(),
-                       [](const auto& process) { return process.ended; });
-  }
-
   /// Kills the processes that are left of the job, and reaps the ranks.
   void end_leftovers() {
-    if (!failed_ && !stopped_by_ && all_ended()) tell_leftovers();
-    for (const rank_process& process : ranks_) {
-      ::kill(-process.pid, SIGKILL);
-      reap(process.pid);
-    }
+    if (!failed_ && !stopped_by_ && ranks_->all_ended()) tell_leftovers();
+    ranks_->kill_and_reap();
     orphans_.kill();
     // A process of another user, which cannot be killed, may keep a pipe open forever.
     after(std::chrono::seconds(1), drain_timer_, [this] { drain_time_is_over_ = true; });
@@ -348,18 +238,7 @@ class agent {
     if (gave_up_on_output_) return true;
     // Output that waits for a slow reader is never dropped.
     if (drain_time_is_over_ && console_.empty()) return true;
-    return std::all_of(ranks_.begin(), ranks_.end(),
-                       [](const rank_process& process) { return process.output_closed(); });
-  }
-
-  [[nodiscard]] rank_end end_of(const rank_process& process) const {
-    return {process.rank,
-            process.pid,
-            *process.ended,
-            process.was_signalled,
-            std::chrono::duration<double>(process.end_time - start_).count(),
-            (to_files() || passes_output_on()) && process.last_lines.empty(),
-            failures_->record_of_rank(process.rank)};
+    return ranks_->output_closed();
   }
 
   /// The headline for a rank that failed because of others: which rank left early or diverged.
@@ -389,11 +268,11 @@ class agent {
   [[nodiscard]] int report() {
     const std::string command = joined_text(options_.command, " ");
     const bool some_succeeded =
-        std::any_of(ranks_.begin(), ranks_.end(),
+        std::any_of(ranks_->ranks().begin(), ranks_->ranks().end(),
                     [](const rank_process& each) { return each.ended->success(); });
     const bool was_stopped = stopped_by_ || saved_;
     if (failed_ && goes_on() && some_succeeded && !was_stopped) {
-      for (const rank_process& each : ranks_) {
+      for (const rank_process& each : ranks_->ranks()) {
         if (each.ended->success()) continue;
         console_.queue(stream::err)
             .add(formatted("parxrun: rank {} was lost ({}); others have gone on to the end\n",
@@ -403,23 +282,21 @@ class agent {
     }
     if (failed_ && !(goes_on() && was_stopped)) {
       std::vector<rank_end> ends;
-      for (rank_process& process : ranks_) {
-        if (!process.error_log.empty()) process.last_lines = tail_of(process.error_log, lines_kept);
-        ends.push_back(end_of(process));
-      }
+      ranks_->read_logs();
+      for (const rank_process& process : ranks_->ranks()) ends.push_back(ranks_->end_of(process));
       if (const std::string answer = common_answer(ends, command); !answer.empty()) {
         console_.queue(stream::err).add(answer);
         return ends.front().status.shell_code();
       }
       const verdict found = judge(ends);
       const std::size_t cause = found.cause;
-      const auto& lines = ranks_[cause].last_lines;
+      const auto& lines = ranks_->ranks()[cause].last_lines;
       console_.queue(stream::err)
           .add(failure_report(
               {command,
                ends[cause],
                ends,
-               ranks_[cause].error_log,
+               ranks_->ranks()[cause].error_log,
                {lines.begin(), lines.end()},
                has_recorders() ? failures_->recorders().directory : "",
                divergence_of(found, ends),
@@ -435,7 +312,7 @@ class agent {
     }
     std::vector<int> killed;
     bool all_saved = true;
-    for (const rank_process& process : ranks_) {
+    for (const rank_process& process : ranks_->ranks()) {
       if (process.ended->signal == SIGKILL) killed.push_back(process.rank);
       all_saved &= process.ended->has_saved();
     }
@@ -454,18 +331,15 @@ class agent {
 
   const agent_options& options_;
   boost::asio::io_context io_{1};
-  boost::asio::signal_set signals_{io_};
-  boost::asio::steady_timer terminate_timer_{io_};
-  boost::asio::steady_timer kill_timer_{io_};
+  std::optional<caught_signals> signals_;
   boost::asio::steady_timer drain_timer_{io_};
   std::optional<failure_folder> failures_;
   orphans orphans_;
   std::optional<job_guard> guard_;
-  sigset_t mask_before_{};  ///< the signal mask at the start, which the ranks inherit
   console console_{io_};
   repeated_errors errors_;
-  std::vector<rank_process> ranks_;
-  clock::time_point start_{};
+  std::optional<rank_surroundings> around_;
+  std::optional<node_ranks> ranks_;
   clock::time_point asked_at_{};
   std::optional<int> stopped_by_;
   bool asked_again_ = false;         ///< told to stop a second time
@@ -478,18 +352,4 @@ class agent {
 };
 
 }  // namespace detail
-
-/// Runs a job of local ranks to its end and returns parxrun's exit code: 0 when all ranks (with
-/// on_loss::go_on: at least one) returned 0; the code of the rank that caused a failure (128 +
-/// signal when it was killed); 75 when the ranks ended with that code; else 128 + signal when this
-/// process was told to stop. Blocks. Catches SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2,
-/// SIGCHLD, SIGPIPE and SIGTSTP meanwhile, and leaves them unblocked and at their defaults, and
-/// adopts orphans from then on, so call it from a process with one thread. Throws usage_error for
-/// wrong options, program_error for a program that cannot be started, error when the system refuses
-/// files or processes.
-[[nodiscard]] inline int run_ranks(const agent_options& options) {
-  fill_standard_descriptors();
-  return detail::agent(options).run();
-}
-
 }  // namespace parx

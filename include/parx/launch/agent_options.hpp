@@ -2,10 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <parx/core/env.hpp>
+#include <parx/launch/job_nodes.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -33,7 +35,10 @@ struct agent_options {
   /// Slurm's KillWait.
   std::chrono::milliseconds grace{30'000};
   parx::on_loss on_loss = parx::on_loss::end;
-  environment variables = {};  ///< added to the ranks' environment
+  environment variables = {};    ///< added to the ranks' environment
+  std::string role = "default";  ///< ROLE_NAME of the ranks
+  /// For a job of several nodes, or one that is restarted; `ranks` are those of this node.
+  std::optional<job_nodes> nodes = {};
 };
 
 }  // namespace parx

@@ -37,6 +37,7 @@ enum class on_join {
 enum class stop_how {
   terminate,  ///< SIGTERM: another rank has failed
   save,       ///< SIGUSR1: they save their work and return 75
+  ask,        ///< SIGTERM: the user wants the job to end, and they may save their work
   wait,       ///< no signal: others have saved theirs, and these are about to
 };
 
@@ -287,7 +288,7 @@ class keeper_machine {
     if (state().phase == keeper_phase::gather) return end(code);
     const bool stops_already = state().phase == keeper_phase::stop;
     if (!state().code) state().code = code;
-    if (!stops_already) stop(stop_how::terminate);
+    if (!stops_already) stop(stop_how::ask);
   }
 
   void stop(stop_how how) {

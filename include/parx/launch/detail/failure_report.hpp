@@ -73,6 +73,7 @@ struct job_failure {
   std::string recorder = {};    ///< directory of the flight recorders; empty when there is none
   std::string divergence = {};  ///< headline in place of the cause, where that only accuses others
   std::string reason = {};      ///< why the cause was killed, where that is known
+  std::string node = {};        ///< of the cause, in a job of several
 };
 
 [[nodiscard]] inline std::string failure_report(const job_failure& failure) {
@@ -88,6 +89,7 @@ struct job_failure {
   if (!failure.divergence.empty()) field("told by", cause);
   if (!failure.reason.empty()) field("reason", failure.reason);
   field("command", failure.command);
+  if (!failure.node.empty()) field("node", failure.node);
   field("pid", std::to_string(failure.cause.pid));
   if (!failure.log_file.empty()) field("log", failure.log_file);
   // A Python rank may have written its error to its TORCHELASTIC_ERROR_FILE alone.

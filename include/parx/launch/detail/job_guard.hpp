@@ -3,7 +3,7 @@
 // The kernel kills the ranks with parxrun (child_process.hpp), but not what stands behind them: the
 // program that a wrapper script has started, or a rank's own children. The guard notices the end
 // of parxrun by the end of a connection, and kills all processes that are in a rank's process
-// group, have the job's PARX_RUN_ID in their environment, or descend from such a process. It has a
+// group, have a variable of the job in their environment, or descend from such a process. It has a
 // session and a name of its own, so that what ends parxrun and its group does not end it.
 #pragma once
 
@@ -59,9 +59,10 @@ inline void rename_this_process(const std::string& name) {
 
 class job_guard {
  public:
-  /// To be started before the ranks, by a process with one thread. Throws errc::io where the system
+  /// `variable` is in the environment of the job's processes on this node, "NAME=VALUE". To be
+  /// started before the ranks, by a process with one thread. Throws errc::io where the system
   /// has no room for another process.
-  explicit job_guard(const std::string& run_id) {
+  explicit job_guard(const std::string& variable) {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
       throw_error(errc::io, "cannot make a socket: {}", errno_text(errno));
@@ -72,7 +73,7 @@ class job_guard {
     if (pid_ < 0) throw_error(errc::io, "cannot start another process: {}", errno_text(errno));
     if (pid_ == 0) {
       to_guard_.close();  // else the connection would never end
-      watch(from_parxrun.get(), run_id);
+      watch(from_parxrun.get(), variable);
     }
   }
   job_guard(const job_guard&) = delete;
@@ -91,7 +92,7 @@ class job_guard {
   }
 
  private:
-  [[noreturn]] static void watch(int from_parxrun, const std::string& run_id) {
+  [[noreturn]] static void watch(int from_parxrun, const std::string& variable) {
     ::setsid();
     rename_this_process("parx_guard");
     // Nothing of parxrun's stays open here: its output, its port, the file with the secret.
@@ -108,10 +109,9 @@ class job_guard {
       if (got == sizeof group) groups.push_back(group);
       else if (got >= 0 || errno != EINTR) break;
     }
-    const std::string entry = "PARX_RUN_ID=" + run_id;
     const auto is_of_job = [&](const process_entry& each) {
       return std::find(groups.begin(), groups.end(), each.group) != groups.end() ||
-             has_variable(each.pid, entry);
+             has_variable(each.pid, variable);
     };
     kill_all([&] { return family_of(process_table(), is_of_job); });
     ::_exit(0);

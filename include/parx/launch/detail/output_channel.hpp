@@ -68,8 +68,12 @@ inline void make_log_folder(const std::string& path) {
                 path, why.message());
   }
 }
-[[nodiscard]] inline descriptor create_log(const std::string& path) {
-  descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+enum class earlier_log { replace, keep };
+
+[[nodiscard]] inline descriptor create_log(const std::string& path, earlier_log earlier) {
+  const int truncates = earlier == earlier_log::replace ? O_TRUNC : 0;
+  descriptor file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | truncates | O_APPEND | O_CLOEXEC, 0666));
   if (!file.valid()) {
     throw_error(errc::io, "cannot create the log file {}: {}. Name another folder with --log-dir",
                 path, errno_text(errno));

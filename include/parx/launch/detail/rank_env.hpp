@@ -47,9 +47,9 @@ inline void check_rank(std::string_view rank_name, int rank, std::string_view si
       env_number<int>(env, names.world_size, "a number of processes, which is 1 or more");
   const auto rank = env_number<int>(
       env, names.rank,
-      world_size > 0 ? formatted("a rank from 0 to {} ({}={})", *world_size - 1,
-                                   names.world_size, *world_size)
-                     : "a rank, which is 0 or more");
+      world_size > 0
+          ? formatted("a rank from 0 to {} ({}={})", *world_size - 1, names.world_size, *world_size)
+          : "a rank, which is 0 or more");
   require(rank && world_size,
           "{} is set but {} is not: both are needed to say which process of how many this is. "
           "Set {} too, or unset {} to run alone",
@@ -143,7 +143,7 @@ inline void require_master(const environment& env, launch_env& job, const rank_n
 
 [[nodiscard]] inline launch_env from_parx(const environment& env) {
   constexpr rank_names names{"PARX_RANK", "PARX_WORLD_SIZE", "PARX_LOCAL_RANK",
-                             "PARX_LOCAL_WORLD_SIZE"};
+                             "PARX_LOCAL_WORLD_SIZE", "PARX_NODE_RANK"};
   launch_env job = read_ranks(env, names, launcher::parx);
   if (const auto rank = env_number<int>(env, "RANK")) {
     require(*rank == job.rank,

@@ -23,17 +23,34 @@ namespace parx::inline PARX_ABI::detail {
   return std::max(1, static_cast<int>(std::min(cores, own_cpu_quota().value_or(cores)) / ranks));
 }
 
-/// The settings that all ranks of one start share.
+/// Where the ranks of one node are in their job.
+struct rank_placement {
+  int first_rank = 0;
+  int world_size = 0;  ///< 0: the ranks of this node are all
+  int node_rank = 0;
+  int nodes = 1;
+  int generation = 1;
+  int restarts = 0;  ///< after failures, so far
+  int most_restarts = 0;
+};
+
+/// The settings that all ranks of one start share on this node.
 struct local_job {
-  std::string host = loopback_address();
-  int ranks = 1;
-  std::uint16_t port = 0;
+  std::string host = loopback_address();  ///< of parx's store
+  int ranks = 1;                          ///< on this node
+  std::uint16_t port = 0;                 ///< of parx's store
+  /// Where rank 0 of a program that is not of parx listens; empty and 0: as above.
+  std::string other_host = {};
+  std::uint16_t other_port = 0;
   std::string run_id;
+  std::string job_id = {};   ///< of all generations; empty: run_id
   std::string secret_file;   ///< the file with the job's secret; empty where there is none
   std::string secret;        ///< the secret itself, where it cannot be in a file
   bool keeps_store = false;  ///< parxrun keeps the job's store, instead of rank 0
   int threads_per_rank = 1;  ///< becomes OMP_NUM_THREADS where that is unset
   int threads = 0;           ///< as the user has asked; 0: has not
+  std::string role = "default";
+  rank_placement place = {};
 };
 
 /// Whether an outer launcher's variable `name` describes parxrun's own place in an outer job.
@@ -58,17 +75,38 @@ struct local_job {
   const auto set = [&](std::string_view name, std::string value) {
     env.insert_or_assign(std::string(name), std::move(value));
   };
+  const rank_placement& place = job.place;
+  const std::string world_size =
+      std::to_string(place.world_size > 0 ? place.world_size : job.ranks);
   for (const std::string_view prefix : {"PARX_", ""}) {
     const auto set_both = [&](std::string_view name, std::string value) {
       set(std::string(prefix) + std::string(name), std::move(value));
     };
     set_both("RANK", std::to_string(rank));
-    set_both("LOCAL_RANK", std::to_string(rank));
-    set_both("WORLD_SIZE", std::to_string(job.ranks));
+    set_both("LOCAL_RANK", std::to_string(rank - place.first_rank));
+    set_both("WORLD_SIZE", world_size);
     set_both("LOCAL_WORLD_SIZE", std::to_string(job.ranks));
-    set_both("MASTER_ADDR", job.host);
-    set_both("MASTER_PORT", std::to_string(job.port));
   }
+  set("PARX_MASTER_ADDR", job.host);
+  set("PARX_MASTER_PORT", std::to_string(job.port));
+  set("MASTER_ADDR", job.other_host.empty() ? job.host : job.other_host);
+  set("MASTER_PORT", std::to_string(job.other_port == 0 ? job.port : job.other_port));
+  set("PARX_NODE_RANK", std::to_string(place.node_rank));
+  set("PARX_GENERATION", std::to_string(place.generation));
+  set("PARX_ATTEMPT", std::to_string(place.restarts));
+  // torchrun's (torch/distributed/elastic/agent/server/local_elastic_agent.py), by which programs
+  // find out that they may be started again.
+  set("GROUP_RANK", std::to_string(place.node_rank));
+  set("GROUP_WORLD_SIZE", std::to_string(place.nodes));
+  set("ROLE_NAME", job.role);
+  set("ROLE_RANK", std::to_string(rank));
+  set("ROLE_WORLD_SIZE", world_size);
+  set("TORCHELASTIC_RESTART_COUNT", std::to_string(place.restarts));
+  set("TORCHELASTIC_MAX_RESTARTS", std::to_string(place.most_restarts));
+  set("TORCHELASTIC_RUN_ID", job.job_id.empty() ? job.run_id : job.job_id);
+  // parxrun's store is not PyTorch's: rank 0 serves one at MASTER_PORT.
+  set("TORCHELASTIC_USE_AGENT_STORE", "False");
+  env.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   set("PARX_RUN_ID", job.run_id);
   if (!error_file.empty()) set("TORCHELASTIC_ERROR_FILE", error_file);
   env.erase("PARX_STORE_KEEPER");

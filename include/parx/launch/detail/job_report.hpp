@@ -1,0 +1,76 @@
+// job_report: what the first node's parxrun prints of a job over several nodes that has not ended
+// well. Pure.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <parx/core/formatted.hpp>
+#include <parx/launch/detail/failure_report.hpp>
+#include <parx/launch/detail/node_report.hpp>
+#include <parx/launch/detail/verdict.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// How the last generation of a job has ended.
+struct job_end {
+  std::vector<node_report> reports;  ///< of the nodes that could send one
+  std::string loss;                  ///< why a node is not among them; empty: none was lost
+  std::string why;                   ///< the first reason, where there are no reports
+  bool told = false;                 ///< somebody has told a parxrun to end the job
+  int code = 0;
+};
+
+/// The headline where the cause blames another rank. The flight recorders of other nodes are not
+/// read.
+[[nodiscard]] inline std::string divergence_of(const verdict& found,
+                                               const std::vector<rank_end>& ends) {
+  if (found.blamed < 0) return {};
+  for (const rank_end& each : ends) {
+    if (each.rank != found.blamed || !each.status.success()) continue;
+    return formatted("rank {} ended with exit code 0 while others still waited for it", each.rank);
+  }
+  return blame_text(*ends[found.cause].record, found.blamed);
+}
+
+/// Empty for a job that succeeded.
+[[nodiscard]] inline std::string report_text(const job_end& end, const std::string& command) {
+  if (end.code == 0) return {};
+  const std::vector<rank_end> ends = ends_of(end.reports);
+  const bool any_failed = std::any_of(ends.begin(), ends.end(),
+                                      [](const rank_end& each) { return each.failed_by_itself(); });
+  const bool all_saved =
+      !end.reports.empty() && std::all_of(end.reports.begin(), end.reports.end(),
+                                          [](const auto& each) { return each.all_have_saved(); });
+  if (end.told || all_saved || (!any_failed && end.loss.empty())) {
+    const std::string why = !end.why.empty() ? end.why : end.told ? "as asked" : "by its ranks";
+    return formatted("parxrun: ended {}: {}{}\n", why, command,
+                     all_saved ? "; the ranks have saved their work (exit code 75)" : "");
+  }
+  if (!end.loss.empty()) {
+    const std::string rule(78, '=');
+    return formatted("{}\nparxrun: {}\n  command   {}\n  parxrun exits with code {}\n{}\n", rule,
+                     end.loss, command, end.code, rule);
+  }
+  if (std::string text = common_answer(ends, command); !text.empty()) return text;
+  const verdict found = judge(ends);
+  const rank_end& cause = ends[found.cause];
+  for (const node_report& report : end.reports) {
+    for (const node_rank_end& each : report.ranks) {
+      if (each.end.rank != cause.rank) continue;
+      return failure_report({.command = command,
+                             .cause = cause,
+                             .ends = ends,
+                             .log_file = each.log_file,
+                             .last_lines = each.last_lines,
+                             .recorder = report.recorder,
+                             .divergence = divergence_of(found, ends),
+                             .reason = report.reason,
+                             .node = end.reports.size() > 1 ? report.node : std::string()});
+    }
+  }
+  return {};
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,93 @@
+// node_report: what an agent tells the keeper of how its ranks have ended, for the one report of
+// the whole job. Pure.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/core/failure_record.hpp>
+#include <parx/core/json.hpp>
+#include <parx/launch/detail/verdict.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+struct node_rank_end {
+  rank_end end;
+  std::string log_file;  ///< of its standard error; empty where it has none
+  std::vector<std::string> last_lines;
+};
+
+struct node_report {
+  std::string node;
+  std::vector<node_rank_end> ranks;
+  std::string recorder;  ///< directory of the node's flight recorders; empty where there is none
+  std::string reason;    ///< why the first failed rank was killed, where that is known
+
+  [[nodiscard]] bool all_have_saved() const {
+    return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [](const node_rank_end& each) {
+      return each.end.status.has_saved();
+    });
+  }
+};
+
+[[nodiscard]] inline json::value to_json(const node_report& report) {
+  json::array ranks;
+  for (const node_rank_end& each : report.ranks) {
+    json::array lines;
+    for (const std::string& line : each.last_lines) lines.emplace_back(line.substr(0, 1000));
+    ranks.emplace_back(json::object{{"rank", each.end.rank},
+                                    {"pid", each.end.pid},
+                                    {"code", each.end.status.code},
+                                    {"signal", each.end.status.signal},
+                                    {"was_signalled", each.end.was_signalled},
+                                    {"seconds", each.end.seconds},
+                                    {"is_silent", each.end.is_silent},
+                                    {"record", each.end.record ? to_text(*each.end.record) : ""},
+                                    {"log_file", each.log_file},
+                                    {"last_lines", std::move(lines)}});
+  }
+  return json::object{{"node", report.node},
+                      {"ranks", std::move(ranks)},
+                      {"recorder", report.recorder},
+                      {"reason", report.reason}};
+}
+
+/// Throws json::error for anything that is not from to_json().
+[[nodiscard]] inline node_report report_from_json(const json::value& text) {
+  node_report report{.node = text.at("node").text(),
+                     .ranks = {},
+                     .recorder = text.at("recorder").text(),
+                     .reason = text.at("reason").text()};
+  for (const json::value& each : text.at("ranks").elements()) {
+    node_rank_end one;
+    one.end = {.rank = each.as<int>("rank"),
+               .pid = each.as<pid_t>("pid"),
+               .status = {each.as<int>("code"), each.as<int>("signal")},
+               .was_signalled = each.as<bool>("was_signalled"),
+               .seconds = each.as<double>("seconds"),
+               .is_silent = each.as<bool>("is_silent"),
+               .record = failure_from_text(each.at("record").text())};
+    one.log_file = each.at("log_file").text();
+    for (const json::value& line : each.at("last_lines").elements()) {
+      one.last_lines.push_back(line.text());
+    }
+    report.ranks.push_back(std::move(one));
+  }
+  return report;
+}
+
+/// The ranks of all nodes, in ascending order.
+[[nodiscard]] inline std::vector<rank_end> ends_of(const std::vector<node_report>& reports) {
+  std::vector<rank_end> ends;
+  for (const node_report& report : reports) {
+    for (const node_rank_end& each : report.ranks) ends.push_back(each.end);
+  }
+  std::sort(ends.begin(), ends.end(),
+            [](const rank_end& a, const rank_end& b) { return a.rank < b.rank; });
+  return ends;
+}
+
+}  // namespace parx::detail

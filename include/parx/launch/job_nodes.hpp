@@ -1,0 +1,215 @@
+// job_nodes: over which nodes a job runs and where they meet, from parxrun's options and the
+// environment. Pure.
+//
+// The options are torchrun's (torch/distributed/run.py). Inside a step of srun with one task on
+// each node nothing is needed: the first node of the step is the meeting point, and the port and
+// the job's id come from the job and the step.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <parx/core/check.hpp>
+#include <parx/core/env.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/parse_number.hpp>
+#include <parx/core/random_hex.hpp>
+#include <parx/core/socket_address.hpp>
+#include <parx/core/split.hpp>
+#include <parx/launch/detail/slurm_env.hpp>
+#include <parx/launch/generation.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// Whether a node's agent listens at the endpoint for the others.
+enum class keeper_role {
+  by_address,  ///< where the endpoint is an address of this host
+  yes,
+  no,
+};
+
+struct job_nodes {
+  int least = 1;  ///< nodes; with fewer the job waits
+  int most = 1;
+  std::string host;        ///< of the endpoint
+  std::uint16_t port = 0;  ///< 0: any; only for a job of one node
+  std::string id;
+  int node_rank = -1;  ///< this node's place in the order of ranks; -1: by arrival
+  keeper_role role = keeper_role::by_address;
+  int restarts = 0;  ///< after failures, of the whole job
+  on_join joins = on_join::now;
+  std::chrono::milliseconds last_call{2'000};
+  std::chrono::milliseconds join_limit{600'000};
+};
+
+/// parxrun's options about nodes, as they were written; empty where they were not.
+struct node_flags {
+  std::string nodes = {};      ///< --nnodes
+  std::string endpoint = {};   ///< --rdzv-endpoint
+  std::string id = {};         ///< --rdzv-id
+  std::string backend = {};    ///< --rdzv-backend
+  std::string conf = {};       ///< --rdzv-conf
+  std::string node_rank = {};  ///< --node-rank
+  std::string master_addr = {};
+  std::string master_port = {};
+  bool standalone = false;
+  int restarts = 0;
+  on_join joins = on_join::now;
+};
+
+namespace detail {
+
+inline constexpr std::uint16_t default_endpoint_port = 29400;  // torchrun's
+
+inline void read_node_count(const std::string& text, job_nodes& nodes) {
+  const auto colon = text.find(':');
+  const auto least = parse_number<int>(text.substr(0, colon));
+  const auto most = colon == text.npos ? least : parse_number<int>(text.substr(colon + 1));
+  require(least && most && *least >= 1 && *most >= *least && *most <= 4096,
+          "--nnodes \"{}\": give the number of nodes, or MIN:MAX as 2:4", text);
+  nodes.least = *least;
+  nodes.most = *most;
+}
+
+/// torchrun's NAME=VALUE,...; what has no meaning here is accepted.
+inline void read_conf(const std::string& text, job_nodes& nodes) {
+  for (const std::string_view each : split_at(text, ',')) {
+    const auto equals = each.find('=');
+    const std::string name(each.substr(0, equals));
+    const std::string value(equals == each.npos ? "" : each.substr(equals + 1));
+    const auto seconds = [&] {
+      const auto number = parse_number<int>(value);
+      require(number && *number >= 0, "--rdzv-conf {}: give a number of seconds", each);
+      return std::chrono::seconds(*number);
+    };
+    if (name == "join_timeout" || name == "timeout") nodes.join_limit = seconds();
+    else if (name == "last_call_timeout") nodes.last_call = seconds();
+    else if (name == "is_host") {
+      const bool yes = value == "1" || value == "true" || value == "True";
+      nodes.role = yes ? keeper_role::yes : keeper_role::no;
+    } else {
+      require(name == "close_timeout" || name == "read_timeout" || name == "store_type" ||
+                  name == "keep_alive_interval" || name == "keep_alive_max_attempt" ||
+                  name == "heartbeat_timeout",
+              "--rdzv-conf {}: known are join_timeout, last_call_timeout and is_host", each);
+    }
+  }
+}
+
+[[nodiscard]] inline bool is_loopback_name(std::string_view host) {
+  return host == "localhost" || is_loopback(host);
+}
+
+inline void read_endpoint(const node_flags& flags, job_nodes& nodes) {
+  const bool fixed = flags.endpoint.empty();
+  const std::string& text = fixed ? flags.master_addr : flags.endpoint;
+  const std::string_view name = fixed ? "--master-addr" : "--rdzv-endpoint";
+  const auto address = split_address(text);
+  require(address.has_value(), "{} \"{}\": write the host and the port, as node1:29400", name,
+          text);
+  nodes.host = address->host;
+  nodes.port = address->port.value_or(default_endpoint_port);
+  if (!fixed || flags.master_port.empty()) return;
+  const auto port = parse_number<std::uint16_t>(flags.master_port);
+  require(port && *port > 0, "--master-port \"{}\": a port is a number from 1 to 65535",
+          flags.master_port);
+  nodes.port = *port;
+}
+
+/// The step of srun that this process is a task of, where it has several tasks.
+struct slurm_tasks {
+  int nodes = 1;
+  int node = 0;  ///< this one's number
+  std::string first_node;
+  std::string id;
+  std::uint16_t port = 0;
+};
+
+[[nodiscard]] inline std::optional<slurm_tasks> slurm_tasks_of(const environment& env) {
+  if (!in_slurm_step(env)) return std::nullopt;
+  const int tasks = env_number<int>(env, "SLURM_STEP_NUM_TASKS").value_or(1);
+  const int nodes = env_number<int>(env, "SLURM_STEP_NUM_NODES").value_or(1);
+  if (tasks <= 1) return std::nullopt;
+  require(tasks == nodes,
+          "srun has started {} tasks on {} {}, and each would be a world of its own: start one "
+          "parxrun on each node (srun --ntasks-per-node=1 parxrun -n 2 ...), which starts the "
+          "ranks there. --standalone makes each a job of its own",
+          tasks, nodes, nodes == 1 ? "node" : "nodes");
+  // The names that the ranks under srun have as well.
+  environment first = env;
+  first.insert_or_assign("SLURM_PROCID", "0");
+  first.insert_or_assign("SLURM_NODEID", "0");
+  const launch_env step = from_slurm(first);
+  return slurm_tasks{.nodes = nodes,
+                     .node = env_number<int>(env, "SLURM_NODEID").value_or(0),
+                     .first_node = step.master_host,
+                     .id = step.run_id,
+                     .port = step.master_port};
+}
+
+}  // namespace detail
+
+/// Throws usage_error where the options contradict each other or the step of srun. nullopt for a
+/// job of this host alone that is not to be restarted, which needs no meeting point.
+[[nodiscard]] inline std::optional<job_nodes> find_nodes(const node_flags& flags,
+                                                         const environment& env) {
+  using namespace detail;
+  job_nodes nodes;
+  nodes.restarts = flags.restarts;
+  nodes.joins = flags.joins;
+  require(flags.backend.empty() || flags.backend == "c10d" || flags.backend == "static",
+          "--rdzv-backend {}: parxrun's own is used for c10d and static; there is no other",
+          flags.backend);
+  std::optional<slurm_tasks> step;
+  if (!flags.standalone) {
+    if (!flags.nodes.empty()) read_node_count(flags.nodes, nodes);
+    if (flags.nodes.empty() || nodes.most > 1) step = slurm_tasks_of(env);
+    if (step && flags.nodes.empty()) nodes.least = nodes.most = step->nodes;
+  }
+  if (!flags.conf.empty()) read_conf(flags.conf, nodes);
+  if (nodes.most == 1) {
+    if (flags.restarts == 0) return std::nullopt;
+    nodes.host = loopback_address();
+    nodes.id = flags.id.empty() ? random_hex() : flags.id;
+    nodes.role = keeper_role::yes;
+    nodes.node_rank = 0;
+    return nodes;
+  }
+  const bool is_static =
+      flags.backend == "static" ||
+      (flags.backend.empty() && flags.endpoint.empty() && !flags.master_addr.empty());
+  if (!flags.endpoint.empty() || !flags.master_addr.empty()) {
+    read_endpoint(flags, nodes);
+  } else {
+    require(step.has_value(),
+            "--nnodes {} needs a meeting point: --rdzv-endpoint HOST:PORT with the name of one of "
+            "the nodes, the same on each",
+            flags.nodes);
+    nodes.host = step->first_node;
+    nodes.port = step->port;
+    if (nodes.role == keeper_role::by_address) {
+      nodes.role = step->node == 0 ? keeper_role::yes : keeper_role::no;
+    }
+  }
+  if (step) nodes.node_rank = step->node;
+  if (!flags.node_rank.empty()) {
+    const auto number = parse_number<int>(flags.node_rank);
+    require(number && *number >= 0 && *number < nodes.most,
+            "--node-rank \"{}\": the nodes have the numbers 0 to {}", flags.node_rank,
+            nodes.most - 1);
+    nodes.node_rank = *number;
+    if (is_static) nodes.role = *number == 0 ? keeper_role::yes : keeper_role::no;
+  }
+  require(!is_loopback_name(nodes.host) || env_string(env, "PARX_HOST_ID"),
+          "{} is each node's own address, so {} nodes cannot meet there: give the name of one of "
+          "them by --rdzv-endpoint (to try several nodes on one host, give each parxrun another "
+          "PARX_HOST_ID)",
+          nodes.host, nodes.most);
+  nodes.id = !flags.id.empty() ? flags.id : step ? step->id : "none";
+  return nodes;
+}
+
+}  // namespace parx

@@ -1,0 +1,425 @@
+// keeper: carries the keeper's half of the protocol in generation.hpp over TCP. It is in the first
+// node's parxrun, beside that node's agent, and keeps the store of the ranks' generation.
+//
+// It listens at the job's endpoint. A connection opens with the job's id; one of another job, or of
+// a second parxrun on a node that has one, is told so and closed. Both sides send a beat every
+// half second. Each generation has a store of its own, whose key contains its number, so that ranks
+// of an earlier one can neither reach it nor the ranks of this one. One thread; the store has its
+// own.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <parx/core/descriptor.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/job_key.hpp>
+#include <parx/core/json.hpp>
+#include <parx/core/joined_text.hpp>
+#include <parx/core/printable.hpp>
+#include <parx/core/random_hex.hpp>
+#include <parx/core/socket_address.hpp>
+#include <parx/launch/detail/framed_socket.hpp>
+#include <parx/launch/detail/job_keys.hpp>
+#include <parx/launch/detail/job_report.hpp>
+#include <parx/launch/detail/node_report.hpp>
+#include <parx/launch/generation.hpp>
+#include <parx/store/tcp_server.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+struct keeper_options {
+  std::string host;     ///< of the endpoint, as the agents and ranks are given it
+  std::string address;  ///< at which the stores listen; empty: all
+  std::string id;       ///< of the job
+  std::string secret;   ///< empty where it has none
+  bool encrypts = false;
+  generation_rules rules;
+  std::chrono::milliseconds grace{30'000};
+};
+
+inline constexpr std::chrono::milliseconds time_between_beats{500};
+
+/// The id of one generation's ranks (PARX_RUN_ID).
+[[nodiscard]] inline std::string run_id_of(std::string_view job, int generation) {
+  return formatted("{}.{}", job, generation);
+}
+
+class keeper {
+ public:
+  using tcp = boost::asio::ip::tcp;
+
+  /// `listening` is a socket that listens at the endpoint. `say` gets lines for the console, and
+  /// `report` what there is to say of a job that has ended otherwise than by success.
+  keeper(boost::asio::io_context& io, keeper_options options, descriptor listening,
+         std::function<void(const std::string&)> say, std::function<void(const job_end&)> report)
+      : options_(std::move(options)),
+        say_(std::move(say)),
+        report_(std::move(report)),
+        acceptor_(io),
+        beats_(io),
+        deadline_(io) {
+    const int family = socket_address::of(listening.get()).storage.ss_family;
+    acceptor_.assign(family == AF_INET6 ? tcp::v6() : tcp::v4(), listening.release());
+    if (!options_.secret.empty()) key_.emplace(options_.secret, options_.id, options_.encrypts);
+    state_.join_over = protocol_clock::now() + options_.rules.join_limit;
+    accept();
+    beat();
+    wait_for_deadline();
+  }
+  keeper(const keeper&) = delete;
+  keeper& operator=(const keeper&) = delete;
+
+  /// Whether the job is over and every agent has heard so, or has gone.
+  [[nodiscard]] bool has_ended() const {
+    return state_.phase == keeper_phase::over && guests_.empty();
+  }
+  /// Whether as many nodes have been there as the job needs.
+  [[nodiscard]] bool all_have_come() const { return next_number_ >= options_.rules.least_nodes; }
+  /// The names of the nodes that are there, for the report of a job that could not start.
+  [[nodiscard]] std::vector<std::string> nodes() const {
+    std::vector<std::string> names;
+    for (const auto& [number, each] : guests_) names.push_back(each.node);
+    return names;
+  }
+
+ private:
+  struct guest {
+    std::shared_ptr<framed_socket> socket;
+    std::string node;
+    std::string process;
+    int ranks = 0;
+    std::uint16_t free_port = 0;  ///< that its agent holds for rank 0's use
+    bool lost = false;
+  };
+
+  void accept() {
+    acceptor_.async_accept([this](const boost::system::error_code& failed, tcp::socket socket) {
+      if (failed == boost::asio::error::operation_aborted) return;
+      if (!failed) receive(std::move(socket));
+      accept();
+    });
+  }
+
+  /// A new connection: its opening, then its hello.
+  void receive(tcp::socket accepted) {
+    const auto socket = std::make_shared<framed_socket>(std::move(accepted), channel_side::keeper,
+                                                        key_ ? &*key_ : nullptr);
+    const auto number = std::make_shared<agent_number>(-1);
+    const auto opened = std::make_shared<bool>(false);
+    socket->start(
+        [this, socket = socket.get(), number, opened](const json::value& text) {
+          if (!std::exchange(*opened, true)) return open(*socket, text);
+          if (*number < 0) *number = admit(socket->shared_from_this(), text);
+          else receive(*number, text);
+        },
+        [this, socket = socket.get(), number](const std::string& why) {
+          if (*number >= 0) return lose(*number, why);
+          // Unsigned: one that does not know the key gets no signature to test guesses with.
+          socket->refuse(json::object{{"refused", why}});
+        });
+  }
+
+  void open(framed_socket& socket, const json::value& text) {
+    const std::string id = text.at("id").text();
+    if (id != options_.id) {
+      return refuse(socket,
+                    formatted("the job there is \"{}\", not \"{}\": two jobs cannot have one "
+                              "endpoint. Give this one another port, or the other's "
+                              "--rdzv-id if they are one job",
+                              options_.id, printable(id)));
+    }
+    if (text.as<bool>("secret") != key_.has_value()) {
+      return refuse(socket,
+                    key_ ? "the parxrun there has a secret, and this one has none: give it the "
+                           "same PARX_SECRET or PARX_SECRET_FILE"
+                         : "the parxrun there has no secret, and this one has one: give both the "
+                           "same PARX_SECRET or PARX_SECRET_FILE");
+    }
+    const std::string nonce = random_hex();
+    socket.send(json::object{{"nonce", nonce}});
+    socket.channel().set_nonces(text.at("nonce").text(), nonce);
+  }
+
+  static void refuse(framed_socket& socket, const std::string& why) {
+    socket.send(json::object{{"refused", why}});
+    socket.finish();
+  }
+
+  [[nodiscard]] agent_number admit(std::shared_ptr<framed_socket> socket, const json::value& text) {
+    guest fresh{.socket = std::move(socket),
+                .node = printable(text.at("node").text()),
+                .process = text.at("process").text(),
+                .ranks = text.as<int>("ranks"),
+                .free_port = text.as<std::uint16_t>("port")};
+    const std::string nodes = nodes_text();
+    if (text.at("nodes").text() != nodes) {
+      refuse(*fresh.socket, formatted("it was started with --nnodes {}, and this one with --nnodes "
+                                      "{}: all parxrun of a job need the same",
+                                      nodes, printable(text.at("nodes").text())));
+      return -1;
+    }
+    std::optional<agent_number> replaces;
+    for (const auto& [number, each] : guests_) {
+      if (each.process == fresh.process) replaces = number;
+      else if (each.node == fresh.node && !each.lost) {
+        refuse(*fresh.socket,
+               formatted("node {} has a parxrun of this job already: start one on each node (srun "
+                         "--ntasks-per-node=1), which starts the ranks by -n",
+                         fresh.node));
+        return -1;
+      }
+    }
+    if (const auto former = former_.find(fresh.process); former != former_.end()) {
+      replaces = former->second;
+    }
+    const agent_number number = next_number_++;
+    former_[fresh.process] = number;
+    fresh.socket->send(json::object{{"welcome", number}});
+    guests_.insert_or_assign(number, std::move(fresh));
+    handle({.what = keeper_event::kind::hello,
+            .agent = number,
+            .order = text.as<int>("order"),
+            .replaces = replaces});
+    if (replaces) forget(*replaces);
+    return number;
+  }
+
+  void receive(agent_number number, const json::value& text) {
+    const auto found = guests_.find(number);
+    if (found == guests_.end()) return;
+    using kind = keeper_event::kind;
+    static const std::map<std::string, kind> kinds{
+        {"started", kind::started}, {"failed", kind::failed},   {"done", kind::done},
+        {"saved", kind::saved},     {"stopped", kind::stopped}, {"leave", kind::leave}};
+    const json::value* const what = text.find("event");
+    if (what == nullptr) return handle({.what = kind::heard, .agent = number});
+    const auto known = kinds.find(what->text());
+    if (known == kinds.end()) throw channel_error("it is a parxrun of another version");
+    const int generation = text.as<int>("generation");
+    if (const json::value* const port = text.find("port")) {
+      found->second.free_port = port->as<std::uint16_t>();
+    }
+    if (const json::value* const report = text.find("report");
+        report != nullptr && generation == state_.generation) {
+      reports_[number] = report_from_json(*report);
+      blame();
+    }
+    handle({.what = known->second,
+            .agent = number,
+            .generation = generation,
+            .code = text.as<int>("code")},
+           text.find("why") != nullptr ? printable(text.at("why").text()) : std::string());
+  }
+
+  void lose(agent_number number, const std::string& why) {
+    const auto found = guests_.find(number);
+    if (found == guests_.end() || found->second.lost) return;
+    const bool was_member =
+        std::any_of(state_.members.begin(), state_.members.end(),
+                    [&](const auto& each) { return each.number == number && !each.done; });
+    const bool runs = state_.phase == keeper_phase::form || state_.phase == keeper_phase::run;
+    const std::string text = formatted("node {} was lost: {}", found->second.node, why);
+    if (was_member && runs && loss_.empty()) loss_ = text;
+    forget(number);
+    handle({.what = keeper_event::kind::lost, .agent = number}, text);
+  }
+  void forget(agent_number number) {
+    const auto found = guests_.find(number);
+    if (found == guests_.end()) return;
+    found->second.socket->close();
+    guests_.erase(found);
+  }
+
+  /// The cause of a failure, once more is known of it, has the job's code.
+  void blame() {
+    if (!state_.code || *state_.code == 0 || !loss_.empty()) return;
+    std::vector<node_report> reports;
+    for (const auto& [number, each] : reports_) reports.push_back(each);
+    const bool all_saved = std::all_of(reports.begin(), reports.end(),
+                                       [](const auto& each) { return each.all_have_saved(); });
+    const auto ends = ends_of(reports);
+    const bool any_failed = std::any_of(ends.begin(), ends.end(),
+                                        [](const auto& each) { return each.failed_by_itself(); });
+    if (all_saved) {
+      handle({.what = keeper_event::kind::blamed, .code = stopped_exit_code});
+    } else if (any_failed && !was_told_) {
+      handle({.what = keeper_event::kind::blamed,
+              .code = ends[judge(ends).cause].status.shell_code()});
+    }
+  }
+
+  void handle(const keeper_event& event, const std::string& why = {}) {
+    const keeper_phase before = state_.phase;
+    const int restarts = state_.restarts;
+    was_told_ |= event.what == keeper_event::kind::leave;
+    keeper_step step = advance(std::move(state_), options_.rules, event, protocol_clock::now());
+    state_ = std::move(step.state);
+    const bool ran = before != keeper_phase::stop && before != keeper_phase::over;
+    const bool ends = state_.phase == keeper_phase::stop || state_.phase == keeper_phase::over;
+    if (ran && ends) why_ = why;
+    if (state_.restarts > restarts) {
+      say_(formatted("{}; restart {} of {}", why.empty() ? "a rank failed" : why, state_.restarts,
+                     options_.rules.restarts));
+    }
+    if (before != keeper_phase::over && state_.phase == keeper_phase::over) tell_end();
+    for (const keeper_message& each : step.messages) send(each);
+    if (event.what == keeper_event::kind::tick || event.what == keeper_event::kind::hello) {
+      drop_silent();
+    }
+    wait_for_deadline();
+  }
+
+  /// The machine has dropped agents that were silent for too long.
+  void drop_silent() {
+    std::vector<agent_number> silent;
+    for (const auto& [number, each] : guests_) {
+      if (!state_.has(number)) silent.push_back(number);
+    }
+    for (const agent_number each : silent) forget(each);
+  }
+
+  void tell_end() {
+    job_end news{
+        .reports = {}, .loss = loss_, .why = why_, .told = was_told_, .code = *state_.code};
+    for (auto& [number, each] : reports_) news.reports.push_back(each);
+    if (state_.generation == 0) {
+      std::vector<std::string> names = nodes();
+      news.loss = formatted("{} of {} nodes came within {:.0f} s: {}", names.size(),
+                            options_.rules.least_nodes,
+                            std::chrono::duration<double>(options_.rules.join_limit).count(),
+                            joined_text(names, ", "));
+    }
+    report_(news);
+  }
+
+  void send(const keeper_message& message) {
+    const auto found = guests_.find(message.to);
+    if (found == guests_.end()) return;
+    framed_socket& socket = *found->second.socket;
+    switch (message.what) {
+      case keeper_message::kind::form:
+        if (message.to == state_.members.front().number) begin_generation();
+        socket.send(json::object{{"form", form_text(message.to)}});
+        break;
+      case keeper_message::kind::stop:
+        socket.send(json::object{{"stop", json::object{{"generation", message.generation},
+                                                       {"how", static_cast<int>(message.how)},
+                                                       {"why", why_}}}});
+        break;
+      case keeper_message::kind::end:
+        socket.send(json::object{{"end", json::object{{"code", *state_.code}}}});
+        break;
+    }
+  }
+
+  void begin_generation() {
+    reports_.clear();
+    loss_.clear();
+    store_.reset();
+    const std::string run_id = run_id_of(options_.id, state_.generation);
+    std::optional<job_key> key;
+    if (!options_.secret.empty()) key.emplace(options_.secret, run_id, options_.encrypts);
+    store_.emplace(tcp_store_server_options{.address = options_.address,
+                                            .port = 0,
+                                            .key = std::move(key),
+                                            .presence_keys = presence_keys(run_id)});
+    if (state_.generation == 1) return;
+    std::vector<std::string> names;
+    for (const auto& each : state_.members) names.push_back(guests_.at(each.number).node);
+    say_(formatted("generation {} on {}", state_.generation, joined_text(names, ", ")));
+  }
+
+  /// What an agent is told of the generation that begins.
+  [[nodiscard]] json::object form_text(agent_number to) const {
+    int first_rank = 0;
+    int world_size = 0;
+    int node_rank = 0;
+    for (std::size_t i = 0; i < state_.members.size(); ++i) {
+      const guest& each = guests_.at(state_.members[i].number);
+      if (state_.members[i].number == to) {
+        node_rank = static_cast<int>(i);
+        first_rank = world_size;
+      }
+      world_size += each.ranks;
+    }
+    const guest& first = guests_.at(state_.members.front().number);
+    const std::string address = first.socket->remote_address();
+    return {{"generation", state_.generation},
+            {"restarts", state_.restarts},
+            {"first_rank", first_rank},
+            {"world_size", world_size},
+            {"node_rank", node_rank},
+            {"nodes", state_.members.size()},
+            {"run_id", run_id_of(options_.id, state_.generation)},
+            // The keeper's own agent has come from a loopback address.
+            {"master_host", address.empty() || is_loopback(address) ? options_.host : address},
+            {"master_port", first.free_port},
+            {"store_port", store_->port()}};
+  }
+
+  [[nodiscard]] std::string nodes_text() const {
+    return formatted("{}:{}", options_.rules.least_nodes, options_.rules.most_nodes);
+  }
+
+  void beat() {
+    for (auto& [number, each] : guests_) each.socket->send(json::object{{"beat", number}});
+    beats_.expires_after(time_between_beats);
+    beats_.async_wait([this](const boost::system::error_code& cancelled) {
+      if (!cancelled) beat();
+    });
+  }
+
+  void wait_for_deadline() {
+    const auto next = next_deadline(state_, options_.rules);
+    if (!next) return;
+    deadline_.expires_at(*next);
+    deadline_.async_wait([this](const boost::system::error_code& cancelled) {
+      if (cancelled) return;
+      note_silent();
+      handle({.what = keeper_event::kind::tick});
+    });
+  }
+  void note_silent() {
+    const auto now = protocol_clock::now();
+    std::vector<agent_number> silent;
+    for (const admitted_agent& each : state_.agents) {
+      if (each.last_heard + options_.rules.lease <= now) silent.push_back(each.number);
+    }
+    for (const agent_number each : silent) {
+      lose(each, formatted("no word of it for {:.1f} s",
+                           std::chrono::duration<double>(options_.rules.lease).count()));
+    }
+  }
+
+  keeper_options options_;
+  std::function<void(const std::string&)> say_;
+  std::function<void(const job_end&)> report_;
+  std::optional<job_key> key_;
+  tcp::acceptor acceptor_;
+  boost::asio::steady_timer beats_;
+  boost::asio::steady_timer deadline_;
+  keeper_state state_;
+  std::map<agent_number, guest> guests_;         ///< those with a connection
+  std::map<std::string, agent_number> former_;   ///< by process: its last number
+  std::map<agent_number, node_report> reports_;  ///< of the generation
+  std::string why_;                              ///< the generation is stopped
+  std::string loss_;                             ///< of the first node that the generation has lost
+  bool was_told_ = false;                        ///< an agent was told to end the job
+  agent_number next_number_ = 0;
+  std::optional<tcp_store_server> store_;  ///< of the generation
+};
+
+}  // namespace parx::detail

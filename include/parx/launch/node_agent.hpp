@@ -1,0 +1,497 @@
+// node_agent: parxrun on one node of a job of several, or of one that is restarted.
+//
+// It starts and ends the ranks of its node as the keeper says (generation_node.hpp), passes their
+// output on and reports how they ended. On the first node it has the keeper itself. One thread, as
+// run_ranks() says.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <parx/comm/flight/directory.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/env.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/host_name.hpp>
+#include <parx/core/joined_text.hpp>
+#include <parx/core/random_hex.hpp>
+#include <parx/core/stopped.hpp>
+#include <parx/launch/agent_link.hpp>
+#include <parx/launch/agent_options.hpp>
+#include <parx/launch/detail/caught_signals.hpp>
+#include <parx/launch/detail/endpoint_listener.hpp>
+#include <parx/launch/detail/failure_folder.hpp>
+#include <parx/launch/detail/job_report.hpp>
+#include <parx/launch/detail/job_secret.hpp>
+#include <parx/launch/detail/node_ranks.hpp>
+#include <parx/launch/detail/report_of_node.hpp>
+#include <parx/launch/detail/rank_variables.hpp>
+#include <parx/launch/detail/reserved_port.hpp>
+#include <parx/launch/detail/secret_file.hpp>
+#include <parx/launch/generation_node.hpp>
+#include <parx/launch/keeper.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class node_agent {
+ public:
+  explicit node_agent(const agent_options& options)
+      : options_(options), nodes_(*options.nodes), env_(process_environment()) {
+    for (const auto& [name, value] : options_.variables) env_.insert_or_assign(name, value);
+    node_ = env_string(env_, "PARX_HOST_ID")
+                .value_or(env_string(env_, "SLURMD_NODENAME").value_or(host_name()));
+  }
+  node_agent(const node_agent&) = delete;
+  node_agent& operator=(const node_agent&) = delete;
+
+  [[nodiscard]] int run() {
+    try {
+      file_ = find_program(options_.command.front(), env_);
+    } catch (const program_error& failure) {
+      say(formatted("node {}: {}", node_, failure.what()));
+      no_program_ = failure.exit_code();
+    }
+    secret_ = find_secret();
+    secret_file_.emplace(secret_);
+    guard_.emplace("PARX_AGENT=" + process_);
+    orphans_.except(guard_->pid());
+    signals_.emplace(io_, [this](int signal) { handle(signal); });
+    around_.emplace(
+        rank_surroundings{io_, console_, errors_, *guard_, orphans_, signals_->mask_before()});
+    listen();
+    link_.emplace(io_, link_options(), link_handlers());
+    link_->connect();
+    try {
+      while (!has_finished()) io_.run_one();
+    } catch (...) {
+      end_leftovers();
+      throw;
+    }
+    console_.queue(stream::err).add(errors_.summary());
+    while (!console_.empty() && !gave_up_on_output_) io_.run_one();
+    return *exit_code_;
+  }
+
+ private:
+  using clock = deadline::clock;
+
+  // The start.
+
+  [[nodiscard]] std::string find_secret() {
+    const environment with = with_secret(env_);
+    if (const auto given = env_string(with, "PARX_SECRET")) return *given;
+    if (!why_no_hmac().empty()) return {};
+    if (nodes_.most == 1) return random_hex();
+    launch_env job;
+    job.started_by = launcher::slurm;
+    job.world_size = nodes_.most;
+    job.local_world_size = env_string(env_, "PARX_HOST_ID") ? job.world_size : 1;
+    std::string why_not;
+    const std::string secret = derived_secret(job, env_, why_not);
+    if (secret.empty() && nodes_.role != keeper_role::no) {
+      say(formatted(
+          "this job has no secret{}: whoever reaches {} can join it. Give all parxrun the "
+          "same PARX_SECRET, or PARX_SECRET_FILE",
+          why_not, with_port(nodes_.host, nodes_.port)));
+    }
+    return secret;
+  }
+
+  /// Becomes the keeper, where the endpoint is this node's and nobody has it yet.
+  void listen() {
+    descriptor listening = listen_at_endpoint(nodes_);
+    if (!listening.valid()) return;
+    port_ = bound_port(listening.get());
+    keeper_.emplace(
+        io_,
+        keeper_options{.host = nodes_.host,
+                       .address = narrowest_address(nodes_.host),
+                       .id = nodes_.id,
+                       .secret = secret_,
+                       .encrypts = encrypts(),
+                       .rules = {.least_nodes = nodes_.least,
+                                 .most_nodes = nodes_.most,
+                                 .restarts = nodes_.restarts,
+                                 .joins = nodes_.joins,
+                                 .last_call = nodes_.last_call,
+                                 .join_limit = nodes_.join_limit}},
+        std::move(listening), [this](const std::string& text) { say(text); },
+        [this](const job_end& end) {
+          const std::string command = joined_text(options_.command, " ");
+          console_.queue(stream::err).add(report_text(end, command));
+        });
+  }
+
+  [[nodiscard]] bool encrypts() const { return env_flag(env_, "PARX_TLS").value_or(false); }
+
+  [[nodiscard]] agent_link_options link_options() const {
+    return {.host = nodes_.host,
+            .port = port_ == 0 ? nodes_.port : port_,
+            .id = nodes_.id,
+            .secret = secret_,
+            .encrypts = encrypts(),
+            // Without a program it only tells the others.
+            .join_limit = no_program_ ? std::chrono::seconds(5) : nodes_.join_limit};
+  }
+  [[nodiscard]] agent_link::handlers link_handlers() {
+    return {.hello =
+                [this] {
+                  return json::object{{"node", node_},
+                                      {"process", process_},
+                                      {"nodes", formatted("{}:{}", nodes_.least, nodes_.most)},
+                                      {"order", order()},
+                                      {"ranks", options_.ranks},
+                                      {"port", draw_port()}};
+                },
+            .admitted =
+                [this] {
+                  feed({.what = node_event::kind::admitted});
+                  // The others would wait for this node.
+                  if (no_program_) {
+                    feed({.what = node_event::kind::told, .code = *no_program_}, no_program());
+                  }
+                },
+            .text = [this](const json::value& text) { receive(text); },
+            .silent =
+                [this] {
+                  if (node_state_.phase != node_phase::over) {
+                    say(formatted("node {} has lost the job's first parxrun at {}", node_,
+                                  link_->place()));
+                  }
+                  feed({.what = node_event::kind::silent});
+                },
+            .waits = [this](const std::string& text) { say(text); },
+            .gave_up =
+                [this](const std::string& why) {
+                  say(why);
+                  feed({.what = node_event::kind::gave_up});
+                }};
+  }
+  [[nodiscard]] int order() const {
+    if (nodes_.node_rank >= 0) return nodes_.node_rank;
+    return keeper_ ? 0 : std::numeric_limits<int>::max();
+  }
+  /// A port for rank 0 of a program that is not of parx, kept until it has ended.
+  [[nodiscard]] std::uint16_t draw_port() {
+    free_port_.emplace();
+    return free_port_->number();
+  }
+
+  // The protocol.
+
+  void receive(const json::value& text) {
+    if (const json::value* const form = text.find("form")) {
+      form_ = *form;
+      feed({.what = node_event::kind::form, .generation = form->as<int>("generation")});
+    } else if (const json::value* const stop = text.find("stop")) {
+      feed({.what = node_event::kind::stop, .how = static_cast<stop_how>(stop->as<int>("how"))});
+    } else if (const json::value* const end = text.find("end")) {
+      feed({.what = node_event::kind::end, .code = end->as<int>("code")});
+    }
+  }
+
+  void feed(const node_event& event, const std::string& why = {}) {
+    const node_step step = advance(node_state_, event);
+    node_state_ = step.state;
+    for (const node_action& each : step.actions) act(each, why);
+  }
+
+  void act(const node_action& action, const std::string& why) {
+    switch (action.what) {
+      case node_action::kind::start:
+        start_generation();
+        break;
+      case node_action::kind::stop:
+        end_ranks(action.how);
+        break;
+      case node_action::kind::abandon:
+        ranks_->signal(SIGTERM);
+        ranks_->kill_after(abandon_grace, [this] { notice_ends(); });
+        break;
+      case node_action::kind::send:
+        send(action, why);
+        break;
+      case node_action::kind::connect:
+        boost::asio::post(io_, [this] { link_->connect(); });
+        break;
+      case node_action::kind::exit:
+        exit_code_ = node_state_.was_admitted ? action.code : no_program_.value_or(action.code);
+        link_->finish();
+        if (!keeper_ && action.code != 0 && action.code != stopped_exit_code &&
+            node_state_.was_admitted) {
+          say(formatted(
+              "node {}: the job has ended with code {}; its report is in the output of the "
+              "parxrun at {}",
+              node_, action.code, link_->place()));
+        }
+        after(std::chrono::seconds(no_program_ ? 5 : 2), finish_timer_,
+              [this] { waited_for_others_ = true; });
+        break;
+    }
+  }
+
+  void send(const node_action& action, const std::string& why) {
+    static constexpr const char* names[] = {"hello", "started", "failed", "done",
+                                            "saved", "stopped", "leave"};
+    json::object text{{"event", names[static_cast<std::size_t>(action.message)]},
+                      {"generation", action.generation},
+                      {"code", action.code},
+                      {"why", why}};
+    if (report_ && action.message != keeper_event::kind::started) {
+      text["report"] = to_json(*report_);
+    }
+    if (action.message == keeper_event::kind::stopped) {
+      text["port"] = draw_port();
+    }
+    link_->send(std::move(text));
+  }
+
+  [[nodiscard]] std::string no_program() const {
+    return formatted("on node {}: program \"{}\" was not found", node_, options_.command.front());
+  }
+
+  // The ranks.
+
+  void start_generation() {
+    const int first = form_.as<int>("first_rank");
+    const local_job job{.host = nodes_.host,
+                        .ranks = options_.ranks,
+                        .port = form_.as<std::uint16_t>("store_port"),
+                        .other_host = form_.at("master_host").text(),
+                        .other_port = form_.as<std::uint16_t>("master_port"),
+                        .run_id = form_.at("run_id").text(),
+                        .job_id = nodes_.id,
+                        .secret_file = secret_.empty() ? "" : secret_file_->path(),
+                        .secret = secret_file_->path().empty() ? secret_ : "",
+                        .keeps_store = true,
+                        .threads_per_rank = threads_per_rank(options_.ranks),
+                        .threads = options_.threads,
+                        .role = options_.role,
+                        .place = {.first_rank = first,
+                                  .world_size = form_.as<int>("world_size"),
+                                  .node_rank = form_.as<int>("node_rank"),
+                                  .nodes = form_.as<int>("nodes"),
+                                  .generation = form_.as<int>("generation"),
+                                  .restarts = form_.as<int>("restarts"),
+                                  .most_restarts = nodes_.restarts}};
+    report_.reset();
+    draining_ = false;
+    former_ = std::move(ranks_);
+    former_failures_ = std::move(failures_);
+    failures_ =
+        std::make_unique<failure_folder>(env_, name_of_start(job.run_id, job.host, job.port));
+    ranks_ = std::make_unique<node_ranks>(*around_, *failures_, output(job.place));
+    if (no_program_) return cannot_start(*no_program_, no_program());
+    environment variables = env_;
+    variables.insert_or_assign("PARX_AGENT", process_);
+    try {
+      ranks_->start(file_, options_.command, first, options_.ranks, [&](int rank) {
+        return rank_variables(variables, job, rank, failures_->error_file(rank));
+      });
+    } catch (const program_error& failure) {
+      say(failure.what());
+      return cannot_start(failure.exit_code(), failure.what());
+    } catch (const std::exception& failure) {
+      say(failure.what());
+      return cannot_start(1, failure.what());
+    }
+    ranks_->pass_output_on();
+    feed({.what = node_event::kind::started});
+    boost::asio::post(io_, [this] { notice_ends(); });  // of ranks that have ended by now
+  }
+  void cannot_start(int code, const std::string& why) {
+    feed({.what = node_event::kind::failed, .code = code}, why);
+    ranks_->signal(SIGKILL);
+    boost::asio::post(io_, [this] { notice_ends(); });
+  }
+
+  [[nodiscard]] rank_output output(const rank_placement& place) const {
+    rank_output where;
+    where.inherited_by_one = place.world_size == 1;
+    const bool several = nodes_.most > 1;
+    if (!options_.log_dir.empty()) {
+      const std::string folder = formatted("{}/{}/attempt_{}.{}", options_.log_dir, nodes_.id,
+                                           place.restarts, place.generation);
+      make_log_folder(folder);
+      where.earlier = earlier_log::keep;
+      where.log_stem = [folder, node = place.node_rank](int rank) {
+        return formatted("{}/n{}.r{}", folder, node, rank);
+      };
+    }
+    if (options_.tags == output_tags::rank) {
+      where.prefix = [several, this](int rank) {
+        return several ? formatted("[rank {} on {}] ", rank, node_) : formatted("[rank {}] ", rank);
+      };
+    }
+    return where;
+  }
+
+  void end_ranks(stop_how how) {
+    const auto before = [this] { notice_ends(); };
+    switch (how) {
+      case stop_how::terminate:
+        return ranks_->end_the_others(before);
+      case stop_how::save:
+        ranks_->signal(SIGUSR1);
+        stopping_ = true;
+        break;
+      case stop_how::ask:
+        if (!told_) ranks_->signal(SIGTERM);  // else they have the user's signal
+        break;
+      case stop_how::wait:
+        break;
+    }
+    ranks_->kill_after(options_.grace, before);
+  }
+
+  void notice_ends() {
+    static_cast<void>(orphans_.left());
+    if (ranks_ == nullptr || draining_) return;
+    const auto news = ranks_->notice_ends();
+    if (news.failed && node_state_.phase == node_phase::running && !told_) {
+      feed({.what = node_event::kind::failed, .code = code_of_failure()},
+           formatted("{} on {}", news.end, node_));
+      ranks_->end_the_others([this] { notice_ends(); });
+    } else if (news.saved && node_state_.phase == node_phase::running) {
+      ranks_->kill_after(options_.grace, [this] { notice_ends(); });
+    }
+    if (ranks_->all_ended()) drain();
+  }
+  [[nodiscard]] int code_of_failure() const {
+    for (const rank_process& each : ranks_->ranks()) {
+      if (each.ended && ranks_->end_of(each).failed_by_itself()) return each.ended->shell_code();
+    }
+    return 1;
+  }
+
+  /// The ranks have ended: nothing that they have started is left, and all that they wrote is
+  /// passed on, before the keeper hears of it.
+  void drain() {
+    draining_ = true;
+    ranks_->kill_and_reap();
+    orphans_.kill();
+    drain_until_ = clock::now() + std::chrono::seconds(1);
+    drain_more();
+  }
+  void drain_more() {
+    if (!ranks_->output_closed() && clock::now() < drain_until_ && !gave_up_on_output_) {
+      return after(std::chrono::milliseconds(2), drain_timer_, [this] { drain_more(); });
+    }
+    ranks_->close_output();
+    ranks_->flush();
+    report_ = report_of(*ranks_, *failures_, node_, options_.command, env_);
+    int code = 0;
+    for (const rank_process& each : ranks_->ranks()) {
+      if (each.ended->success()) continue;
+      const bool saved = each.ended->has_saved() && (code == 0 || code == stopped_exit_code);
+      code = saved ? stopped_exit_code : each.ended->shell_code();
+      if (!saved) break;
+    }
+    feed({.what = node_event::kind::gone, .code = code});
+  }
+
+  void end_leftovers() {
+    if (ranks_ != nullptr) ranks_->kill_and_reap();
+    orphans_.kill();
+  }
+
+  // This process's own signals and end.
+
+  void handle(int signal) {
+    switch (signal) {
+      case SIGCHLD:
+        return notice_ends();
+      case SIGUSR1:
+      case SIGUSR2:
+        if (ranks_ != nullptr && !draining_) ranks_->signal(signal);
+        return;
+      case SIGTSTP:
+        if (ranks_ != nullptr) ranks_->signal(SIGSTOP);
+        ::raise(SIGSTOP);
+        if (ranks_ != nullptr) ranks_->signal(SIGCONT);
+        return;
+      default:
+        return tell(signal);
+    }
+  }
+
+  /// As agent::stop(): a second request kills the ranks, unless it follows at once.
+  void tell(int signal) {
+    const bool has_ranks = ranks_ != nullptr && !draining_ && !ranks_->all_ended();
+    if (told_) {
+      const auto at_once = std::chrono::milliseconds(signal == SIGINT ? 100 : 1000);
+      if (signal == SIGPIPE || clock::now() - told_at_ <= at_once) return;
+      gave_up_on_output_ = true;
+      if (has_ranks) ranks_->signal(SIGKILL);
+      if (!has_ranks && !exit_code_) exit_code_ = 128 + signal;
+      waited_for_others_ = true;
+      return;
+    }
+    told_ = true;
+    told_at_ = clock::now();
+    if (has_ranks) {
+      notice_ends();
+      ranks_->signal(signal == SIGPIPE ? SIGTERM : signal);
+      ranks_->kill_after(options_.grace, [this] { notice_ends(); });
+    }
+    feed({.what = node_event::kind::told, .code = 128 + signal});
+  }
+
+  [[nodiscard]] bool has_finished() const {
+    if (!exit_code_ || !keeper_ || waited_for_others_) return exit_code_.has_value();
+    // Nodes that come late would wait for a keeper that is gone.
+    return keeper_->has_ended() && (!no_program_ || keeper_->all_have_come());
+  }
+
+  void say(const std::string& text) { console_.queue(stream::err).add("parxrun: " + text + "\n"); }
+
+  const agent_options& options_;
+  const job_nodes nodes_;
+  environment env_;
+  std::string node_;                          ///< its name
+  const std::string process_ = random_hex();  ///< this agent's own name
+  std::string file_;                          ///< the program
+  std::optional<int> no_program_;             ///< the exit code where there is no such program here
+  std::string secret_;
+  std::uint16_t port_ = 0;  ///< at which the keeper in this process listens
+  boost::asio::io_context io_{1};
+  boost::asio::steady_timer drain_timer_{io_};
+  boost::asio::steady_timer finish_timer_{io_};
+  orphans orphans_;
+  std::optional<secret_file> secret_file_;
+  std::optional<job_guard> guard_;
+  std::optional<caught_signals> signals_;
+  console console_{io_};
+  repeated_errors errors_;
+  std::optional<rank_surroundings> around_;
+  std::optional<keeper> keeper_;
+  std::optional<agent_link> link_;
+  std::optional<reserved_port> free_port_;
+  node_state node_state_;
+  json::value form_;  ///< what the keeper has said of the present generation
+  std::unique_ptr<failure_folder> former_failures_;
+  std::unique_ptr<failure_folder> failures_;  ///< of the present generation
+  std::unique_ptr<node_ranks> ranks_;         ///< of the present generation
+  std::unique_ptr<node_ranks> former_;        ///< whose handlers may still be pending
+  std::optional<node_report> report_;         ///< of the present generation, once it has ended
+  clock::time_point drain_until_{};
+  bool draining_ = false;
+  bool stopping_ = false;
+  bool told_ = false;  ///< to end, by a signal
+  clock::time_point told_at_{};
+  bool gave_up_on_output_ = false;
+  bool waited_for_others_ = false;
+  std::optional<int> exit_code_;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,209 @@
+#!/bin/bash
+# What parxrun promises over several nodes, here of one host by PARX_HOST_ID:   nodes.sh PATH_TO_PARXRUN
+# Each claim is a function; it fails when one of its commands does.
+set -u -m
+parxrun=$1
+hello=$(dirname "$1")/hello_all_reduce
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+for name in $(compgen -e | grep -E '^(SLURM|PARX_|TORCHELASTIC_|PET_)'); do unset "$name"; done
+claims=0 failures=0
+port=$((20000 + RANDOM % 9000))
+
+claim() {
+  local code
+  claims=$((claims + 1)) port=$((port + 1))
+  rm -rf ./*
+  (set -eu; "$1") >"$work/log" 2>&1
+  code=$?
+  [ $code != 0 ] || return 0
+  failures=$((failures + 1))
+  echo "FAILED: ${1//_/ }"
+  (cd "$work"; tail -n 40 log ./*.out ./*.err ./*.code 2>/dev/null | sed 's/^/    /')
+}
+# node NAME ARGUMENT...: parxrun on the node NAME, in the background; its output goes to NAME.out and NAME.err, its exit
+# code to NAME.code, its pid to NAME.pid.
+node() {
+  local name=$1; shift
+  (PARX_HOST_ID=$name env --default-signal timeout -k 1 30 "$parxrun" "$@" >"$name.out" 2>"$name.err" </dev/null & echo $! >"$name.pid"; s=0; wait $! || s=$?; echo $s >"$name.code") &
+}
+# nodes "NAME..." ARGUMENT...: one on each, and waits for them all.
+nodes() { local name names=$1; shift; for name in $names; do node "$name" "$@"; done; wait; }
+at() { echo "--nnodes $1 --rdzv-endpoint 127.0.0.1:$port --rdzv-id job"; }
+has() { grep -qF -- "$2" "$1" || { echo "no \"$2\" in $1"; return 1; }; }
+code() { [ "$(cat "$1.code")" = "$2" ] || { echo "$1: exit code $(cat "$1.code"), not $2"; return 1; }; }
+within() { local i; for i in $(seq $(($1 * 50))); do "${@:2}" && return; sleep 0.02; done; echo "not within $1 s: ${*:2}"; return 1; }
+agent_of() { pgrep -P "$(cat "$1.pid")" parxrun; }  # below timeout(1)
+gone() { local p; for p in "$@"; do within 3 eval "[ ! -d /proc/$p ] || grep -q '^State:.Z' /proc/$p/status" || return 1; done; }
+now() { date +%s%3N; }
+
+parxrun_on_three_nodes_is_one_world() {
+  nodes "a b c" $(at 3) -n 2 "$hello"
+  for n in a b c; do code $n 0; done
+  [ "$(cat ./*.out | grep -c 'WORLD_SIZE=6 sum of ranks = 15')" = 6 ]
+}
+it_starts_as_fast_as_on_one() {
+  node b $(at 2) -n 2 true; node c $(at 2) -n 2 true
+  local before; before=$(now); wait; [ $(($(now) - before)) -lt 1000 ]; code b 0; code c 0
+}
+the_ranks_of_a_node_are_consecutive_in_the_order_of_node_ranks() {
+  for n in 2 0 1; do node n$n $(at 3) --rdzv-backend static --node-rank $n --nproc_per_node $((n + 1)) sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE'; done; wait
+  has n0.out '[rank 0 on n0] 0/6 0/1 0/3'; has n1.out '[rank 2 on n1] 2/6 1/2 1/3'; has n2.out '[rank 5 on n2] 5/6 2/3 2/3'
+}
+a_rank_has_the_environment_that_torchrun_gives_it() {
+  nodes "a b" $(at 2) --max-restarts 3 --role trainer -n 2 sh -c '[ $RANK = 3 ] || exit 0; env | grep -E "^(RANK|LOCAL_|WORLD_|GROUP_|ROLE_|MASTER_|TORCH|PARX_)" | sort >rank3'
+  sed -E 's/(MASTER_PORT)=[0-9]{4,5}$/\1=PORT/; s/(AGENT)=[0-9a-f]{32}$/\1=HEX/; s/^(PARX_SECRET_FILE)=.*/\1=FILE/; s/^(TORCHELASTIC_ERROR_FILE)=.*/\1=FILE/; s/(PARX_HOST_ID|GROUP_RANK|PARX_NODE_RANK)=.*/\1/' rank3 | grep -v TORCHELASTIC_ERROR_FILE >got
+  cat >expected <<END
+GROUP_RANK
+GROUP_WORLD_SIZE=2
+LOCAL_RANK=1
+LOCAL_WORLD_SIZE=2
+MASTER_ADDR=127.0.0.1
+MASTER_PORT=PORT
+PARX_AGENT=HEX
+PARX_ATTEMPT=0
+PARX_GENERATION=1
+PARX_HOST_ID
+PARX_LOCAL_RANK=1
+PARX_LOCAL_WORLD_SIZE=2
+PARX_MASTER_ADDR=127.0.0.1
+PARX_MASTER_PORT=PORT
+PARX_NODE_RANK
+PARX_RANK=3
+PARX_RUN_ID=job.1
+PARX_SECRET_FILE=FILE
+PARX_STORE_KEEPER=parxrun
+PARX_WORLD_SIZE=4
+RANK=3
+ROLE_NAME=trainer
+ROLE_RANK=3
+ROLE_WORLD_SIZE=4
+TORCHELASTIC_MAX_RESTARTS=3
+TORCHELASTIC_RESTART_COUNT=0
+TORCHELASTIC_RUN_ID=job
+TORCHELASTIC_USE_AGENT_STORE=False
+TORCH_NCCL_ASYNC_ERROR_HANDLING=1
+WORLD_SIZE=4
+END
+  diff expected got
+  [ "$(grep -c "PORT=$(sed -n 's/^MASTER_PORT=//p' rank3)$" rank3)" = 1 ]  # two ports
+}
+the_port_for_other_programs_is_free_for_rank_0() {
+  command -v python3 || return 0
+  cat >serve.py <<'END'
+import os, socket, time
+where = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if os.environ["RANK"] == "0":
+    server = socket.socket(); server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(where); server.listen(); server.accept(); print("met")
+else:
+    for i in range(100):
+        try: socket.create_connection(where); break
+        except OSError: time.sleep(0.05)
+END
+  nodes "a b" $(at 2) serve.py; cat ./*.out | grep -q 'met'; code a 0; code b 0
+}
+a_failing_rank_ends_the_job_with_its_code_on_all_nodes_and_one_report() {
+  local before; before=$(now)
+  nodes "a b c" $(at 3) -n 2 sh -c 'echo $$ >rank.$RANK; [ $RANK = 4 ] && { sleep 0.2; echo "no data" >&2; exit 7; }; exec sleep 60'
+  [ $(($(now) - before)) -lt 2500 ]
+  for n in a b c; do code $n 7; done
+  cat ./*.err >all; has all 'rank 4 of 6 failed: exit code 7'; has all '    | no data'; has all 'ranks 0-3,5: killed by SIGTERM'
+  [ "$(grep -c 'failed: exit code 7' all)" = 1 ]; grep -qE '^  node      [abc]$' all; gone $(cat rank.*)
+}
+a_killed_rank_gives_137_on_all_nodes() {
+  nodes "a b" $(at 2) -n 2 sh -c '[ $RANK = 3 ] && kill -9 $$; exec sleep 60'; code a 137; code b 137
+}
+a_program_that_is_missing_on_one_node_ends_the_job() {
+  printf '#!/bin/sh\nexec sleep 20\n' >prog; chmod +x prog
+  node a $(at 2) ./prog; node b $(at 2) ./progg; wait; code b 127; code a 127; has b.err './progg" was not found: No such'
+  cat ./*.err | grep -q 'ended on node b: program "./progg" was not found'
+}
+two_parxrun_on_one_node_are_refused() {
+  node a $(at 2) sleep 20; within 3 eval 'agent_of a >/dev/null'; sleep 0.2
+  local status=0; PARX_HOST_ID=a timeout 10 "$parxrun" $(at 2) true >two.out 2>two.err || status=$?
+  [ $status = 1 ]; has two.err 'node a has a parxrun of this job already'; kill "$(agent_of a)"; wait
+}
+two_jobs_at_one_endpoint_are_told_apart() {
+  node a $(at 2) sleep 20; within 3 eval 'agent_of a >/dev/null'; sleep 0.2
+  local status=0; PARX_HOST_ID=b timeout 10 "$parxrun" --nnodes 2 --rdzv-endpoint "127.0.0.1:$port" --rdzv-id other true >two.out 2>two.err || status=$?
+  [ $status = 1 ]; has two.err 'the job there is "job", not "other"'; kill "$(agent_of a)"; wait
+}
+another_secret_or_another_number_of_nodes_is_refused() {
+  export PARX_SECRET=0123456789abcdef0
+  node a $(at 2) sleep 20; within 3 eval 'agent_of a >/dev/null'; sleep 0.2
+  local status=0; PARX_SECRET=0123456789abcdef1 PARX_HOST_ID=b timeout 10 "$parxrun" $(at 2) true 2>two.err || status=$?
+  [ $status = 1 ]; has two.err 'secret'
+  status=0; PARX_HOST_ID=b timeout 10 "$parxrun" $(at 3) true 2>two.err || status=$?
+  [ $status = 1 ]; has two.err '--nnodes 2:2, and this one with --nnodes 3:3'; kill "$(agent_of a)"; wait
+}
+an_endpoint_that_cannot_be_met_at_is_explained_at_once() {
+  local status
+  explained() { status=0; timeout 5 "$parxrun" "${@:2}" true >out 2>one.err || status=$?; [ $status = 2 ] || [ $status = 1 ]; has one.err "$1"; }
+  explained "127.0.0.1 is each node's own address" --nnodes 2 --rdzv-endpoint 127.0.0.1:$port
+  explained "localhost is each node's own address" --nnodes 2 --rdzv-endpoint localhost
+  explained 'needs a meeting point' --nnodes 2
+  explained 'is no address of it' --nnodes 2 --master-addr 192.0.2.7 --node-rank 0
+  explained 'cannot be resolved' --nnodes 2 --rdzv-endpoint nobody.invalid:29400
+  explained '--nnodes "3:2"' --nnodes 3:2 --rdzv-endpoint x
+  explained '--rdzv-backend etcd' --nnodes 2 --rdzv-backend etcd --rdzv-endpoint x
+  explained 'came within 1 s: a' --nnodes 2 --rdzv-endpoint 127.0.0.1:$port --rdzv-conf join_timeout=1 --env A=1 -- env PARX_HOST_ID=a || true
+}
+tasks_of_srun_without_ntasks_per_node_are_refused() {
+  local status=0
+  SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST='n[1-2]' SLURM_PROCID=0 "$parxrun" -n 2 true 2>one.err || status=$?
+  [ $status = 2 ]; has one.err 'srun has started 4 tasks on 2 nodes'; has one.err '--ntasks-per-node=1'
+  SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST='n[1-2]' SLURM_PROCID=0 "$parxrun" --standalone -n 2 true
+}
+a_signal_to_one_parxrun_ends_the_job_on_all_nodes() {
+  node a $(at 2) -n 1 sh -c 'trap "echo got; exit 75" TERM; touch ready.$RANK; while :; do sleep 0.05; done'
+  node b $(at 2) -n 1 sh -c 'trap "echo got; exit 75" TERM; touch ready.$RANK; while :; do sleep 0.05; done'
+  within 5 test -e ready.0 -a -e ready.1; kill -TERM "$(agent_of b)"; wait
+  code a 75; code b 75; has a.out got; has b.out got
+  nodes_that_do_not_save() { node a $(at 2) sh -c 'touch on.$RANK; exec sleep 60'; node b $(at 2) sh -c 'touch on.$RANK; exec sleep 60'; within 5 test -e on.0 -a -e on.1; kill -INT "$(agent_of a)"; wait; }
+  port=$((port + 500)); nodes_that_do_not_save; code a 130; code b 130
+}
+a_failed_rank_is_restarted_and_counted_once() {
+  nodes "a b" $(at 2) -n 2 --max-restarts 2 sh -c 'echo $RANK $TORCHELASTIC_RESTART_COUNT $PARX_GENERATION $PARX_RUN_ID >>starts; [ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0; [ $RANK = 3 ] && exit 5; exec sleep 60'
+  code a 0; code b 0; [ "$(sort starts | tr '\n' ';')" = "$(for r in 0 1 2 3; do for g in 1 2 3; do echo "$r $((g - 1)) $g job.$g"; done; done | sort | tr '\n' ';')" ]
+  cat ./*.err >all; has all 'rank 3 ended (exit code 5)'; has all 'restart 2 of 2'
+}
+one_node_alone_restarts_as_well() {
+  "$parxrun" -n 2 --max-restarts 1 sh -c 'echo $RANK $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3' >out 2>err
+  has out '[rank 1] 1 1'
+  local status=0; "$parxrun" -n 2 --max-restarts 1 sh -c 'exit 3' >out 2>one.err || status=$?; [ $status = 3 ]; has one.err 'all 2 ranks ended with exit code 3'
+}
+a_killed_parxrun_takes_its_ranks_along_and_the_rest_goes_on() {
+  local program='echo $$ >rank.$PARX_HOST_ID; touch g$PARX_GENERATION.$RANK.of.$WORLD_SIZE; [ $WORLD_SIZE = 2 ] && exit 0; exec sleep 60'
+  for n in a b c; do node $n $(at 2:3) --max-restarts 1 sh -c "$program"; done
+  within 9 test -e g1.0.of.3 -a -e g1.1.of.3 -a -e g1.2.of.3
+  local victim; for victim in a b c; do kill -0 "$(agent_of $victim)"; grep -q keeper_is_here /dev/null || true; [ -z "$(ss -Hltnp "sport = :$port" 2>/dev/null | grep "pid=$(agent_of $victim),")" ] && break; done
+  local before; before=$(now); kill -9 "$(agent_of $victim)"; gone "$(cat rank.$victim)"
+  within 9 test -e g2.0.of.2 -a -e g2.1.of.2; [ $(($(now) - before)) -lt 6000 ]; wait
+  for n in a b c; do [ $n = $victim ] || code $n 0; done
+  cat ./*.err >all; has all "node $victim was lost"
+}
+a_node_that_joins_stops_the_ranks_as_planned() {
+  local program='trap "touch saved.$PARX_GENERATION.$RANK; exit 75" USR1; touch on.$PARX_GENERATION.$RANK; [ $WORLD_SIZE = 3 ] && { echo $TORCHELASTIC_RESTART_COUNT >count; exit 0; }; while :; do sleep 0.02; done'
+  node a $(at 2:3) sh -c "$program"; node b $(at 2:3) sh -c "$program"
+  within 9 test -e on.1.0 -a -e on.1.1; sleep 0.1; node c $(at 2:3) sh -c "$program"; wait
+  [ -e saved.1.0 ]; [ -e saved.1.1 ]; [ "$(cat count)" = 0 ]; for n in a b c; do code $n 0; done
+}
+without_the_first_parxrun_all_end_with_75() {
+  local program='trap "touch saved.$PARX_HOST_ID; exit 75" TERM; touch on.$RANK; while :; do sleep 0.02; done'
+  node a $(at 2) --rdzv-conf is_host=1 sh -c "$program"; node b $(at 2) --rdzv-conf is_host=0 sh -c "$program"
+  within 5 test -e on.0 -a -e on.1; local before; before=$(now); kill -9 "$(agent_of a)"; wait
+  code b 75; [ -e saved.b ]; [ $(($(now) - before)) -lt 5000 ]; has b.err 'has lost the job'
+}
+logs_of_attempts_are_kept_apart() {
+  nodes "a b" $(at 2) -n 1 --max-restarts 1 --log-dir logs sh -c 'echo out $RANK; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3'
+  code a 0; [ "$(cat logs/job/attempt_0.1/n1.r1.out)" = 'out 1' ]; [ "$(cat logs/job/attempt_1.2/n0.r0.out)" = 'out 0' ]
+}
+
+for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|node|nodes|at|has|code|within|agent_of|gone|now)$'); do
+  [ $# -lt 2 ] || [[ $name =~ $2 ]] || continue
+  claim "$name"
+done
+echo "$((claims - failures)) of $claims claims hold"
+[ "$failures" = 0 ]
