@@ -127,7 +127,7 @@ inline int rank_count(const cxxopts::ParseResult& given, int threads) {
   const std::string per_node = given["nproc-per-node"].as<std::string>();
   if (per_node.empty()) return number(given, "n", 1, 4096);
   if (per_node == "auto" || per_node == "cpu") {
-    const auto cores = static_cast<int>(parx::detail::allowed_cores().size());
+    const auto cores = static_cast<int>(parx::allowed_cores().size());
     return std::max(1, cores / std::max(1, threads));
   }
   const auto count = parx::detail::parse_number<int>(per_node);
