@@ -43,7 +43,7 @@ inline std::vector<ring_state> run_ring() {
   ring_state now;
   for (int rank = 0; rank < ring_ranks; ++rank) {
     now[static_cast<std::size_t>(rank)].plan =
-        parx::schedules::ring_all_reduce(rank, ring_ranks, 4);
+        parx::algorithms::ring_all_reduce(rank, ring_ranks, 4);
     now[static_cast<std::size_t>(rank)].input.fill(1U << rank);
   }
   std::vector<ring_state> all{now};

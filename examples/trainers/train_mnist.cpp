@@ -46,7 +46,7 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
   const data::distributed_sampler sampler{images.size(), world, {.seed = s.seed}};
   const data::loader loader{images, {.batch_size = s.batch_size, .sampler = sampler}};
   const std::size_t steps = s.epochs * loader.batches();
-  const parx::optim::schedule schedule{
+  const parx::optim::lr_schedule schedule{
       .lr = s.lr, .warmup = steps / 20, .steps = steps, .decay = parx::optim::decay::cosine};
   parx::print0(world, "{} parameters, {} + {} images, {} ranks x batch {}\n",
                model.parameter_count(), images.size(), test.size(), world.size(), s.batch_size);

@@ -7,8 +7,8 @@
 #include <parx/optim/clip.hpp>       // IWYU pragma: export
 #include <parx/optim/ema.hpp>        // IWYU pragma: export
 #include <parx/optim/group.hpp>      // IWYU pragma: export
-#include <parx/optim/optimizer.hpp>  // IWYU pragma: export
-#include <parx/optim/schedule.hpp>   // IWYU pragma: export
-#include <parx/optim/sgd.hpp>        // IWYU pragma: export
 #include <parx/optim/instances.hpp>  // IWYU pragma: export
+#include <parx/optim/lr_schedule.hpp>  // IWYU pragma: export
+#include <parx/optim/optimizer.hpp>  // IWYU pragma: export
+#include <parx/optim/sgd.hpp>        // IWYU pragma: export
 #include <parx/optim/target.hpp>     // IWYU pragma: export

@@ -111,13 +111,13 @@ BOOST_AUTO_TEST_CASE(the_largest_incast_of_a_windowed_schedule_is_its_window) {
   const int world = 64;
   std::size_t uncalled = 0;
   for (int r = 1; r < world; ++r) {
-    const auto plan = parx::schedules::direct_gather(r, partition::even(640, world), 0, 5);
+    const auto plan = parx::algorithms::direct_gather(r, partition::even(640, world), 0, 5);
     uncalled += plan.actions.size() == 1 ? 1U : 0U;
   }
   BOOST_TEST(uncalled == 5u);
   // Step s of an all_to_all waits for step s - window: at most that many sends can be free to go.
   const auto even = partition::even(64 * 64, 64);
-  const auto plan = parx::schedules::direct_all_to_all(3, even, even, 5);
+  const auto plan = parx::algorithms::direct_all_to_all(3, even, even, 5);
   const auto free =
       std::count_if(plan.actions.begin(), plan.actions.end(), [](const parx::action& each) {
         return each.kind == parx::action_kind::send && each.after[0] == parx::no_action;

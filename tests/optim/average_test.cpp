@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(schedules_are_hugging_faces) {
   BOOST_TEST(polynomial.at(60) == 0.5 + 1.5 * 0.25);
   BOOST_TEST(linear.at(200) == 0.0);
   BOOST_TEST(polynomial.at(200) == 0.5);
-  const optim::schedule step{.lr = 1, .decay = optim::decay::step, .every = 30, .gamma = 0.5};
+  const optim::lr_schedule step{.lr = 1, .decay = optim::decay::step, .every = 30, .gamma = 0.5};
   BOOST_TEST(step.at(29) == 1.0);
   BOOST_TEST(step.at(30) == 0.5);
   BOOST_TEST(step.at(95) == 0.125);

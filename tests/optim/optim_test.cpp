@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(clipping_and_cosine_decay_are_pytorchs) {
     for (const auto& p : parameters) found.insert(found.end(), p.grad().begin(), p.grad().end());
     check_close(torch_numbers()->at(name), found, 1e-6, name);
   }
-  const optim::schedule cosine{
+  const optim::lr_schedule cosine{
       .lr = 0.4, .steps = 20, .decay = optim::decay::cosine, .floor = 0.05};
   for (std::size_t step = 0; step <= 20; ++step) {
     BOOST_TEST(cosine.at(step) == torch_numbers()->at("cosine").at(step),
@@ -283,29 +283,25 @@ BOOST_AUTO_TEST_CASE(state_carried_to_a_new_optimizer_continues_the_run) {
 
 BOOST_AUTO_TEST_CASE(schedules_rise_linearly_and_fall_to_their_floor) {
   using optim::decay;
-  const optim::schedule constant{.lr = 2, .warmup = 4};
+  const optim::lr_schedule constant{.lr = 2, .warmup = 4};
   BOOST_TEST(constant.at(0) == 0.5);
   BOOST_TEST(constant.at(3) == 2.0);
   BOOST_TEST(constant.at(1'000'000) == 2.0);
-  const optim::schedule linear{
+  const optim::lr_schedule linear{
       .lr = 1, .warmup = 2, .steps = 6, .decay = decay::linear, .floor = 0.2};
   BOOST_TEST(linear.at(0) == 0.5);
   BOOST_TEST(linear.at(2) == 1.0);
   BOOST_TEST(linear.at(4) == 0.6, boost::test_tools::tolerance(1e-12));
   BOOST_TEST(linear.at(6) == 0.2, boost::test_tools::tolerance(1e-12));
   BOOST_TEST(linear.at(60) == 0.2, boost::test_tools::tolerance(1e-12));
-  const optim::schedule cosine{.lr = 1, .warmup = 10, .steps = 110, .decay = decay::cosine};
+  const optim::lr_schedule cosine{.lr = 1, .warmup = 10, .steps = 110, .decay = decay::cosine};
   BOOST_TEST(cosine.at(60) == 0.5, boost::test_tools::tolerance(1e-12));
-  BOOST_CHECK_THROW((void)(optim::schedule{.decay = decay::cosine}.at(0)), usage_error);
+  BOOST_CHECK_THROW((void)(optim::lr_schedule{.decay = decay::cosine}.at(0)), usage_error);
 }
 
 BOOST_AUTO_TEST_CASE(a_rate_that_falls_in_steps_stops_at_its_floor) {
-  const optim::schedule steps{.lr = 8,
-                              .warmup = 2,
-                              .decay = optim::decay::step,
-                              .floor = 1.5,
-                              .every = 3,
-                              .gamma = 0.5};
+  const optim::lr_schedule steps{
+      .lr = 8, .warmup = 2, .decay = optim::decay::step, .floor = 1.5, .every = 3, .gamma = 0.5};
   const std::vector<double> expected{4, 8, 8, 8, 8, 4, 4, 4, 2, 2, 2, 1.5, 1.5, 1.5, 1.5, 1.5};
   for (std::size_t step = 0; step < expected.size(); ++step)
     BOOST_TEST(steps.at(step) == expected[step], "step " << step);

@@ -89,7 +89,7 @@ double largest_difference(const tensor<float>& a, const tensor<float>& b) {
 /// 600 steps with a learning rate that rises and falls, compared at the end.
 template <typename Optimizer, typename Options>
 void follows_dense(Options options) {
-  const optim::schedule schedule{
+  const optim::lr_schedule schedule{
       .lr = options.lr, .warmup = 20, .steps = 600, .decay = optim::decay::cosine};
   dense_run<Optimizer> dense(options);
   table_run sparse;

@@ -1,7 +1,7 @@
 // The compiled part of optim, for parx/src.hpp.
 #pragma once
 
-#include <parx/optim/detail/schedule_impl.hpp>
+#include <parx/optim/detail/lr_schedule_impl.hpp>
 #include <parx/optim/instances.hpp>
 
 namespace parx::inline PARX_ABI::optim {

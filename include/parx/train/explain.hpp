@@ -11,7 +11,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/source.hpp>
-#include <parx/optim/schedule.hpp>
+#include <parx/optim/lr_schedule.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
 #include <parx/train/run_plan.hpp>

@@ -15,7 +15,7 @@
 
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
-#include <parx/optim/schedule.hpp>
+#include <parx/optim/lr_schedule.hpp>
 
 namespace parx::inline PARX_ABI::train {
 

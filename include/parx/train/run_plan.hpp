@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include <parx/core/check.hpp>
-#include <parx/optim/schedule.hpp>
+#include <parx/optim/lr_schedule.hpp>
 #include <parx/train/options.hpp>
 
 namespace parx::inline PARX_ABI::train {
@@ -92,10 +92,10 @@ struct run_plan {
 [[nodiscard]] inline double learning_rate_at(const trainer_options& options, const run_plan& plan,
                                              double lr, std::uint64_t step) {
   if (options.lr_schedule) return options.lr_schedule(step);
-  const optim::schedule rates{.lr = lr,
-                              .warmup = plan.warmup_steps,
-                              .steps = std::max(plan.steps, plan.warmup_steps + 1),
-                              .decay = options.lr_scheduler_type};
+  const optim::lr_schedule rates{.lr = lr,
+                                 .warmup = plan.warmup_steps,
+                                 .steps = std::max(plan.steps, plan.warmup_steps + 1),
+                                 .decay = options.lr_scheduler_type};
   return rates.at(step);
 }
 

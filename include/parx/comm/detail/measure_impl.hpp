@@ -109,7 +109,7 @@ class cost_meter {
     request.what = operation::broadcast;
     request.site = site_;
     const execution_plan steps =
-        make_plan(schedules::tree_broadcast(core_.rank(), core_.size(), sizeof costs_, 0));
+        make_plan(algorithms::tree_broadcast(core_.rank(), core_.size(), sizeof costs_, 0));
     request.steps = &steps;
     request.data.input = reinterpret_cast<const std::byte*>(&costs_);
     request.data.output = reinterpret_cast<std::byte*>(&costs_);

@@ -4,7 +4,7 @@
 
 #include <parx/comm/schedule/action.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 namespace detail {
 
@@ -39,4 +39,4 @@ inline std::int32_t append_host_barrier(schedule& plan, int rank, int world, std
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

@@ -13,7 +13,7 @@
 
 #include <parx/comm/schedule/partition.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 namespace detail {
 
@@ -89,4 +89,4 @@ void for_each_run(int begin, int count, int world, Use use) {
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

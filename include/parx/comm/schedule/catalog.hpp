@@ -107,126 +107,118 @@ inline constexpr auto in_rank_order = reduction_order::ranks;
 inline constexpr auto serially = reduction_order::serial;
 
 inline constexpr auto catalog_table = std::to_array<catalog_entry>({
-    {operation::all_reduce, algorithm::doubling, made_by<schedules::doubling_all_reduce>,
+    {operation::all_reduce, algorithm::doubling, made_by<algorithms::doubling_all_reduce>,
      prices::doubling_all_reduce, in_rank_order},
-    {operation::all_reduce, algorithm::ring, made_by<schedules::ring_all_reduce>,
+    {operation::all_reduce, algorithm::ring, made_by<algorithms::ring_all_reduce>,
      prices::ring_all_reduce},
-    {operation::all_reduce, algorithm::direct, made_by<schedules::direct_all_reduce>,
+    {operation::all_reduce, algorithm::direct, made_by<algorithms::direct_all_reduce>,
      prices::direct_all_reduce, serially},
-    {operation::all_reduce, algorithm::shared, made_by<schedules::shared_all_reduce>,
+    {operation::all_reduce, algorithm::shared, made_by<algorithms::shared_all_reduce>,
      prices::shared_all_reduce, serially, must_share_output},
     {operation::all_reduce, algorithm::staged,
      [](const call_shape& s) {
-       return schedules::staged_all_reduce(s.rank, s.world, s.count,
-                                           s.slice_count(), s.is_staged_whole());
+       return algorithms::staged_all_reduce(s.rank, s.world, s.count, s.slice_count(),
+                                            s.is_staged_whole());
      },
      prices::staged_all_reduce, serially, must_stage},
-    {operation::all_reduce, algorithm::halving, made_by<schedules::halving_all_reduce>,
+    {operation::all_reduce, algorithm::halving, made_by<algorithms::halving_all_reduce>,
      prices::halving_all_reduce, in_rank_order},
-    {operation::all_reduce, algorithm::tree, made_by<schedules::tree_all_reduce>,
+    {operation::all_reduce, algorithm::tree, made_by<algorithms::tree_all_reduce>,
      prices::tree_all_reduce, in_rank_order},
-    {operation::all_reduce, algorithm::chain, made_by<schedules::chain_all_reduce>,
+    {operation::all_reduce, algorithm::chain, made_by<algorithms::chain_all_reduce>,
      prices::chain_all_reduce, serially},
-    {operation::all_reduce, algorithm::ordered_tree, made_by<schedules::ordered_tree_all_reduce>,
+    {operation::all_reduce, algorithm::ordered_tree, made_by<algorithms::ordered_tree_all_reduce>,
      prices::ordered_tree_all_reduce, serially},
     {operation::all_reduce, algorithm::hierarchical,
      [](const call_shape& s) {
-       return schedules::hierarchical_all_reduce(s.rank, s.host_of, s.count);
+       return algorithms::hierarchical_all_reduce(s.rank, s.host_of, s.count);
      },
      prices::hierarchical_all_reduce, unordered, must_share_hosts},
 
-    {operation::reduce_scatter, algorithm::direct, made_by<schedules::direct_reduce_scatter>,
+    {operation::reduce_scatter, algorithm::direct, made_by<algorithms::direct_reduce_scatter>,
      prices::direct_reduce_scatter, serially},
-    {operation::reduce_scatter, algorithm::chain, made_by<schedules::chain_reduce_scatter>,
+    {operation::reduce_scatter, algorithm::chain, made_by<algorithms::chain_reduce_scatter>,
      prices::chain_reduce_scatter, serially},
-    {operation::reduce_scatter, algorithm::ring, made_by<schedules::ring_reduce_scatter>,
+    {operation::reduce_scatter, algorithm::ring, made_by<algorithms::ring_reduce_scatter>,
      prices::ring_reduce_scatter},
-    {operation::reduce_scatter, algorithm::shared, made_by<schedules::shared_reduce_scatter>,
+    {operation::reduce_scatter, algorithm::shared, made_by<algorithms::shared_reduce_scatter>,
      prices::shared_reduce_scatter, serially, must_share_input},
-    {operation::reduce_scatter, algorithm::halving, made_by<schedules::halving_reduce_scatter>,
+    {operation::reduce_scatter, algorithm::halving, made_by<algorithms::halving_reduce_scatter>,
      prices::halving_reduce_scatter},
 
-    {operation::all_gather, algorithm::direct, made_by<schedules::direct_all_gather>,
+    {operation::all_gather, algorithm::direct, made_by<algorithms::direct_all_gather>,
      prices::direct_all_gather},
-    {operation::all_gather, algorithm::ring, made_by<schedules::ring_all_gather>,
+    {operation::all_gather, algorithm::ring, made_by<algorithms::ring_all_gather>,
      prices::ring_all_gather},
-    {operation::all_gather, algorithm::shared, made_by<schedules::shared_all_gather>,
+    {operation::all_gather, algorithm::shared, made_by<algorithms::shared_all_gather>,
      prices::shared_all_gather, unordered, must_share_output},
-    {operation::all_gather, algorithm::doubling, made_by<schedules::doubling_all_gather>,
+    {operation::all_gather, algorithm::doubling, made_by<algorithms::doubling_all_gather>,
      prices::doubling_all_gather, unordered, must_be_power_of_two},
-    {operation::all_gather, algorithm::bruck, made_by<schedules::bruck_all_gather>,
+    {operation::all_gather, algorithm::bruck, made_by<algorithms::bruck_all_gather>,
      prices::bruck_all_gather},
     {operation::all_gather, algorithm::hierarchical,
      [](const call_shape& s) {
-       return schedules::hierarchical_all_gather(s.rank, s.host_of, s.cut());
+       return algorithms::hierarchical_all_gather(s.rank, s.host_of, s.cut());
      },
      prices::hierarchical_all_gather, unordered, must_share_hosts},
 
-    {operation::broadcast, algorithm::tree, made_by<schedules::tree_broadcast>,
+    {operation::broadcast, algorithm::tree, made_by<algorithms::tree_broadcast>,
      prices::tree_broadcast},
-    {operation::broadcast, algorithm::chain, made_by<schedules::chain_broadcast>,
+    {operation::broadcast, algorithm::chain, made_by<algorithms::chain_broadcast>,
      prices::chain_broadcast},
-    {operation::broadcast, algorithm::shared, made_by<schedules::shared_broadcast>,
+    {operation::broadcast, algorithm::shared, made_by<algorithms::shared_broadcast>,
      prices::shared_broadcast, unordered, must_share_output},
-    {operation::broadcast, algorithm::scatter_gather, made_by<schedules::scatter_gather_broadcast>,
+    {operation::broadcast, algorithm::scatter_gather, made_by<algorithms::scatter_gather_broadcast>,
      prices::scatter_gather_broadcast},
     {operation::broadcast, algorithm::hierarchical,
-     [](const call_shape& s) {
-       return schedules::hierarchical_broadcast(s.rank, s.host_of, s.count, s.root);
-     },
+     [](const call_shape&
+            s) { return algorithms::hierarchical_broadcast(s.rank, s.host_of, s.count, s.root); },
      prices::hierarchical_broadcast, unordered, must_share_hosts},
 
-    {operation::reduce, algorithm::tree, made_by<schedules::tree_reduce>,
-     prices::tree_reduce, in_rank_order, must_start_at_first},
-    {operation::reduce, algorithm::chain, made_by<schedules::chain_reduce>,
-     prices::chain_reduce, in_rank_order, must_start_at_first},
-    {operation::reduce, algorithm::ordered_tree, made_by<schedules::ordered_tree_reduce>,
+    {operation::reduce, algorithm::tree, made_by<algorithms::tree_reduce>, prices::tree_reduce,
+     in_rank_order, must_start_at_first},
+    {operation::reduce, algorithm::chain, made_by<algorithms::chain_reduce>, prices::chain_reduce,
+     in_rank_order, must_start_at_first},
+    {operation::reduce, algorithm::ordered_tree, made_by<algorithms::ordered_tree_reduce>,
      prices::ordered_tree_reduce, in_rank_order},
-    {operation::reduce, algorithm::direct, made_by<schedules::direct_reduce>,
+    {operation::reduce, algorithm::direct, made_by<algorithms::direct_reduce>,
      prices::direct_reduce, serially},
 
-    {operation::gather, algorithm::tree, made_by<schedules::tree_gather>, prices::tree_blocks},
+    {operation::gather, algorithm::tree, made_by<algorithms::tree_gather>, prices::tree_blocks},
     {operation::gather, algorithm::direct,
-     [](const call_shape& s) {
-       return schedules::direct_gather(s.rank, s.cut(), s.root);
-     },
+     [](const call_shape& s) { return algorithms::direct_gather(s.rank, s.cut(), s.root); },
      prices::direct_blocks},
 
-    {operation::scatter, algorithm::tree, made_by<schedules::tree_scatter>, prices::tree_blocks},
+    {operation::scatter, algorithm::tree, made_by<algorithms::tree_scatter>, prices::tree_blocks},
     {operation::scatter, algorithm::direct,
-     [](const call_shape& s) {
-       return schedules::direct_scatter(s.rank, s.cut(), s.root);
-     },
+     [](const call_shape& s) { return algorithms::direct_scatter(s.rank, s.cut(), s.root); },
      prices::direct_blocks},
 
     {operation::all_to_all, algorithm::direct,
-     [](const call_shape& s) {
-       return schedules::direct_all_to_all(s.rank, s.cut(), s.arriving());
-     },
+     [](const call_shape&
+            s) { return algorithms::direct_all_to_all(s.rank, s.cut(), s.arriving()); },
      prices::direct_all_to_all},
     {operation::all_to_all, algorithm::pairwise,
-     [](const call_shape& s) {
-       return schedules::pairwise_all_to_all(s.rank, s.cut(), s.arriving());
-     },
+     [](const call_shape&
+            s) { return algorithms::pairwise_all_to_all(s.rank, s.cut(), s.arriving()); },
      prices::pairwise_all_to_all},
     {operation::all_to_all, algorithm::bruck,
-     [](const call_shape& s) {
-       return schedules::bruck_all_to_all(s.rank, s.world, s.cut().count(0));
-     },
+     [](const call_shape&
+            s) { return algorithms::bruck_all_to_all(s.rank, s.world, s.cut().count(0)); },
      prices::bruck_all_to_all, unordered, must_have_equal_blocks},
 
-    {operation::scan, algorithm::doubling, made_by<schedules::doubling_scan>,
+    {operation::scan, algorithm::doubling, made_by<algorithms::doubling_scan>,
      prices::doubling_scan, in_rank_order},
-    {operation::scan, algorithm::chain, made_by<schedules::chain_scan>,
-     prices::chain_scan, serially},
+    {operation::scan, algorithm::chain, made_by<algorithms::chain_scan>, prices::chain_scan,
+     serially},
 
-    {operation::exscan, algorithm::doubling, made_by<schedules::doubling_exscan>,
+    {operation::exscan, algorithm::doubling, made_by<algorithms::doubling_exscan>,
      prices::doubling_exscan, in_rank_order},
-    {operation::exscan, algorithm::chain, made_by<schedules::chain_exscan>,
-     prices::chain_exscan, serially},
+    {operation::exscan, algorithm::chain, made_by<algorithms::chain_exscan>, prices::chain_exscan,
+     serially},
 
     {operation::barrier, algorithm::dissemination,
-     [](const call_shape& s) { return schedules::dissemination_barrier(s.rank, s.world); },
+     [](const call_shape& s) { return algorithms::dissemination_barrier(s.rank, s.world); },
      prices::dissemination_barrier},
 });
 

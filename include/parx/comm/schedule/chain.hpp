@@ -10,7 +10,7 @@
 
 #include <parx/comm/schedule/partition.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 /// The root's input is copied to every rank's output (`count` elements each).
 [[nodiscard]] inline schedule chain_broadcast(int rank, int world, std::size_t count, int root) {
@@ -98,4 +98,4 @@ namespace parx::inline PARX_ABI::schedules {
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

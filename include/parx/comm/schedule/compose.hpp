@@ -6,7 +6,7 @@
 
 #include <parx/comm/schedule/action.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 /// Appends schedule `part` for the ranks `members` (part's rank i is members[i]). It begins after
 /// action `start` and reads its input from `input`. Returns an action that completes when all of
@@ -44,4 +44,4 @@ inline std::int32_t append(schedule& plan, const schedule& part, std::span<const
   return done;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

@@ -8,7 +8,7 @@
 
 #include <parx/comm/schedule/partition.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 /// Input holds block `rank`; output receives all of them.
 [[nodiscard]] inline schedule direct_all_gather(int rank, const partition& blocks) {
@@ -102,4 +102,4 @@ inline std::int32_t direct_reduce_phase(schedule& plan, int rank, const partitio
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

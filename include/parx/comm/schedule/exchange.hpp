@@ -14,7 +14,7 @@
 #include <parx/comm/schedule/partition.hpp>
 #include <parx/comm/schedule/rooted_blocks.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 namespace detail {
 
@@ -58,4 +58,4 @@ inline schedule exchange(algorithm name, int rank, const partition& outgoing,
   return detail::exchange(algorithm::pairwise, rank, outgoing, incoming, 1, pairs);
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

@@ -9,7 +9,7 @@
 
 #include <parx/comm/schedule/action.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 struct fold {
   int power;  ///< positions: the largest power of two <= world
@@ -39,4 +39,4 @@ struct fold {
   }
 };
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

@@ -12,7 +12,7 @@
 #include <parx/comm/schedule/fold.hpp>
 #include <parx/comm/schedule/partition.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule halving_all_reduce(int rank, int world, std::size_t count) {
@@ -148,4 +148,4 @@ namespace parx::inline PARX_ABI::schedules {
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

@@ -19,7 +19,7 @@
 #include <parx/comm/schedule/partition.hpp>
 #include <parx/comm/schedule/tree.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 /// The ranks of each host, from the view of one rank.
 struct host_layout {
@@ -159,4 +159,4 @@ struct host_layout {
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

@@ -10,7 +10,7 @@
 #include <parx/comm/schedule/compose.hpp>
 #include <parx/comm/schedule/tree.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 /// Reduce to rank 0, then broadcast. Input and output hold `count` elements.
 [[nodiscard]] inline schedule tree_all_reduce(int rank, int world, std::size_t count) {
@@ -70,4 +70,4 @@ namespace parx::inline PARX_ABI::schedules {
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

@@ -9,7 +9,7 @@
 
 #include <parx/comm/schedule/partition.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 namespace detail {
 
@@ -94,4 +94,4 @@ inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks,
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

@@ -14,7 +14,7 @@
 #include <parx/comm/schedule/partition.hpp>
 #include <parx/comm/schedule/tree.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 /// Input holds block `rank`; the root's output receives all of them.
 [[nodiscard]] inline schedule tree_gather(int rank, const partition& blocks, int root) {
@@ -116,4 +116,4 @@ namespace parx::inline PARX_ABI::schedules {
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

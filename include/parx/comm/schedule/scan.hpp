@@ -11,7 +11,7 @@
 
 #include <parx/comm/schedule/action.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 namespace detail {
 
@@ -107,4 +107,4 @@ inline void chain_scan_steps(schedule& plan, int rank, int world, const scan_sta
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

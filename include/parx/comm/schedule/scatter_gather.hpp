@@ -12,7 +12,7 @@
 #include <parx/comm/schedule/partition.hpp>
 #include <parx/comm/schedule/tree.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 /// The root's input is copied to every rank's output (`count` elements each).
 [[nodiscard]] inline schedule scatter_gather_broadcast(int rank, int world, std::size_t count,
@@ -53,4 +53,4 @@ namespace parx::inline PARX_ABI::schedules {
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

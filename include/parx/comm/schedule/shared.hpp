@@ -11,7 +11,7 @@
 #include <parx/comm/schedule/barrier.hpp>
 #include <parx/comm/schedule/partition.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 /// The output is shared; `count` elements.
 [[nodiscard]] inline schedule shared_all_reduce(int rank, int world, std::size_t count) {
@@ -72,4 +72,4 @@ namespace parx::inline PARX_ABI::schedules {
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

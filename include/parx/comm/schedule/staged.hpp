@@ -22,7 +22,7 @@
 #include <parx/comm/schedule/action.hpp>
 #include <parx/comm/schedule/barrier.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 /// Parts of a rank's staging memory.
 inline constexpr int staging_parts = 3;
@@ -90,4 +90,4 @@ inline constexpr int staging_parts = 3;
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

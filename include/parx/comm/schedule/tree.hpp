@@ -10,7 +10,7 @@
 
 #include <parx/comm/schedule/action.hpp>
 
-namespace parx::inline PARX_ABI::schedules {
+namespace parx::inline PARX_ABI::algorithms {
 
 namespace detail {
 
@@ -75,4 +75,4 @@ namespace detail {
   return plan;
 }
 
-}  // namespace parx::schedules
+}  // namespace parx::algorithms

@@ -31,8 +31,8 @@ struct staging_view {
   [[nodiscard]] std::byte* at(int rank, std::size_t element,
                               std::size_t element_size) const noexcept {
     auto part = element / part_count;
-    if (part < schedules::staging_parts) {
-      part = (part + static_cast<std::size_t>(first)) % schedules::staging_parts;
+    if (part < algorithms::staging_parts) {
+      part = (part + static_cast<std::size_t>(first)) % algorithms::staging_parts;
     }
     return area->of_rank[static_cast<std::size_t>(rank)] + host_barrier::bytes +
            part * largest_slice + element % part_count * element_size;

@@ -31,7 +31,7 @@ class host_memory {
     set_up_->timeout = next.timeout;
     set_up_->header = next.header;
     set_up_->kept_steps.reset(
-        new execution_plan(make_plan(schedules::dissemination_barrier(rank, world))));
+        new execution_plan(make_plan(algorithms::dissemination_barrier(rank, world))));
     set_up_->steps = set_up_->kept_steps.get();
     return set_up_.get();
   }
@@ -48,7 +48,7 @@ class host_memory {
     const schedule& steps = next.steps->steps;
     if (wanted && steps.slices > 0) {
       next.data.staging = {area_, steps.slice_count, next_part_};
-      next_part_ = (next_part_ + steps.slices) % schedules::staging_parts;
+      next_part_ = (next_part_ + steps.slices) % algorithms::staging_parts;
     }
   }
 
@@ -57,7 +57,7 @@ class host_memory {
  private:
   /// The barrier's page, the parts, and room for a signal: one element, which fits into a part.
   static constexpr std::size_t bytes =
-      host_barrier::bytes + (schedules::staging_parts + 1) * largest_slice;
+      host_barrier::bytes + (algorithms::staging_parts + 1) * largest_slice;
   static constexpr std::uint64_t area_id = 0;  ///< shared_areas counts from one
 
   [[nodiscard]] static bool wants_memory(const execution_plan& steps) noexcept {

@@ -1,4 +1,4 @@
-// schedule: the learning rate as a pure function of the step: a linear warm-up, then one of the
+// lr_schedule: the learning rate as a pure function of the step: a linear warm-up, then one of the
 // decays that Hugging Face's get_scheduler knows.
 //
 //   opt.set_lr(schedule.at(step));
@@ -28,7 +28,7 @@ enum class warmup_form {
   hugging_face,    ///< step number `warmup` has it, and step 0 a rate of 0
 };
 
-struct schedule {
+struct lr_schedule {
   double lr = 1e-3;          ///< the highest rate
   std::uint64_t warmup = 0;  ///< steps of a linear rise
   std::uint64_t steps = 0;   ///< all steps, warm-up included; not used by constant and step
@@ -48,17 +48,18 @@ struct schedule {
 };
 
 /// Hugging Face's schedules by their names there; `steps` are all, warm-up included.
-[[nodiscard]] inline schedule constant_with_warmup(double lr, std::uint64_t warmup) {
+[[nodiscard]] inline lr_schedule constant_with_warmup(double lr, std::uint64_t warmup) {
   return {.lr = lr, .warmup = warmup, .form = warmup_form::hugging_face};
 }
-[[nodiscard]] schedule linear_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps);
-[[nodiscard]] schedule cosine_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps);
+[[nodiscard]] lr_schedule linear_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps);
+[[nodiscard]] lr_schedule cosine_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps);
 /// Ends at `floor`; 1e-7 is Hugging Face's default.
-[[nodiscard]] schedule polynomial_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps,
-                                              double power = 1, double floor = 1e-7);
+[[nodiscard]] lr_schedule polynomial_with_warmup(double lr, std::uint64_t warmup,
+                                                 std::uint64_t steps, double power = 1,
+                                                 double floor = 1e-7);
 
 }  // namespace parx::optim
 
 #ifndef PARX_SEPARATE_COMPILATION
-#include <parx/optim/detail/schedule_impl.hpp>
+#include <parx/optim/detail/lr_schedule_impl.hpp>
 #endif

@@ -1,4 +1,4 @@
-// Definitions of schedule.hpp.
+// Definitions of lr_schedule.hpp.
 #pragma once
 
 #include <algorithm>
@@ -6,29 +6,29 @@
 #include <numbers>
 
 #include <parx/core/check.hpp>
-#include <parx/optim/schedule.hpp>
+#include <parx/optim/lr_schedule.hpp>
 
 namespace parx::inline PARX_ABI::optim {
 
-PARX_INLINE double schedule::at(std::uint64_t step) const {
+PARX_INLINE double lr_schedule::at(std::uint64_t step) const {
   if (step < warmup) {
     const std::uint64_t risen = form == warmup_form::hugging_face ? step : step + 1;
     return lr * static_cast<double>(risen) / static_cast<double>(warmup);
   }
   if (decay == optim::decay::constant) return lr;
   if (decay == optim::decay::step) {
-    require(every > 0, "schedule: decay::step needs `every`, a number of steps above 0");
+    require(every > 0, "lr_schedule: decay::step needs `every`, a number of steps above 0");
     return std::max(floor, lr * std::pow(gamma, static_cast<double>((step - warmup) / every)));
   }
   require(steps > warmup,
-          "schedule: a decay over {} steps after a warm-up of {}: `steps` counts both", steps,
+          "lr_schedule: a decay over {} steps after a warm-up of {}: `steps` counts both", steps,
           warmup);
   const double progress =
       std::min(1.0, static_cast<double>(step - warmup) / static_cast<double>(steps - warmup));
   return floor + (lr - floor) * left_at(progress);
 }
 
-PARX_INLINE double schedule::left_at(double progress) const {
+PARX_INLINE double lr_schedule::left_at(double progress) const {
   switch (decay) {
     case optim::decay::linear:
       return 1 - progress;
@@ -41,7 +41,7 @@ PARX_INLINE double schedule::left_at(double progress) const {
   }
 }
 
-PARX_INLINE schedule linear_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps) {
+PARX_INLINE lr_schedule linear_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps) {
   return {.lr = lr,
           .warmup = warmup,
           .steps = steps,
@@ -49,7 +49,7 @@ PARX_INLINE schedule linear_with_warmup(double lr, std::uint64_t warmup, std::ui
           .form = warmup_form::hugging_face};
 }
 
-PARX_INLINE schedule cosine_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps) {
+PARX_INLINE lr_schedule cosine_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps) {
   return {.lr = lr,
           .warmup = warmup,
           .steps = steps,
@@ -57,8 +57,8 @@ PARX_INLINE schedule cosine_with_warmup(double lr, std::uint64_t warmup, std::ui
           .form = warmup_form::hugging_face};
 }
 
-PARX_INLINE schedule polynomial_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps,
-                                            double power, double floor) {
+PARX_INLINE lr_schedule polynomial_with_warmup(double lr, std::uint64_t warmup, std::uint64_t steps,
+                                               double power, double floor) {
   return {.lr = lr,
           .warmup = warmup,
           .steps = steps,
