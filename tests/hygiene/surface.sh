@@ -63,7 +63,6 @@ parx/parallel/strategy.hpp set_training
 parx/pipeline/same_batches.hpp require_same_batches
 parx/pipeline/tied_stages.hpp add
 parx/train/run_plan.hpp is_due
-parx/train/state.hpp note_metric
 parx/transport/shm.hpp ready
 parx/transport/striped.hpp before_sleep
 parx/transport/striped.hpp ready

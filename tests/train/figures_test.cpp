@@ -146,10 +146,11 @@ BOOST_AUTO_TEST_CASE(patience_counts_evaluations_without_a_gain_above_the_thresh
   const std::vector<bool> best{true, true, true, false, true, true};
   for (std::size_t i = 0; i < losses.size(); ++i) {
     state.global_step = i;
-    BOOST_TEST(train::note_metric(state, losses[i], false, 0.1) == best[i], "evaluation " << i);
+    BOOST_TEST(train::note_metric(state, losses[i], parx::metric_goal::minimize, 0.1) == best[i],
+               "evaluation " << i);
     BOOST_TEST(state.evaluations_without_gain == counters[i], "evaluation " << i);
   }
-  BOOST_TEST(!train::note_metric(state, NAN, false, 0));
+  BOOST_TEST(!train::note_metric(state, NAN, parx::metric_goal::minimize, 0));
   BOOST_TEST(state.best_global_step == 5u);
 }
 

@@ -22,6 +22,10 @@ namespace parx::inline PARX_ABI {
 
 /// Whether a higher metric (accuracy) or a lower one (loss) is better.
 enum class metric_goal { maximize, minimize };
+/// Whether metric `a` is better than `b`; of equal ones none is.
+[[nodiscard]] inline bool is_better(double a, double b, metric_goal goal) noexcept {
+  return goal == metric_goal::maximize ? a > b : a < b;
+}
 
 namespace detail {
 
@@ -31,10 +35,6 @@ inline constexpr std::string_view checkpoint_prefix = "checkpoint-";
 
 /// The step in the name of a checkpoint's folder; nullopt for any other name.
 [[nodiscard]] std::optional<std::uint64_t> step_in_name(std::string_view name);
-
-[[nodiscard]] inline bool is_better(double a, double b, metric_goal goal) noexcept {
-  return goal == metric_goal::maximize ? a > b : a < b;
-}
 
 /// Locks an open file against other processes until it is closed. Returns false if another process
 /// holds the lock for as long as `patience`, and true on a file system without locks.

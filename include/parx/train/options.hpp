@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 #include <parx/optim/lr_schedule.hpp>
@@ -110,9 +111,10 @@ struct trainer_options {
 [[nodiscard]] inline bool compares_evaluations(const trainer_options& o) {
   return o.load_best_model_at_end || o.early_stopping_patience > 0;
 }
-/// greater_is_better or its default.
-[[nodiscard]] inline bool is_greater_better(const trainer_options& o) {
-  return o.greater_is_better.value_or(!o.metric_for_best_model.ends_with("loss"));
+/// greater_is_better or its default: a loss is minimised, anything else maximised.
+[[nodiscard]] inline metric_goal goal_of(const trainer_options& o) {
+  const bool greater = o.greater_is_better.value_or(!o.metric_for_best_model.ends_with("loss"));
+  return greater ? metric_goal::maximize : metric_goal::minimize;
 }
 
 /// Throws usage_error for invalid values and combinations.

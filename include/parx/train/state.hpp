@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/comm/process_group.hpp>
@@ -81,11 +82,10 @@ inline void add_line(trainer_state& state, record line) {
 /// Updates the best metric and the count for early stopping with an evaluation's metric. Returns
 /// true if it is the best so far; an equal one is not. Source: EarlyStoppingCallback and
 /// Trainer._determine_best_metric of Hugging Face's transformers.
-[[nodiscard]] inline bool note_metric(trainer_state& state, double value, bool greater_is_better,
+[[nodiscard]] inline bool note_metric(trainer_state& state, double value, metric_goal goal,
                                       double threshold) {
-  const bool better = std::isfinite(value) &&
-                      (!state.best_metric || (greater_is_better ? value > *state.best_metric
-                                                                : value < *state.best_metric));
+  const bool better =
+      std::isfinite(value) && (!state.best_metric || is_better(value, *state.best_metric, goal));
   const bool gained =
       better && (!state.best_metric || std::abs(value - *state.best_metric) > threshold);
   state.evaluations_without_gain = gained ? 0 : state.evaluations_without_gain + 1;

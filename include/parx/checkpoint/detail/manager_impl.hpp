@@ -157,7 +157,7 @@ PARX_INLINE std::optional<saved_checkpoint> checkpoint_manager::best(call_site s
     std::erase_if(all, [](const auto& one) { return !one.metric(); });
     std::reverse(all.begin(), all.end());  // oldest first
     std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
-      return detail::is_better(*a.metric(), *b.metric(), options_.goal);
+      return is_better(*a.metric(), *b.metric(), options_.goal);
     });
     return all;
   });

@@ -34,9 +34,7 @@ class run_folder {
     if (!is_given()) return;
     checkpoints_.emplace(
         group, options.output_dir,
-        checkpoint_options{
-            .save_total_limit = options.save_total_limit,
-            .goal = is_greater_better(options) ? metric_goal::maximize : metric_goal::minimize});
+        checkpoint_options{.save_total_limit = options.save_total_limit, .goal = goal_of(options)});
   }
 
   [[nodiscard]] bool is_given() const noexcept { return !options_.output_dir.empty(); }

@@ -48,7 +48,7 @@ namespace parx::inline PARX_ABI::train::detail {
   line("eval_strategy", static_cast<int>(o.eval_strategy));
   line("eval_steps", o.eval_steps);
   line("metric_for_best_model", o.metric_for_best_model);
-  line("greater_is_better", is_greater_better(o));
+  line("greater_is_better", goal_of(o) == metric_goal::maximize);
   line("early_stopping_patience", o.early_stopping_patience);
   line("early_stopping_threshold", o.early_stopping_threshold);
   line("output_dir given", !o.output_dir.empty());

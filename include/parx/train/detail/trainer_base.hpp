@@ -106,7 +106,7 @@ class trainer_base {
   /// evaluations without a gain.
   [[nodiscard]] bool judge(double metric) {
     const bool best =
-        note_metric(state_, metric, is_greater_better(options_), options_.early_stopping_threshold);
+        note_metric(state_, metric, goal_of(options_), options_.early_stopping_threshold);
     const std::size_t patience = options_.early_stopping_patience;
     if (patience > 0 && state_.evaluations_without_gain >= patience) {
       stopping_ = true;
