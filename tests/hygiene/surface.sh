@@ -25,9 +25,6 @@ comm parx/types/reduce.hpp reduce_kernel_for
 ddp parx/autograd/distributed_module.hpp accepts_any_parameter
 fsdp parx/autograd/no_grad.hpp recording
 fsdp parx/autograd/no_grad.hpp uses_reported_to
-fsdp parx/autograd/region.hpp current_region
-fsdp parx/autograd/region.hpp region_number
-fsdp parx/autograd/region.hpp region_table
 launch parx/comm/flight/directory.hpp clear_flight_directory
 launch parx/comm/flight/directory.hpp error_file_name
 launch parx/comm/flight/directory.hpp failure_file_name
@@ -42,8 +39,6 @@ nn parx/autograd/anomaly.hpp anomaly_watch
 nn parx/autograd/anomaly.hpp watched_module
 nn parx/autograd/ops/linear_cross_entropy.hpp refuse_cut_classes
 nn parx/tensor/reduction.hpp argmax_for
-parallel parx/pipeline/batch.hpp is_batch_of_tensors
-parallel parx/pipeline/batch.hpp split_rows
 pipeline parx/autograd/no_grad.hpp recording
 store parx/core/tls.hpp tls_session
 store parx/core/tls.hpp tls_side

@@ -26,8 +26,6 @@ class backward_region {
   virtual void leave_backward(const backward_region* next) noexcept = 0;
 };
 
-namespace detail {
-
 using region_number = std::uint32_t;  // 0: none
 
 /// All regions of the process.
@@ -120,21 +118,19 @@ class region_walk {
   region_number outer_;
 };
 
-}  // namespace detail
-
 /// The number of a region while this object lives. The region is borrowed.
 class region_registration {
  public:
   explicit region_registration(backward_region& region)
-      : number_(detail::region_table::instance().add(region)) {}
-  ~region_registration() { detail::region_table::instance().remove(number_); }
+      : number_(region_table::instance().add(region)) {}
+  ~region_registration() { region_table::instance().remove(number_); }
   region_registration(const region_registration&) = delete;
   region_registration& operator=(const region_registration&) = delete;
 
-  [[nodiscard]] detail::region_number number() const noexcept { return number_; }
+  [[nodiscard]] region_number number() const noexcept { return number_; }
 
  private:
-  detail::region_number number_;
+  region_number number_;
 };
 
 }  // namespace parx

@@ -56,9 +56,7 @@ namespace parx::inline PARX_ABI {
 class [[nodiscard]] gathered_values_scope : private backward_region {
  public:
   gathered_values_scope(detail::sharded_units& units, const std::vector<std::size_t>& wanted)
-      : units_(units),
-        region_(*this),
-        outer_(std::exchange(detail::current_region(), region_.number())) {
+      : units_(units), region_(*this), outer_(std::exchange(current_region(), region_.number())) {
     try {
       for (const std::size_t unit : wanted) {
         units.open(unit);
@@ -76,7 +74,7 @@ class [[nodiscard]] gathered_values_scope : private backward_region {
  private:
   void close() noexcept {
     for (const std::size_t unit : open_) units_.close(unit);
-    detail::current_region() = outer_;
+    current_region() = outer_;
   }
   void enter_backward() override {}
   void leave_backward(const backward_region* /*next*/) noexcept override {}
@@ -84,7 +82,7 @@ class [[nodiscard]] gathered_values_scope : private backward_region {
   detail::sharded_units& units_;
   std::vector<std::size_t> open_;
   const region_registration region_;
-  const detail::region_number outer_;
+  const region_number outer_;
 };
 
 template <nn::module_type Module>

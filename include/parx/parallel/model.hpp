@@ -322,9 +322,9 @@ class parallel_model : public staged_wrapper {
 
   template <typename Batch>
   [[nodiscard]] std::vector<Batch> split(const Batch& batch, batch_use use, call_site site) {
-    if constexpr (detail::is_batch_of_tensors<Batch>) {
+    if constexpr (is_batch_of_tensors<Batch>) {
       const int count = strategy_->parts_of(rows_of(batch), use);
-      auto parts = count == 1 ? std::vector<Batch>{batch} : detail::split_rows(batch, count);
+      auto parts = count == 1 ? std::vector<Batch>{batch} : split_rows(batch, count);
       compare(parts, site);
       return parts;
     } else {

@@ -33,10 +33,13 @@ consteval std::size_t batch_width() {
   }
 }
 
+}  // namespace detail
+
+/// Whether `Batch` is an aggregate of one to six members.
 template <typename Batch>
 inline constexpr bool is_batch_of_tensors = [] {
   if constexpr (std::is_aggregate_v<Batch>) {
-    return batch_width<Batch>() >= 1 && batch_width<Batch>() <= 6;
+    return detail::batch_width<Batch>() >= 1 && detail::batch_width<Batch>() <= 6;
   } else {
     return false;
   }
@@ -45,7 +48,7 @@ inline constexpr bool is_batch_of_tensors = [] {
 /// visit(members...) with the members of an aggregate.
 template <typename Batch, typename Visit>
 decltype(auto) with_batch_members(const Batch& of, Visit visit) {
-  constexpr std::size_t count = batch_width<Batch>();
+  constexpr std::size_t count = detail::batch_width<Batch>();
   static_assert(is_batch_of_tensors<Batch>,
                 "a pipeline's batch is an aggregate of one to six tensors, whose rows are samples");
   if constexpr (count == 1) {
@@ -69,15 +72,13 @@ decltype(auto) with_batch_members(const Batch& of, Visit visit) {
   }
 }
 
-}  // namespace detail
-
 /// Whether any member but `weights` is set: a rank that needs no samples may pass an empty batch.
 template <typename Batch>
 [[nodiscard]] bool has_samples(const Batch& batch) {
-  if constexpr (detail::is_batch_of_tensors<Batch>) {
+  if constexpr (is_batch_of_tensors<Batch>) {
     const void* weights = nullptr;
     if constexpr (requires { batch.weights; }) weights = &batch.weights;
-    return detail::with_batch_members(batch, [&](const auto&... members) {
+    return with_batch_members(batch, [&](const auto&... members) {
       return (... || (members.defined() && static_cast<const void*>(&members) != weights));
     });
   } else {
@@ -89,7 +90,7 @@ template <typename Batch>
 template <typename Batch>
 [[nodiscard]] std::optional<std::size_t> rows_of(const Batch& batch) {
   std::optional<std::size_t> rows;
-  detail::with_batch_members(batch, [&](const auto&... members) {
+  with_batch_members(batch, [&](const auto&... members) {
     const auto look = [&](const auto& member) {
       if (!rows && member.defined() && member.rank() > 0) rows = member.extent(0);
     };
@@ -97,8 +98,6 @@ template <typename Batch>
   });
   return rows;
 }
-
-namespace detail {
 
 /// As split_batch; of fewer rows than parts the last parts have none.
 template <typename Batch>
@@ -119,8 +118,6 @@ template <typename Batch>
   return parts;
 }
 
-}  // namespace detail
-
 /// Splits the batch into `count` parts that differ by at most one row, the longer ones first. Parts
 /// refer to the batch's memory. The parts of an empty batch are empty. Throws usage_error if there
 /// are fewer rows than parts.
@@ -131,7 +128,7 @@ template <typename Batch>
   require(count > 0 && rows >= most,
           "a batch of {} rows cannot be split into {} micro-batches: each needs at least one row",
           rows, count);
-  return detail::split_rows(whole, count);
+  return split_rows(whole, count);
 }
 
 }  // namespace parx

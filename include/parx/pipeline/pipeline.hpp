@@ -279,7 +279,7 @@ class pipeline : public staged_wrapper {
   }
   template <typename Batch>
   [[nodiscard]] std::vector<Batch> split(const Batch& batch, batch_use use) {
-    return detail::split_rows(batch, agree_on_parts(rows_of(batch), use));
+    return split_rows(batch, agree_on_parts(rows_of(batch), use));
   }
   void require_agreed(std::size_t parts, batch_use use) {
     require_same_parts(parts, group_, owner_.front(), equal_parts(use), site_);

@@ -30,11 +30,11 @@ void require_same_batches(std::string_view who, std::span<const Batch> microbatc
   constexpr std::int64_t undefined = std::numeric_limits<std::int64_t>::min();
   std::array<std::int64_t, 2 * most_members> most;
   most.fill(undefined);
-  if constexpr (detail::is_batch_of_tensors<Batch>) {
+  if constexpr (is_batch_of_tensors<Batch>) {
     for (std::size_t i = 0; reads && i < microbatches.size(); ++i) {
       const void* weights = nullptr;
       if constexpr (requires { microbatches[i].weights; }) weights = &microbatches[i].weights;
-      detail::with_batch_members(microbatches[i], [&](const auto&... members) {
+      with_batch_members(microbatches[i], [&](const auto&... members) {
         std::size_t member = 0;
         const auto add = [&](const auto& each) {
           std::int64_t* const hash = &most[2 * member++];
