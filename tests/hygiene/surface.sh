@@ -14,7 +14,6 @@ set -u
 cd "$1" || exit 1
 foreign='
 autograd parx/tensor/cut_rows.hpp cut_classes
-autograd parx/tensor/cut_rows.hpp require_no_cut_logits
 autograd parx/tensor/matmul.hpp batch_shape
 autograd parx/tensor/matmul.hpp batched_gemm
 autograd parx/tensor/pointwise.hpp is_on_packets
@@ -42,7 +41,6 @@ nn parx/tensor/reduction.hpp argmax_for
 pipeline parx/autograd/no_grad.hpp recording
 store parx/core/tls.hpp tls_session
 store parx/core/tls.hpp tls_side
-tensor_parallel parx/autograd/ops/activation.hpp element_wise
 train parx/autograd/autocast.hpp autocast_scope
 train parx/checkpoint/checkpoint_folder.hpp lock_within
 transport parx/core/tls.hpp tls_session
@@ -87,7 +85,9 @@ found=$(
           } else if (match(name, /[a-z_0-9]+ *[(=;{]/)) {
             name = substr(name, RSTART, RLENGTH); sub(/ *[(=;{]$/, "", name)
           } else name = ""
-          if (name ~ /_/ || (length(name) > 6 && name != "decltype")) declared[FILENAME] = declared[FILENAME] " " name
+          if (name ~ /_/ || (length(name) > 6 && name != "decltype")) {
+            declared[FILENAME] = declared[FILENAME] " " name; own[chapter(FILENAME), name]
+          }
         }
       }
       used = line
@@ -130,7 +130,7 @@ found=$(
           if (chapter(list[i]) == here || !(list[i] in declared)) continue
           names = split(declared[list[i]], name_list, " ")
           for (k = 1; k <= names; k++) {
-            if ((path, name_list[k]) in words) print "foreign " here " " list[i] " " name_list[k]
+            if ((path, name_list[k]) in words && !((here, name_list[k]) in own)) print "foreign " here " " list[i] " " name_list[k]
           }
         }
       }
