@@ -27,7 +27,7 @@ namespace examples {
 /// Options that take no value of their own.
 inline bool is_lone_option(std::string_view word) {
   for (const std::string_view each : {"--standalone", "--no-python", "-m", "--module", "--help",
-                                      "-h", "--version", "--tag-output", "--keeper"}) {
+                                      "-h", "--version", "--tag-output"}) {
     if (word == each) return true;
   }
   return false;

@@ -44,6 +44,17 @@ claim "an uneven step of 5 tasks in cyclic order works" step -N 3 -n 5 -m cyclic
 claim "its ranks are 0 to 4" ranks_are 5
 claim "a step of one task is a world of one" step -n 1 "$bin/hello_all_reduce"
 claim "its only rank is 0" ranks_are 1
+if [ -x "$bin/parxrun" ]; then
+  claim "one parxrun on each node, with -n alone, is one world" step -N 3 --ntasks-per-node=1 "$bin/parxrun" -n 2 "$bin/hello_all_reduce"
+  claim "its ranks are 0 to 5" ranks_are 6
+  refused() { ! step "$@"; }
+  claim "two parxrun on each node are refused" refused -N 2 --ntasks-per-node=2 "$bin/parxrun" -n 2 true
+  claim "they say what to do" says 'srun --ntasks-per-node=1 parxrun'
+  # -K0: the first code that srun sees ends the others otherwise.
+  claim "a failed rank is started again on all nodes" step -K0 -N 2 --ntasks-per-node=1 "$bin/parxrun" --max-restarts 1 -n 2 \
+    sh -c 'echo "$RANK in attempt $TORCHELASTIC_RESTART_COUNT"; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || { [ $RANK = 3 ] && exit 4; exec sleep 60; }'
+  claim "all have had two attempts" says '0 in attempt 1'
+fi
 claim "train_mnist ends well on 6 ranks" step -N 3 --ntasks-per-node=2 "$bin/train_mnist" --epochs 2 --save "$work/model.safetensors"
 claim "it has 6 ranks" says '^6 ranks on (3 hosts|1 host)$'  # the nodes may be of one host
 claim "its loss falls" losses_fall

@@ -1,0 +1,185 @@
+// Over which nodes a job runs, by parxrun's options; and what parxrun on them say to each other.
+#include <parx/launch/detail/agent_channel.hpp>
+#include <parx/launch/job_nodes.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <optional>
+#include <string>
+
+namespace {
+
+using parx::environment;
+using parx::find_nodes;
+using parx::keeper_role;
+using parx::node_flags;
+
+environment step(int tasks, int nodes, int node, const std::string& list) {
+  return {{"SLURM_JOB_ID", "100"},
+          {"SLURM_STEP_ID", "2"},
+          {"SLURM_STEP_NUM_TASKS", std::to_string(tasks)},
+          {"SLURM_STEP_NUM_NODES", std::to_string(nodes)},
+          {"SLURM_STEP_NODELIST", list},
+          {"SLURM_PROCID", std::to_string(node)},
+          {"SLURM_NODEID", std::to_string(node)}};
+}
+
+/// What the error says; empty where there is none.
+std::string refusal(const node_flags& flags, const environment& env) {
+  try {
+    static_cast<void>(find_nodes(flags, env));
+  } catch (const parx::usage_error& refused) {
+    return refused.what();
+  }
+  return {};
+}
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+BOOST_AUTO_TEST_CASE(a_job_of_one_host_without_restarts_needs_no_meeting_point) {
+  BOOST_TEST(!find_nodes({}, {}).has_value());
+  BOOST_TEST(!find_nodes({.nodes = "1", .endpoint = "n1:29400"}, {}).has_value());
+  BOOST_TEST(!find_nodes({}, step(1, 1, 0, "n1")).has_value());
+  BOOST_TEST(!find_nodes({.standalone = true}, step(4, 2, 0, "n[1-2]")).has_value());
+  const auto restarted = find_nodes({.restarts = 3}, {});
+  BOOST_REQUIRE(restarted.has_value());
+  BOOST_TEST(restarted->port == 0);
+  BOOST_TEST((restarted->role == keeper_role::yes));
+}
+
+BOOST_AUTO_TEST_CASE(a_step_of_srun_says_where_the_nodes_meet) {
+  const auto first = find_nodes({}, step(3, 3, 0, "n[07-09]"));
+  const auto last = find_nodes({}, step(3, 3, 2, "n[07-09]"));
+  BOOST_REQUIRE((first && last));
+  BOOST_TEST(first->host == "n07");
+  BOOST_TEST(last->host == "n07");
+  BOOST_TEST(first->port == last->port);
+  BOOST_TEST(first->id == "slurm-100.2");
+  BOOST_TEST((first->role == keeper_role::yes));
+  BOOST_TEST((last->role == keeper_role::no));
+  BOOST_TEST(last->node_rank == 2);
+  BOOST_TEST(first->least == 3);
+  environment again = step(3, 3, 0, "n[07-09]");
+  again["SLURM_RESTART_COUNT"] = "1";
+  BOOST_TEST(find_nodes({}, again)->id == "slurm-100.2.1");
+  // S1's line: torchrun's own options inside the step.
+  const auto labs =
+      find_nodes({.nodes = "3", .endpoint = "n07:29500", .id = "x", .backend = "c10d"},
+                 step(3, 3, 1, "n[07-09]"));
+  BOOST_TEST(labs->port == 29500);
+  BOOST_TEST(labs->id == "x");
+  BOOST_TEST((labs->role == keeper_role::by_address));
+}
+
+BOOST_AUTO_TEST_CASE(torchruns_options_mean_what_they_do_there) {
+  const auto elastic = find_nodes({.nodes = "2:4",
+                                   .endpoint = "n1",
+                                   .conf = "join_timeout=30,last_call_timeout=5,read_timeout=9"},
+                                  {});
+  BOOST_TEST(elastic->least == 2);
+  BOOST_TEST(elastic->most == 4);
+  BOOST_TEST(elastic->port == 29400);
+  BOOST_TEST(elastic->id == "none");
+  BOOST_TEST(elastic->join_limit.count() == 30'000);
+  BOOST_TEST(elastic->last_call.count() == 5'000);
+  const auto fixed =
+      find_nodes({.nodes = "2", .node_rank = "1", .master_addr = "n1", .master_port = "1234"}, {});
+  BOOST_TEST(fixed->port == 1234);
+  BOOST_TEST((fixed->role == keeper_role::no));
+  BOOST_TEST((find_nodes({.nodes = "2", .node_rank = "0", .master_addr = "n1"}, {})->role ==
+              keeper_role::yes));
+  // With c10d the number orders the ranks, and the address says who listens.
+  const auto ordered = find_nodes({.nodes = "2", .endpoint = "n1", .node_rank = "1"}, {});
+  BOOST_TEST((ordered->role == keeper_role::by_address));
+  BOOST_TEST(ordered->node_rank == 1);
+}
+
+BOOST_AUTO_TEST_CASE(what_would_become_two_worlds_or_wait_for_ever_is_refused) {
+  BOOST_TEST(says(refusal({}, step(4, 2, 0, "n[1-2]")), "--ntasks-per-node=1"));
+  BOOST_TEST(says(refusal({}, step(2, 1, 0, "n1")), "2 tasks on 1 node,"));
+  BOOST_TEST(says(refusal({.nodes = "2"}, {}), "needs a meeting point"));
+  for (const char* own : {"localhost", "127.0.0.1:29400", "[::1]:29400"}) {
+    BOOST_TEST(says(refusal({.nodes = "2", .endpoint = own}, {}), "each node's own address"));
+  }
+  BOOST_TEST(refusal({.nodes = "2", .endpoint = "localhost"}, {{"PARX_HOST_ID", "a"}}) == "");
+  for (const char* wrong : {"0", "x", "3:2", "2:", "5000"}) {
+    BOOST_TEST(says(refusal({.nodes = wrong, .endpoint = "n1"}, {}), "MIN:MAX"), wrong);
+  }
+  BOOST_TEST(says(refusal({.nodes = "2", .endpoint = "n1:x"}, {}), "host and the port"));
+  BOOST_TEST(says(refusal({.nodes = "2", .endpoint = "n1", .backend = "etcd"}, {}), "etcd"));
+  BOOST_TEST(says(refusal({.nodes = "2", .endpoint = "n1", .conf = "a=1"}, {}), "known are"));
+  BOOST_TEST(says(refusal({.nodes = "2", .endpoint = "n1", .node_rank = "2"}, {}), "0 to 1"));
+}
+
+using parx::detail::agent_channel;
+using parx::detail::channel_error;
+using parx::detail::channel_side;
+
+struct pair_of_channels {
+  explicit pair_of_channels(const parx::job_key* of_agent, const parx::job_key* of_keeper)
+      : agent(channel_side::agent, of_agent), keeper(channel_side::keeper, of_keeper) {
+    keeper.feed(agent.frame(parx::json::object{{"nonce", "a"}}));
+    agent.feed(keeper.frame(parx::json::object{{"nonce", "k"}}));
+    static_cast<void>(keeper.next());
+    static_cast<void>(agent.next());
+    agent.set_nonces("a", "k");
+    keeper.set_nonces("a", "k");
+  }
+  agent_channel agent;
+  agent_channel keeper;
+};
+
+BOOST_AUTO_TEST_CASE(texts_between_parxrun_arrive_whole_however_the_bytes_do) {
+  const parx::job_key key("0123456789abcdef", "job");
+  for (const parx::job_key* each : {&key, static_cast<const parx::job_key*>(nullptr)}) {
+    pair_of_channels two(each, each);
+    const std::string bytes = two.agent.frame(parx::json::object{{"event", "done"}}) +
+                              two.agent.frame(parx::json::object{{"event", "leave"}});
+    std::string heard;
+    for (const char byte : bytes) {
+      two.keeper.feed({&byte, 1});
+      if (const auto text = two.keeper.next()) heard += text->at("event").text() + " ";
+    }
+    BOOST_TEST(heard == "done leave ");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_text_that_is_changed_repeated_or_of_another_key_is_refused) {
+  const parx::job_key key("0123456789abcdef", "job");
+  const parx::job_key other("0123456789abcdeg", "job");
+  {
+    pair_of_channels two(&other, &key);
+    two.keeper.feed(two.agent.frame(parx::json::object{{"event", "done"}}));
+    BOOST_CHECK_THROW(static_cast<void>(two.keeper.next()), channel_error);
+  }
+  {
+    pair_of_channels two(&key, &key);
+    std::string bytes = two.agent.frame(parx::json::object{{"code", 1}});
+    bytes[bytes.find('1')] = '0';
+    two.keeper.feed(bytes);
+    BOOST_CHECK_THROW(static_cast<void>(two.keeper.next()), channel_error);
+  }
+  {
+    pair_of_channels two(&key, &key);
+    const std::string bytes = two.agent.frame(parx::json::object{{"code", 1}});
+    two.keeper.feed(bytes + bytes);
+    BOOST_TEST(two.keeper.next().has_value());
+    BOOST_CHECK_THROW(static_cast<void>(two.keeper.next()), channel_error);
+  }
+  {
+    pair_of_channels two(&key, &key);  // what the keeper has said, sent back to it
+    two.keeper.feed(two.keeper.frame(parx::json::object{{"code", 1}}));
+    BOOST_CHECK_THROW(static_cast<void>(two.keeper.next()), channel_error);
+  }
+  {
+    pair_of_channels two(&key, &key);  // to one that has not proved to know the key
+    two.agent.feed(two.keeper.unsigned_frame(parx::json::object{{"refused", "why"}}));
+    BOOST_CHECK_THROW(static_cast<void>(two.agent.next()), channel_error);
+  }
+  agent_channel stranger(channel_side::keeper, nullptr);
+  stranger.feed("GET / HTTP/1.1\r\n");
+  BOOST_CHECK_THROW(static_cast<void>(stranger.next()), channel_error);
+}
+
+}  // namespace
