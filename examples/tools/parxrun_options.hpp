@@ -4,6 +4,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/parse_number.hpp>
+#include <parx/core/split.hpp>
 #include <parx/core/thread_count.hpp>
 #include <parx/launch/agent_options.hpp>
 #include <parx/launch/job_nodes.hpp>
@@ -80,8 +81,14 @@ inline void declare_options(cxxopts::Options& description) {
          cxxopts::value<std::string>()->default_value("1"), "N");
   option("threads", "Threads of each rank (the cores divided by the ranks)",
          cxxopts::value<std::string>(), "N");
-  option("log-dir", "Write each rank's output to DIR/rank_R.out and rank_R.err instead of here",
+  option("log-dir",
+         "Write each rank's output to DIR/rank_R.out and rank_R.err instead of here; of several "
+         "nodes, or with restarts, to DIR/ID/attempt_RESTARTS.GENERATION/nNODE.rRANK.out and .err",
          text(), "DIR");
+  option("t,tee", "Streams to show here as well as in the files: 1 out, 2 err, 3 both", text(),
+         "N");
+  option("show-ranks", "Show only the lines of these ranks here; the files have all", text(),
+         "R,R");
   option("tag-output", "Put \"[rank R] \" before each line; --tag-output=false leaves it out",
          cxxopts::value<std::string>()->default_value("true")->implicit_value("true"));
   option("grace", "Seconds from passing on SIGINT or SIGTERM to SIGKILL",
@@ -116,10 +123,51 @@ inline void declare_options(cxxopts::Options& description) {
   torch("rdzv-conf", "join_timeout, last_call_timeout and is_host", text(), "NAME=VALUE,...");
   torch("role", "ROLE_NAME of the ranks", cxxopts::value<std::string>()->default_value("default"),
         "NAME");
+  torch("r,redirects", "Streams that go to the files of --log-dir: 1 out, 2 err, 3 both", text(),
+        "N");
+  torch("local-ranks-filter", "As --show-ranks, by the numbers on each node", text(), "R,R");
   torch("m,module", "The program is a module of Python");
   torch("no-python", "The program is run as it is, also where its name ends in .py");
   torch("monitor-interval", "Accepted: parxrun notices the end of a rank at once", text(), "S");
   torch("start-method", "Accepted: parxrun always executes the program", text(), "WHAT");
+}
+
+/// torchrun's 0, 1 (out), 2 (err) and 3 (both).
+inline parx::output_streams streams(const cxxopts::ParseResult& given, const char* flag) {
+  const std::string text = given[flag].as<std::string>();
+  const auto bits = parx::detail::parse_number<int>(text);
+  parx::require(bits && *bits >= 0 && *bits <= 3,
+                "--{} \"{}\": give 0, 1 for standard output, 2 for standard error, or 3 for both",
+                flag, text);
+  return {(*bits & 1) != 0, (*bits & 2) != 0};
+}
+
+inline std::vector<int> rank_numbers(const cxxopts::ParseResult& given, const char* flag) {
+  std::vector<int> numbers;
+  const std::string text = given[flag].as<std::string>();
+  for (const std::string_view each : parx::detail::split_at(text, ',')) {
+    const auto number = parx::detail::parse_number<int>(each);
+    parx::require(number && *number >= 0, "--{} \"{}\": give ranks, as 0,3", flag, text);
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+/// Which output goes where.
+inline void read_output(const cxxopts::ParseResult& given, parx::agent_options& options) {
+  options.log_dir = given["log-dir"].as<std::string>();
+  options.tags = choice(given, "tag-output", {"true", "false"}) == "true" ? parx::output_tags::rank
+                                                                          : parx::output_tags::none;
+  options.shown_ranks = rank_numbers(given, "show-ranks");
+  options.shown_local_ranks = rank_numbers(given, "local-ranks-filter");
+  const bool redirects = given.count("redirects") != 0, tees = given.count("tee") != 0;
+  if (!redirects && !tees) return;
+  options.to_files = redirects ? streams(given, "redirects") : parx::output_streams{};
+  if (tees) options.tee = streams(given, "tee");
+  options.to_files.out |= options.tee.out;
+  options.to_files.err |= options.tee.err;
+  parx::require(!options.log_dir.empty() || (!options.to_files.out && !options.to_files.err),
+                "--redirects and --tee need the folder of the files: --log-dir DIR");
 }
 
 /// Of --nproc-per-node, else of -n.
@@ -141,9 +189,7 @@ inline parx::agent_options read_options(const cxxopts::ParseResult& given,
   parx::agent_options options;
   if (given.count("threads") != 0) options.threads = number(given, "threads", 1, 4096);
   options.ranks = rank_count(given, options.threads);
-  options.log_dir = given["log-dir"].as<std::string>();
-  options.tags = choice(given, "tag-output", {"true", "false"}) == "true" ? parx::output_tags::rank
-                                                                          : parx::output_tags::none;
+  read_output(given, options);
   options.grace =
       std::chrono::milliseconds(static_cast<long long>(number(given, "grace", 0.0, 1e6) * 1000));
   if (choice(given, "on-loss", {"end", "continue"}) == "continue") {

@@ -197,8 +197,20 @@ without_the_first_parxrun_all_end_with_75() {
   code b 75; [ -e saved.b ]; [ $(($(now) - before)) -lt 5000 ]; has b.err 'has lost the job'
 }
 logs_of_attempts_are_kept_apart() {
-  nodes "a b" $(at 2) -n 1 --max-restarts 1 --log-dir logs sh -c 'echo out $RANK; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3'
+  local program='echo out $RANK; echo err >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || { [ $RANK = 1 ] && exit 3; exec sleep 20; }'
+  nodes "a b" $(at 2) --rdzv-backend c10d -n 1 --max-restarts 1 --log-dir logs sh -c "$program"
   code a 0; [ "$(cat logs/job/attempt_0.1/n1.r1.out)" = 'out 1' ]; [ "$(cat logs/job/attempt_1.2/n0.r0.out)" = 'out 0' ]
+  grep -q '"why": "rank 1 ended (exit code 3) on [ab]"' logs/job/attempt_0.1/attempt.json; grep -q '"code": 0' logs/job/attempt_1.2/attempt.json
+  nodes "a b" $(at 2) -n 1 --max-restarts 1 --log-dir logs sh -c "$program"  # a turn later
+  [ "$(wc -l <logs/job/attempt_0.1/n1.r1.err)" = 2 ]
+}
+output_goes_to_files_the_console_or_both() {
+  local program='echo out $RANK; echo err $RANK >&2' status=0
+  "$parxrun" -n 2 --log-dir logs --tee 1 sh -c "$program" >out 2>one.err; has out '[rank 1] out 1'; has one.err '[rank 1] err 1'; [ "$(cat logs/rank_1.out)" = 'out 1' ]; [ ! -e logs/rank_1.err ]
+  "$parxrun" -n 2 --log-dir more -r 3 -t 2 sh -c "$program" >out 2>one.err; [ ! -s out ]; has one.err '[rank 0] err 0'; [ "$(cat more/rank_1.err)" = 'err 1' ]
+  "$parxrun" -n 3 --show-ranks 0,2 sh -c "$program" >out 2>one.err; has out '[rank 2] out 2'; has one.err '[rank 0] err 0'; ! grep -q 'rank 1' out one.err
+  "$parxrun" --nproc_per_node=2 --local-ranks-filter=1 sh -c "$program" >out; [ "$(cat out)" = '[rank 1] out 1' ]
+  "$parxrun" -n 2 --tee 3 true 2>one.err || status=$?; [ $status = 2 ]; has one.err '--log-dir DIR'
 }
 
 for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|node|nodes|at|has|code|within|agent_of|gone|now)$'); do

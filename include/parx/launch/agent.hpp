@@ -45,6 +45,7 @@
 #include <parx/launch/detail/missing_instructions.hpp>
 #include <parx/launch/detail/orphans.hpp>
 #include <parx/launch/detail/output_channel.hpp>
+#include <parx/launch/detail/rank_output.hpp>
 #include <parx/launch/detail/rank_process.hpp>
 #include <parx/launch/detail/rank_variables.hpp>
 #include <parx/launch/detail/secret_file.hpp>
@@ -89,7 +90,7 @@ class agent {
     signals_.emplace(io_, [this](int signal) { handle(signal); });
     around_.emplace(
         rank_surroundings{io_, console_, errors_, *guard_, orphans_, signals_->mask_before()});
-    ranks_.emplace(*around_, *failures_, output());
+    ranks_.emplace(*around_, *failures_, rank_output::of(options_));
     try {
       ranks_->start(file, options_.command, 0, options_.ranks, [&](int rank) {
         return rank_variables(env, job, rank, failures_->error_file(rank));
@@ -121,18 +122,6 @@ class agent {
   static constexpr std::chrono::milliseconds passed_on_within{1000};
 
   [[nodiscard]] bool goes_on() const noexcept { return options_.on_loss == on_loss::go_on; }
-  [[nodiscard]] bool to_files() const noexcept { return !options_.log_dir.empty(); }
-  [[nodiscard]] rank_output output() const {
-    rank_output where;
-    if (to_files()) {
-      where.log_stem = [this](int rank) { return formatted("{}/rank_{}", options_.log_dir, rank); };
-    }
-    if (options_.tags == output_tags::rank) {
-      where.prefix = [](int rank) { return formatted("[rank {}] ", rank); };
-    }
-    return where;
-  }
-
   void handle(int signal) {
     switch (signal) {
       case SIGCHLD:

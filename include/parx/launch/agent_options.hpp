@@ -22,6 +22,12 @@ enum class on_loss {
   go_on,  ///< they go on, by world::shrink(); this process keeps the job's store
 };
 
+/// Which of a rank's two streams.
+struct output_streams {
+  bool out = false;
+  bool err = false;
+};
+
 struct agent_options {
   int ranks = 1;
   /// With which each rank computes (PARX_THREADS, OMP_NUM_THREADS). 0: those of their environment,
@@ -30,6 +36,10 @@ struct agent_options {
   std::vector<std::string> command = {};  ///< the program and its arguments
   /// The folder for each rank's output, rank_R.out and rank_R.err. Empty: parxrun's own output.
   std::string log_dir = {};
+  output_streams to_files = {true, true};   ///< those that go to that folder
+  output_streams tee = {};                  ///< those of them that are shown here as well
+  std::vector<int> shown_ranks = {};        ///< only these have lines here; empty: all
+  std::vector<int> shown_local_ranks = {};  ///< the same, by their numbers on their node
   output_tags tags = output_tags::rank;
   /// How long the ranks may take to end after parxrun was told to stop; the default is that of
   /// Slurm's KillWait.

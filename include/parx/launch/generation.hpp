@@ -53,7 +53,7 @@ struct generation_rules {
   int most_nodes = 1;
   int restarts = 0;  ///< of the whole job, after failures
   on_join joins = on_join::now;
-  std::chrono::milliseconds last_call{2'000};     ///< after the last node, where more may come
+  std::chrono::milliseconds last_call{2'000};     ///< at the start, where more nodes may come
   std::chrono::milliseconds join_limit{600'000};  ///< for least_nodes to come
   std::chrono::milliseconds lease{3'000};         ///< silence after which an agent is lost
   /// By how much longer than the lease the keeper waits for the ranks of a lost agent to end.
@@ -314,7 +314,8 @@ class keeper_machine {
     const int agents = static_cast<int>(state().agents.size());
     if (agents >= rules_.least_nodes) {
       state().join_over.reset();
-      state().last_call_over = now_ + rules_.last_call;
+      // Later on nobody is expected: a node that comes back joins the running generation.
+      state().last_call_over = state().generation == 0 ? now_ + rules_.last_call : now_;
     } else {
       state().last_call_over.reset();
       if (!state().join_over) state().join_over = now_ + rules_.join_limit;

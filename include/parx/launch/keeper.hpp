@@ -31,6 +31,7 @@
 #include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/socket_address.hpp>
+#include <parx/core/version.hpp>
 #include <parx/launch/detail/framed_socket.hpp>
 #include <parx/launch/detail/job_keys.hpp>
 #include <parx/launch/detail/job_report.hpp>
@@ -61,12 +62,16 @@ class keeper {
  public:
   using tcp = boost::asio::ip::tcp;
 
-  /// `listening` is a socket that listens at the endpoint. `say` gets lines for the console, and
-  /// `report` what there is to say of a job that has ended otherwise than by success.
+  /// `listening` is a socket that listens at the endpoint. `say` gets lines for the console,
+  /// `record` what is known of a generation, at its start and its end, and `report` what there is
+  /// to say of a job that has ended otherwise than by success.
   keeper(boost::asio::io_context& io, keeper_options options, descriptor listening,
-         std::function<void(const std::string&)> say, std::function<void(const job_end&)> report)
+         std::function<void(const std::string&)> say,
+         std::function<void(const json::object&)> record,
+         std::function<void(const job_end&)> report)
       : options_(std::move(options)),
         say_(std::move(say)),
+        record_(std::move(record)),
         report_(std::move(report)),
         acceptor_(io),
         beats_(io),
@@ -264,6 +269,7 @@ class keeper {
   void handle(const keeper_event& event, const std::string& why = {}) {
     const keeper_phase before = state_.phase;
     const int restarts = state_.restarts;
+    const int generation = state_.generation;
     was_told_ |= event.what == keeper_event::kind::leave;
     keeper_step step = advance(std::move(state_), options_.rules, event, protocol_clock::now());
     state_ = std::move(step.state);
@@ -274,6 +280,9 @@ class keeper {
       say_(formatted("{}; restart {} of {}", why.empty() ? "a rank failed" : why, state_.restarts,
                      options_.rules.restarts));
     }
+    const bool has_ended = state_.phase == keeper_phase::gather ||
+                           state_.phase == keeper_phase::over || state_.generation > generation;
+    if (before != keeper_phase::gather && before != keeper_phase::over && has_ended) end_attempt();
     if (before != keeper_phase::over && state_.phase == keeper_phase::over) tell_end();
     for (const keeper_message& each : step.messages) send(each);
     if (event.what == keeper_event::kind::tick || event.what == keeper_event::kind::hello) {
@@ -328,6 +337,7 @@ class keeper {
   void begin_generation() {
     reports_.clear();
     loss_.clear();
+    why_.clear();
     store_.reset();
     const std::string run_id = run_id_of(options_.id, state_.generation);
     std::optional<job_key> key;
@@ -336,10 +346,31 @@ class keeper {
                                             .port = 0,
                                             .key = std::move(key),
                                             .presence_keys = presence_keys(run_id)});
-    if (state_.generation == 1) return;
     std::vector<std::string> names;
-    for (const auto& each : state_.members) names.push_back(guests_.at(each.number).node);
+    json::array nodes;
+    for (const auto& each : state_.members) {
+      const guest& member = guests_.at(each.number);
+      names.push_back(member.node);
+      nodes.emplace_back(json::object{{"node", member.node}, {"ranks", member.ranks}});
+    }
+    attempt_ = json::object{{"id", options_.id},           {"generation", state_.generation},
+                            {"restarts", state_.restarts}, {"nodes", std::move(nodes)},
+                            {"parx", PARX_VERSION},        {"start", unix_seconds()}};
+    record_(attempt_);
+    if (state_.generation == 1) return;
     say_(formatted("generation {} on {}", state_.generation, joined_text(names, ", ")));
+  }
+
+  /// All ranks of the generation have ended.
+  void end_attempt() {
+    attempt_["end"] = unix_seconds();
+    attempt_["why"] = !loss_.empty() ? loss_ : !why_.empty() ? why_ : "its ranks have ended";
+    if (state_.code) attempt_["code"] = *state_.code;
+    record_(attempt_);
+  }
+  [[nodiscard]] static double unix_seconds() {
+    const auto since = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(since).count();
   }
 
   /// What an agent is told of the generation that begins.
@@ -406,6 +437,7 @@ class keeper {
 
   keeper_options options_;
   std::function<void(const std::string&)> say_;
+  std::function<void(const json::object&)> record_;
   std::function<void(const job_end&)> report_;
   std::optional<job_key> key_;
   tcp::acceptor acceptor_;
@@ -415,6 +447,7 @@ class keeper {
   std::map<agent_number, guest> guests_;         ///< those with a connection
   std::map<std::string, agent_number> former_;   ///< by process: its last number
   std::map<agent_number, node_report> reports_;  ///< of the generation
+  json::object attempt_;                         ///< the record of the generation
   std::string why_;                              ///< the generation is stopped
   std::string loss_;                             ///< of the first node that the generation has lost
   bool was_told_ = false;                        ///< an agent was told to end the job

@@ -28,6 +28,7 @@
 #include <parx/core/stopped.hpp>
 #include <parx/launch/agent_link.hpp>
 #include <parx/launch/agent_options.hpp>
+#include <parx/launch/detail/attempt_file.hpp>
 #include <parx/launch/detail/caught_signals.hpp>
 #include <parx/launch/detail/endpoint_listener.hpp>
 #include <parx/launch/detail/failure_folder.hpp>
@@ -35,6 +36,7 @@
 #include <parx/launch/detail/job_secret.hpp>
 #include <parx/launch/detail/node_ranks.hpp>
 #include <parx/launch/detail/report_of_node.hpp>
+#include <parx/launch/detail/rank_output.hpp>
 #include <parx/launch/detail/rank_variables.hpp>
 #include <parx/launch/detail/reserved_port.hpp>
 #include <parx/launch/detail/secret_file.hpp>
@@ -126,6 +128,7 @@ class node_agent {
                                  .last_call = nodes_.last_call,
                                  .join_limit = nodes_.join_limit}},
         std::move(listening), [this](const std::string& text) { say(text); },
+        [this](const json::object& attempt) { write_attempt(options_, attempt); },
         [this](const job_end& end) {
           const std::string command = joined_text(options_.command, " ");
           console_.queue(stream::err).add(report_text(end, command));
@@ -290,7 +293,8 @@ class node_agent {
     former_failures_ = std::move(failures_);
     failures_ =
         std::make_unique<failure_folder>(env_, name_of_start(job.run_id, job.host, job.port));
-    ranks_ = std::make_unique<node_ranks>(*around_, *failures_, output(job.place));
+    ranks_ = std::make_unique<node_ranks>(*around_, *failures_,
+                                          rank_output::of(options_, job.place, node_));
     if (no_program_) return cannot_start(*no_program_, no_program());
     environment variables = env_;
     variables.insert_or_assign("PARX_AGENT", process_);
@@ -315,27 +319,6 @@ class node_agent {
     boost::asio::post(io_, [this] { notice_ends(); });
   }
 
-  [[nodiscard]] rank_output output(const rank_placement& place) const {
-    rank_output where;
-    where.inherited_by_one = place.world_size == 1;
-    const bool several = nodes_.most > 1;
-    if (!options_.log_dir.empty()) {
-      const std::string folder = formatted("{}/{}/attempt_{}.{}", options_.log_dir, nodes_.id,
-                                           place.restarts, place.generation);
-      make_log_folder(folder);
-      where.earlier = earlier_log::keep;
-      where.log_stem = [folder, node = place.node_rank](int rank) {
-        return formatted("{}/n{}.r{}", folder, node, rank);
-      };
-    }
-    if (options_.tags == output_tags::rank) {
-      where.prefix = [several, this](int rank) {
-        return several ? formatted("[rank {} on {}] ", rank, node_) : formatted("[rank {}] ", rank);
-      };
-    }
-    return where;
-  }
-
   void end_ranks(stop_how how) {
     const auto before = [this] { notice_ends(); };
     switch (how) {
@@ -343,7 +326,6 @@ class node_agent {
         return ranks_->end_the_others(before);
       case stop_how::save:
         ranks_->signal(SIGUSR1);
-        stopping_ = true;
         break;
       case stop_how::ask:
         if (!told_) ranks_->signal(SIGTERM);  // else they have the user's signal
@@ -486,7 +468,6 @@ class node_agent {
   std::optional<node_report> report_;         ///< of the present generation, once it has ended
   clock::time_point drain_until_{};
   bool draining_ = false;
-  bool stopping_ = false;
   bool told_ = false;  ///< to end, by a signal
   clock::time_point told_at_{};
   bool gave_up_on_output_ = false;

@@ -31,6 +31,7 @@
 #include <parx/launch/detail/job_guard.hpp>
 #include <parx/launch/detail/orphans.hpp>
 #include <parx/launch/detail/output_channel.hpp>
+#include <parx/launch/detail/rank_output.hpp>
 #include <parx/launch/detail/rank_process.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -52,16 +53,6 @@ struct rank_surroundings {
   job_guard& guard;
   orphans& left_behind;
   sigset_t signal_mask;  ///< which the ranks inherit
-};
-
-/// Where the ranks' output goes.
-struct rank_output {
-  /// The path of a rank's log files without ".out" and ".err"; null: parxrun's own output.
-  std::function<std::string(int rank)> log_stem = {};
-  earlier_log earlier = earlier_log::replace;
-  std::function<std::string(int rank)> prefix = {};  ///< of its lines there; null: none
-  /// A single rank inherits parxrun's output, so that it has the terminal that it expects.
-  bool inherited_by_one = true;
 };
 
 class node_ranks {
@@ -90,7 +81,7 @@ class node_ranks {
   void start(const std::string& file, const std::vector<std::string>& command, int first, int count,
              const std::function<environment(int rank)>& variables) {
     start_ = clock::now();
-    passes_output_on_ = !output_.log_stem && (count > 1 || !output_.inherited_by_one);
+    inherits_ = count == 1 && output_.inherited_by_one && !output_.log_stem;
     for (int rank = first; rank < first + count; ++rank) {
       start_rank(file, command, variables(rank), rank);
     }
@@ -188,7 +179,7 @@ class node_ranks {
             *process.ended,
             process.was_signalled,
             std::chrono::duration<double>(process.end_time - start_).count(),
-            (output_.log_stem || passes_output_on_) && process.last_lines.empty(),
+            !inherits_ && process.last_lines.empty(),
             failures_.record_of_rank(process.rank)};
   }
 
@@ -204,23 +195,31 @@ class node_ranks {
     standard_streams streams;
     // A rank's process group is in the background: reading from the terminal would stop it.
     if (rank > 0 || ::isatty(STDIN_FILENO) == 1) streams.in = nothing.get();
-    descriptor out;
-    descriptor err;
-    if (output_.log_stem) {
-      const std::string stem = output_.log_stem(rank);
-      process.error_log = stem + ".err";
-      out = create_log(stem + ".out", output_.earlier);
-      err = create_log(process.error_log, output_.earlier);
-    } else if (passes_output_on_) {
-      out = open_stream(process, stream::out);
-      err = open_stream(process, stream::err);
-    }
+    if (output_.shows) process.shown = output_.shows(rank);
+    const descriptor out = open_output(process, stream::out);
+    const descriptor err = open_output(process, stream::err);
     if (out.valid()) streams.out = out.get();
     if (err.valid()) streams.err = err.get();
     process.pid = start_child(file, command, env, streams, around_.signal_mask);
     around_.guard.add(process.pid);
     around_.left_behind.except(process.pid);
     ranks_.push_back(std::move(process));
+  }
+
+  /// What a rank writes one of its streams to; not valid where it inherits parxrun's.
+  [[nodiscard]] descriptor open_output(rank_process& process, stream which) {
+    if (inherits_) return {};
+    const auto has = [&](const output_streams& streams) {
+      return which == stream::out ? streams.out : streams.err;
+    };
+    if (!output_.log_stem || !has(output_.to_files)) return open_stream(process, which);
+    const char* const ending = which == stream::out ? ".out" : ".err";
+    const std::string path = output_.log_stem(process.rank) + ending;
+    if (which == stream::err) process.error_log = path;
+    descriptor log = create_log(path, output_.earlier);
+    if (!has(output_.tee)) return log;
+    process[which].copy = std::move(log);
+    return open_stream(process, which);
   }
 
   /// Makes a pipe or terminal for a rank's output. Keeps the reader and returns the writer.
@@ -254,7 +253,7 @@ class node_ranks {
   rank_surroundings& around_;
   const failure_folder& failures_;
   rank_output output_;
-  bool passes_output_on_ = false;
+  bool inherits_ = false;  ///< the rank has parxrun's own output
   boost::asio::steady_timer terminate_timer_;
   boost::asio::steady_timer kill_timer_;
   std::vector<rank_process> ranks_;

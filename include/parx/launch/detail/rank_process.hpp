@@ -15,6 +15,8 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 #include <parx/core/deadline.hpp>
+#include <parx/core/descriptor.hpp>
+#include <parx/core/file_limit.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/line_cutter.hpp>
@@ -28,6 +30,7 @@ struct rank_stream {
 
   boost::asio::posix::stream_descriptor reader;
   line_cutter lines;
+  descriptor copy = {};  ///< the log file that gets all of it as well
 };
 
 struct rank_process {
@@ -37,6 +40,7 @@ struct rank_process {
   int rank;
   pid_t pid = 0;
   std::string prefix;  ///< of its lines on the console
+  bool shown = true;   ///< it has lines there
   rank_stream streams[2];
   std::string error_log;               ///< the file of its standard error, if it has one
   std::deque<std::string> last_lines;  ///< of its standard error, if parxrun passes it on
@@ -64,9 +68,14 @@ inline void show_error(const rank_process& process, console& to, repeated_errors
 
 inline void pass_line_on(rank_process& process, stream which, std::string_view line, console& to,
                          repeated_errors& errors) {
-  if (which == stream::out) return to.line(which, process.prefix, line);
-  if (process.has_failed) errors.take(process.rank, line);
-  else to.line(which, process.prefix, line);
+  if (which == stream::out) {
+    if (process.shown) to.line(which, process.prefix, line);
+    return;
+  }
+  if (process.shown) {
+    if (process.has_failed) errors.take(process.rank, line);
+    else to.line(which, process.prefix, line);
+  }
   process.last_lines.emplace_back(line);
   if (process.last_lines.size() > lines_kept) process.last_lines.pop_front();
 }
@@ -81,13 +90,17 @@ inline void pass_output_on(rank_process& process, stream which, console& to,
   if (failed == boost::asio::error::would_block) return;
   // When the writer is gone, a pipe reports end of file and a terminal EIO.
   if (failed) return source.reader.close();
+  // A full disk takes nothing from what is shown.
+  if (source.copy.valid()) {
+    static_cast<void>(write_all(source.copy.get(), std::string_view(buffer, got)));
+  }
   const bool was_live = source.lines.live();
   source.lines.feed({buffer, got}, [&](std::string_view line) {
     if (was_live) to.live(which, {}, {});
     pass_line_on(process, which, line, to, errors);
   });
   show_error(process, to, errors);  // a text is written, and so read, at once
-  if (source.lines.live()) {
+  if (source.lines.live() && process.shown) {
     to.live(which, process.prefix, source.lines.partial());
   } else if (was_live) {
     to.live(which, {}, {});
