@@ -326,7 +326,7 @@ BOOST_AUTO_TEST_CASE(an_error_keeps_what_the_store_said_when_it_did_not_tell_a_p
   const auto advice = said.find(". The group is closed; restart the job to go on");
   BOOST_TEST((lost < cause && cause < advice && advice != std::string::npos), said);
   // The other ranks are told the same, without the advice.
-  const std::string told = store->get("abort");
+  const std::string told = parx::failure_from_text(store->get("abort")).value().text;
   BOOST_TEST(told.find("caused by: store get of \"rank/1\"") != std::string::npos, told);
   BOOST_TEST(told.find("restart") == std::string::npos, told);
 }

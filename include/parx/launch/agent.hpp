@@ -241,6 +241,7 @@ class agent {
     if (std::string text = differing_calls_text(logs); !text.empty()) return text;
     for (const rank_end& each : ends) {
       if (each.rank != found.blamed || !each.status.success()) continue;
+      if (record->code == errc::mismatch) break;
       return formatted("rank {} ended with exit code 0 while others still waited for it",
                        each.rank);
     }

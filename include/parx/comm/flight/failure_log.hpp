@@ -31,16 +31,14 @@ namespace parx::inline PARX_ABI {
 
 class failure_log {
  public:
-  /// `error_file`: the value of TORCHELASTIC_ERROR_FILE, or empty. Removes what an earlier process
-  /// of this rank has left there.
+  /// `error_file`: the value of TORCHELASTIC_ERROR_FILE, or empty.
   explicit failure_log(int rank, std::string error_file = {})
-      : rank_(rank), error_file_(std::move(error_file)) {
-    if (!error_file_.empty()) ::unlink(error_file_.c_str());
-  }
+      : rank_(rank), error_file_(std::move(error_file)) {}
   failure_log(const failure_log&) = delete;
   failure_log& operator=(const failure_log&) = delete;
 
-  /// From now on the record is also left in the flight recorders' directory.
+  /// From now on the record is also left in the flight recorders' directory. Removes what an
+  /// earlier job has left there of this rank.
   void add_directory(const std::string& directory) {
     const std::lock_guard lock(mutex_);
     directory_ = directory;
