@@ -356,6 +356,26 @@ BOOST_AUTO_TEST_CASE(equal_logs_diverge_nowhere_and_dropped_records_count_neithe
   BOOST_TEST(parx::find_divergences(logs).empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_rank_that_waits_in_a_message_is_shown_with_the_rank_that_it_waits_for) {
+  const auto done = flight_state::finished, in = flight_state::failed;
+  flight_record message = record(operation::send, 0, in, 150);
+  message.peer = 2;
+  message.call.root = 7;  // the tag
+  flight_record received = message;
+  received.state = done;
+  const std::vector<flight_log> logs{
+      log_of(0, {record(operation::barrier, 1, done), record(operation::all_reduce, 2, in)}),
+      log_of(1, {record(operation::barrier, 1, done), received, message}),
+      log_of(2, {record(operation::barrier, 1, done), record(operation::all_reduce, 2, in)})};
+  const auto found = parx::find_divergences(logs);
+  BOOST_REQUIRE(found.size() == 1u);
+  BOOST_TEST((found[0].ranks[1].part == flight_part::never_entered));
+  const std::string text = to_text(found[0], logs);
+  BOOST_TEST(contains(text, "never entered it; it is in a message with rank 2 and tag 7 at "
+                            "train.cpp:88; its last call here was #1, barrier"),
+             text);
+}
+
 BOOST_AUTO_TEST_CASE(a_group_whose_missing_rank_is_stuck_in_another_one_comes_after_that) {
   const auto in = flight_state::entered;
   std::vector<flight_log> logs{

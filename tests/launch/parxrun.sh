@@ -369,6 +369,11 @@ a_lost_rank_need_not_end_the_others() {
   run 0 -n 3 --on-loss continue sh -c 'if [ $RANK = 1 ]; then kill -9 $$; fi; sleep 1.5; echo done'
   has out '[rank 0] done' && has out '[rank 2] done' && has err 'parxrun: rank 1 was lost (killed by SIGKILL'
 }
+the_others_are_told_of_a_rank_that_ended_before_all_had_joined() {
+  [ -x "$hello" ] || { echo "NOT TRIED: a rank that ends early: there is no $hello" >&3; return 0; }
+  run 3 -n 3 --on-loss continue sh -c '[ $RANK = 1 ] && { sleep 0.2; exit 3; }; exec "$0"' "$hello"
+  has err 'rank 1 of 3 failed: exit code 3'; has err 'rank 1 ended (exit code 3) before all ranks had joined the job'
+}
 it_does_without_the_descriptors_that_its_parent_has_closed() {
   for closed in '0<&- 1>&- 2>&-' '1>&- 2>&-' '0<&- 2>&-' '0<&- 1>&-'; do
     eval "timeout 20 '$parxrun' -n 2 sh -c 'touch was_\$RANK' $closed"

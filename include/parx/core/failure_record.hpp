@@ -44,6 +44,9 @@ struct failure_record {
   friend bool operator==(const failure_record&, const failure_record&) = default;
 };
 
+/// The key in the job's store of the record of the first rank that fails.
+inline constexpr const char* first_failure_key = "abort";
+
 /// The record of an exception that has ended the work of `rank`, from now.
 [[nodiscard]] failure_record record_of(const std::exception_ptr& failure, int rank);
 

@@ -176,8 +176,10 @@ class agent {
   }
 
   void notice_ends() {
-    const auto [failed, saved, end] = ranks_->notice_ends();
-    if (goes_on() && !stopped_by_ && !end.empty()) end_those_left_out(store_->members_after(end));
+    const auto [failed, saved, ended, how] = ranks_->notice_ends();
+    if (goes_on() && !stopped_by_ && ended >= 0) {
+      end_those_left_out(store_->members_after(ended, how));
+    }
     if ((failed_ && !goes_on()) || stopped_by_) return;
     if (saved && !std::exchange(saved_, true)) kill_after_grace();
     if (!failed) return;

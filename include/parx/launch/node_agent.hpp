@@ -342,7 +342,7 @@ class node_agent {
     const auto news = ranks_->notice_ends();
     if (news.failed && node_state_.phase == node_phase::running && !told_) {
       feed({.what = node_event::kind::failed, .code = code_of_failure()},
-           formatted("{} on {}", news.end, node_));
+           formatted("rank {} ended ({}) on {}", news.ended, news.how, node_));
       ranks_->end_the_others([this] { notice_ends(); });
     } else if (news.saved && node_state_.phase == node_phase::running) {
       ranks_->kill_after(options_.grace, [this] { notice_ends(); });

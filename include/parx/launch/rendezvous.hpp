@@ -283,7 +283,7 @@ class rendezvous {
       if (job_.rank == 0 && start_) start_->answer(deadline::after(std::chrono::seconds(1)));
       const bool is_silent = endpoint_ != nullptr && endpoint_->store_is_silent();
       job_store_->compare_set(
-          detail::endpoint::abort_key, "", to_text(record),
+          first_failure_key, "", to_text(record),
           is_silent ? endpoint_->parting_deadline() : deadline::after(std::chrono::seconds(2)));
     } catch (const std::exception&) {
       // The store is gone, and its clients notice that by themselves.

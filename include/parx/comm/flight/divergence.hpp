@@ -39,7 +39,7 @@ struct flight_rank {
   flight_part part = flight_part::never_entered;
   std::optional<flight_record> here{};  ///< its call of this number
   std::optional<flight_record> last{};  ///< its last call of the group before it
-  /// Of a rank that never entered: its last unfinished call of another group.
+  /// Of a rank that never entered: its last unfinished call of another group, or message.
   std::optional<flight_record> elsewhere{};
 };
 
@@ -97,7 +97,8 @@ struct flight_column {
 [[nodiscard]] inline std::optional<flight_record> unfinished_elsewhere(const flight_log& log,
                                                                        std::uint64_t group) {
   for (auto each = log.records.rbegin(); each != log.records.rend(); ++each) {
-    if (each->call.group != group && each->state != flight_state::finished) return *each;
+    const bool elsewhere = each->call.group != group || each->call.sequence == 0;
+    if (elsewhere && each->state != flight_state::finished) return *each;
   }
   return std::nullopt;
 }
@@ -183,7 +184,7 @@ struct flight_column {
     const auto stuck = [&](const flight_rank& rank) {
       return !absent(rank) || (rank.elsewhere && std::any_of(found.begin(), found.end(),
                                                              [&](const auto& other) {
-        return other.group == rank.elsewhere->call.group;
+        return other.group != each.group && other.group == rank.elsewhere->call.group;
       }));
     };
     return std::any_of(each.ranks.begin(), each.ranks.end(), absent) &&
@@ -198,11 +199,17 @@ struct flight_column {
   return found;
 }
 
-/// "#812, all_reduce of 1024 float32 (sum) at train.cpp:88"; of a message without the number.
+/// "#812, all_reduce of 1024 float32 (sum) at train.cpp:88"; "a message with rank 2 and tag 7
+/// at train.cpp:90", where the rank is that in the group: a send and its receive are
+/// recorded alike.
 [[nodiscard]] inline std::string to_text(const flight_record& record) {
-  const std::string number =
-      record.call.sequence == 0 ? std::string() : formatted("#{}, ", record.call.number());
-  return number + describe(record.call);
+  const detail::call_header& call = record.call;
+  if (call.sequence != 0) return formatted("#{}, {}", call.number(), describe(call));
+  std::string text = formatted("a message with {} and tag {}",
+                               record.peer < 0 ? "any rank" : formatted("rank {}", record.peer),
+                               call.root);
+  if (call.line != 0) text += formatted(" at {}:{}", call.file_name(), call.line);
+  return text;
 }
 
 /// How a rank's process ended, according to its log.

@@ -109,8 +109,13 @@ namespace parx::inline PARX_ABI::detail {
     for (const flight_rank& each : first.ranks) {
       if (each.part != flight_part::never_entered) present.push_back(each.rank);
     }
-    return formatted("rank {} called {}, {}, which the others did not", joined_text(present),
-                     numbered(first.call), there);
+    std::string text = formatted("rank {} called {}, {}, which the others did not",
+                                 joined_text(present), numbered(first.call), there);
+    for (const flight_rank* const each : absent) {
+      if (!each->elsewhere || each->elsewhere->call.sequence != 0) continue;
+      return text + formatted("; rank {} was in {}", each->rank, to_text(*each->elsewhere));
+    }
+    return text;
   }
   if (!absent.empty()) {
     const flight_rank& one = *absent.front();

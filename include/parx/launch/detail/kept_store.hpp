@@ -13,6 +13,9 @@
 #include <vector>
 
 #include <parx/core/deadline.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/failure_record.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/launch/detail/job_keys.hpp>
 #include <parx/launch/detail/rank_variables.hpp>
@@ -26,21 +29,30 @@ class kept_store {
  public:
   /// Throws errc::io where the job's port cannot be used.
   kept_store(const local_job& job, std::optional<job_key> key)
-      : host_(job.host), run_id_(job.run_id), key_(std::move(key)),
+      : host_(job.host),
+        run_id_(job.run_id),
+        key_(std::move(key)),
         server_({.address = host_,
                  .port = job.port,
                  .key = key_,
                  .presence_keys = presence_keys(run_id_)}) {}
 
-  /// A rank has ended, as `end` says. If not all ranks have joined by now, they never will: the
+  /// `rank` has ended, as `how` says. If not all ranks have joined by now, they never will: the
   /// others are told so. Returns the ranks that go on since the last loss; nullopt before one.
-  [[nodiscard]] std::optional<std::vector<int>> members_after(const std::string& end) noexcept {
+  [[nodiscard]] std::optional<std::vector<int>> members_after(int rank,
+                                                              const std::string& how) noexcept {
     try {
       const auto limit = deadline::after(std::chrono::seconds(1));
       tcp_store whole({.host = host_, .port = server_.port(), .key = key_}, limit);
       prefix_store part(job_prefix(run_id_), whole);
       if (!part.check(std::vector<std::string>{"ready"}, limit)) {
-        part.compare_set("abort", "", end + " before all ranks had joined the job", limit);
+        failure_record lost = record_of(nullptr, -1);
+        lost.code = errc::peer_lost;
+        lost.blamed = rank;
+        lost.operation = "rendezvous";
+        lost.group = "world";
+        lost.text = formatted("rank {} ended ({}) before all ranks had joined the job", rank, how);
+        part.compare_set(first_failure_key, "", to_text(lost), limit);
       }
       while (rounds_over(part, limit)) ++rounds_;
     } catch (const std::exception&) {

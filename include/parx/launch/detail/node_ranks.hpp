@@ -63,7 +63,8 @@ class node_ranks {
   struct noticed {
     bool failed = false;
     bool saved = false;
-    std::string end;  ///< of one of the ranks that have ended; empty: none has
+    int ended = -1;   ///< one of the ranks that have; -1: none has
+    std::string how;  ///< it has ended
   };
 
   /// `failures` is where the ranks leave the records of their failures.
@@ -105,9 +106,9 @@ class node_ranks {
       process.end_time = clock::now();
       news.failed |= end_of(process).failed_by_itself();
       news.saved |= status.has_saved();
-      if (news.end.empty()) {
-        news.end = formatted("rank {} ended ({})", process.rank, to_string(status));
-      }
+      if (news.ended >= 0) continue;
+      news.ended = process.rank;
+      news.how = to_string(status);
     }
     return news;
   }

@@ -84,7 +84,7 @@ class endpoint {
     if (!arrivals_.shares_memory()) own_.memory.clear();
     permit_reading();
     options_.job_store->set(record_key(options_.rank), own_.to_text(), limit);
-    watch_for_abort(options_.job_store->watch(abort_key, limit));
+    watch_for_abort(options_.job_store->watch(first_failure_key, limit));
   }
 
   ~endpoint() {
@@ -112,8 +112,6 @@ class endpoint {
     ::shutdown(abort_descriptor(), SHUT_RDWR);
   }
 
-  /// The store's key for the record of the first rank that fails.
-  static constexpr const char* abort_key = "abort";
   [[nodiscard]] static std::string record_key(int rank) { return formatted("rank/{}", rank); }
   [[nodiscard]] const endpoint_options& options() const noexcept { return options_; }
   [[nodiscard]] const peer_record& own() const noexcept { return own_; }
@@ -314,8 +312,9 @@ class endpoint {
     const auto job_store = store_of_job();
     if (job_store == nullptr) return;
     // Where the store is gone, its clients notice that by themselves.
-    is_answered(
-        [&] { job_store->compare_set(abort_key, "", to_text(reason), parting_deadline()); });
+    is_answered([&] {
+      job_store->compare_set(first_failure_key, "", to_text(reason), parting_deadline());
+    });
   }
 
   /// Whether any group of this process has found an abort_reason(). One atomic load.
@@ -446,7 +445,8 @@ class endpoint {
   [[nodiscard]] bool watches_again() {
     if (abort_watches_.size() == most_watches) return false;
     try {
-      watch_for_abort(options_.job_store->watch(abort_key, deadline::after(reconnect_patience)));
+      watch_for_abort(
+          options_.job_store->watch(first_failure_key, deadline::after(reconnect_patience)));
       log(log_level::info, "the connection to {} broke and was made again",
           options_.job_store->describe());
       return true;
