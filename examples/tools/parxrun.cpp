@@ -4,7 +4,7 @@
 //   srun --ntasks-per-node=1 parxrun -n 2 ./train
 //   parxrun --nnodes 2 --rdzv-endpoint node1:29400 -n 2 ./train      on each of two nodes
 //
-// Everything it does is in parx/launch/agent.hpp and node_agent.hpp; its command line is in
+// Everything it does is behind parx/launch/run_ranks.hpp; its command line is in
 // parxrun_options.hpp.
 #include <parx/core/version.hpp>
 #include <parx/launch/run_ranks.hpp>

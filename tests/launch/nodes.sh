@@ -150,6 +150,12 @@ an_endpoint_that_cannot_be_met_at_is_explained_at_once() {
   explained '--rdzv-backend etcd' --nnodes 2 --rdzv-backend etcd --rdzv-endpoint x
   explained 'came within 1 s: a' --nnodes 2 --rdzv-endpoint 127.0.0.1:$port --rdzv-conf join_timeout=1 --env A=1 -- env PARX_HOST_ID=a || true
 }
+an_endpoint_outside_the_step_is_refused_at_once() {
+  local status=0 before; before=$(now)
+  SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST='localhost' SLURM_PROCID=1 SLURM_NODEID=1 \
+    timeout 9 "$parxrun" --rdzv-endpoint 192.0.2.7:29400 -n 2 true 2>one.err || status=$?
+  [ $status = 2 ]; has one.err "192.0.2.7 is the address of none of the step's nodes localhost"; [ $(($(now) - before)) -lt 1000 ]
+}
 tasks_of_srun_without_ntasks_per_node_are_refused() {
   local status=0
   SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST='n[1-2]' SLURM_PROCID=0 "$parxrun" -n 2 true 2>one.err || status=$?

@@ -111,7 +111,7 @@ class node_agent {
 
   /// Becomes the keeper, where the endpoint is this node's and nobody has it yet.
   void listen() {
-    descriptor listening = listen_at_endpoint(nodes_);
+    descriptor listening = listen_at_endpoint(nodes_, env_);
     if (!listening.valid()) return;
     port_ = bound_port(listening.get());
     keeper_.emplace(

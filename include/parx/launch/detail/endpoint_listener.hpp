@@ -3,12 +3,18 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
+#include <vector>
 
 #include <parx/core/descriptor.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/socket_address.hpp>
+#include <parx/launch/detail/slurm_env.hpp>
+#include <parx/launch/hostlist.hpp>
 #include <parx/launch/job_nodes.hpp>
 #include <parx/store/tcp_server.hpp>
 
@@ -25,13 +31,51 @@ namespace parx::inline PARX_ABI::detail {
   return false;
 }
 
+/// The numeric addresses of a host; none where it cannot be resolved.
+[[nodiscard]] inline std::vector<std::string> addresses_of(const std::string& host) {
+  int code = 0;
+  const address_list found = find_addresses(without_brackets(host).c_str(), 0, 0, code);
+  std::vector<std::string> texts;
+  for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
+    texts.push_back(address_text(each->ai_addr, each->ai_addrlen));
+  }
+  return texts;
+}
+
+/// Whether a step of srun is known to have no node with an address of `host`:
+/// SLURM_LAUNCH_NODE_IPADDR for instance is that of the host where srun runs, and all nodes would
+/// wait there for ever.
+[[nodiscard]] inline bool is_outside_step(const std::string& host, const environment& env) {
+  static constexpr std::size_t most_resolved = 64;
+  const auto list = env_string(env, "SLURM_STEP_NODELIST");
+  if (!in_slurm_step(env) || !list) return false;
+  const std::vector<std::string> step = expand_hostlist(*list);
+  const std::vector<std::string> wanted = addresses_of(host);
+  if (step.size() > most_resolved || wanted.empty()) return false;
+  for (const std::string& node : step) {
+    if (node == host) return false;
+    const std::vector<std::string> known = addresses_of(node);
+    if (known.empty()) return false;  // who knows
+    for (const std::string& each : known) {
+      if (std::find(wanted.begin(), wanted.end(), each) != wanted.end()) return false;
+    }
+  }
+  return true;
+}
+
 /// A socket that listens there; not valid where another node, or another parxrun of this one, is to
 /// listen. Throws usage_error where this node is to, and the endpoint is no address of it; errc::io
 /// where it cannot.
-[[nodiscard]] inline descriptor listen_at_endpoint(const job_nodes& nodes) {
+[[nodiscard]] inline descriptor listen_at_endpoint(const job_nodes& nodes, const environment& env) {
   if (nodes.role == keeper_role::no) return {};
   const bool is_own = is_own_address(nodes.host);
-  if (!is_own && nodes.role == keeper_role::by_address) return {};
+  if (!is_own && nodes.role == keeper_role::by_address) {
+    require(!is_outside_step(nodes.host, env),
+            "{} is the address of none of the step's nodes {}, so nobody listens there: give the "
+            "first of them by --rdzv-endpoint, or nothing, which means the same",
+            nodes.host, env_string(env, "SLURM_STEP_NODELIST").value_or(""));
+    return {};
+  }
   require(is_own,
           "this node is to be the first of the job, but {} is no address of it: give the first "
           "node's name by --rdzv-endpoint or --master-addr, the same on all nodes",
