@@ -219,7 +219,22 @@ output_goes_to_files_the_console_or_both() {
   "$parxrun" -n 2 --tee 3 true 2>one.err || status=$?; [ $status = 2 ]; has one.err '--log-dir DIR'
 }
 
-for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|node|nodes|at|has|code|within|agent_of|gone|now)$'); do
+training_goes_on_in_the_same_bits_after_a_killed_rank() {
+  local gpt; gpt=$(dirname "$parxrun")/train_gpt; [ -x "$gpt" ] || return 0
+  export OMP_NUM_THREADS=1
+  train() {  # FOLDER: in the background
+    local n; for n in a b; do
+      node $n $(at 2) --max-restarts 1 -n 1 "$gpt" --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 --sample 8 --max-steps 60 \
+        --logging-steps 20 --eval-strategy no --disable-progress --save-strategy steps --save-steps 10 --resume --output-dir "$1"
+    done
+  }
+  train whole; wait; code a 0
+  train killed; within 9 compgen -G 'killed/checkpoint-*'; kill -9 "$(pgrep -f -- "^$gpt .*--output-dir killed" | head -n 1)"; wait
+  code a 0; code b 0; cmp whole/model/model.safetensors killed/model/model.safetensors
+  [ "$(cat ./*.err | grep -c '^parxrun: .*restart 1 of 1')" = 1 ]
+}
+
+for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|node|nodes|at|has|code|within|agent_of|gone|now|train)$'); do
   [ $# -lt 2 ] || [[ $name =~ $2 ]] || continue
   claim "$name"
 done
