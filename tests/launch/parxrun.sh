@@ -374,6 +374,15 @@ the_others_are_told_of_a_rank_that_ended_before_all_had_joined() {
   run 3 -n 3 --on-loss continue sh -c '[ $RANK = 1 ] && { sleep 0.2; exit 3; }; exec "$0"' "$hello"
   has err 'rank 1 of 3 failed: exit code 3'; has err 'rank 1 ended (exit code 3) before all ranks had joined the job'
 }
+where_parxrun_keeps_the_store_other_programs_have_a_port_of_their_own() {
+  cat >listen.py <<'END'
+import os, socket
+server = socket.socket(); server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+server.bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))); server.listen(); print("listens")
+END
+  command -v python3 || return 0
+  run 0 -n 2 --on-loss continue sh -c '[ $RANK = 1 ] || { [ $MASTER_PORT != $PARX_MASTER_PORT ] && exec python3 listen.py; }'; has out '[rank 0] listens'
+}
 it_does_without_the_descriptors_that_its_parent_has_closed() {
   for closed in '0<&- 1>&- 2>&-' '1>&- 2>&-' '0<&- 2>&-' '0<&- 1>&-'; do
     eval "timeout 20 '$parxrun' -n 2 sh -c 'touch was_\$RANK' $closed"

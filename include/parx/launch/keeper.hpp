@@ -48,7 +48,6 @@ struct keeper_options {
   std::string secret;   ///< empty where it has none
   bool encrypts = false;
   generation_rules rules;
-  std::chrono::milliseconds grace{30'000};
 };
 
 inline constexpr std::chrono::milliseconds time_between_beats{500};
