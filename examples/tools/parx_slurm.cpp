@@ -5,6 +5,7 @@
 //   parx_slurm check -n 2 -c 4 --needs ~/data -- ./train
 //   parx_slurm logs 4711
 //   parx_slurm scale --nodes 1,2,4 --ranks-threads 4x2,8x1 -- ./train --max-steps 50
+//   parx_slurm run -N 3 -n 2 -c 4 -t 30m -- ./train args
 //   parx_slurm batch -N 3 -n 2 -c 4 -t 2h -- ./train --output-dir out --resume >job.sbatch
 #include <cstdio>
 #include <exception>
@@ -20,11 +21,16 @@
 #include "common/options.hpp"
 #include "slurm_batch.hpp"
 #include "slurm_check.hpp"
+#include "slurm_command_line.hpp"
 #include "slurm_logs.hpp"
+#include "slurm_run.hpp"
 #include "slurm_scale.hpp"
 #include "slurm_where.hpp"
 
 namespace {
+
+using examples::command_line;
+using examples::with_flags;
 
 constexpr std::string_view usage =
     "What comes before and after a training on a Slurm cluster\nUsage:\n"
@@ -32,6 +38,9 @@ constexpr std::string_view usage =
     "                                        salloc line. Exits with 3 where none has\n"
     "  parx_slurm check FLAGS -- PROGRAM     whether the nodes of a job are fit for a program.\n"
     "                                        Exits with 4 where one is not\n"
+    "  parx_slurm run FLAGS -- PROGRAM       allocates, checks, copies what nodes do not see, and "
+    "runs\n"
+    "                                        the ranks by parxrun\n"
     "  parx_slurm batch FLAGS -- PROGRAM     a script for sbatch whose job goes on, turn by turn,\n"
     "                                        until the program has ended\n"
     "  parx_slurm logs JOB                   how a job ended: a number, a log, or a folder of "
@@ -40,34 +49,6 @@ constexpr std::string_view usage =
     "                                        nodes, ranks and threads, and says which to take\n"
     "  parx_slurm scale FOLDER...            the same from the output folders of earlier runs\n"
     "parx_slurm WORD --help lists the flags\n";
-
-/// The words behind "--", and those before it, the program's own name among them.
-struct command_line {
-  std::vector<const char*> own;
-  std::vector<std::string> command;
-};
-
-command_line split_command_line(int argc, const char* const* argv) {
-  command_line line;
-  int i = 0;
-  while (i < argc && std::string_view(argv[i]) != "--") line.own.push_back(argv[i++]);
-  if (i < argc) line.command.assign(argv + i + 1, argv + argc);
-  return line;
-}
-
-/// Parses the flags of a word that `add` declares, and calls `act` with them; --help prints them.
-template <typename Add, typename Act>
-int with_flags(const char* name, const char* text, const command_line& line, Add add, Act act) {
-  cxxopts::Options options(std::string("parx_slurm ") + name, text);
-  options.add_options()("h,help", "print this");
-  add(options);
-  const auto given = examples::parse(options, static_cast<int>(line.own.size()), line.own.data());
-  if (given.count("help") != 0) {
-    fmt::print("{}", options.help());
-    return 0;
-  }
-  return act(given);
-}
 
 int where(const command_line& line) {
   parx::require(line.command.empty(), "parx_slurm where runs nothing: --program names a program");
@@ -92,6 +73,13 @@ int batch(const command_line& line, const std::vector<std::string>& all) {
                     });
 }
 
+int run(const command_line& line, const std::vector<std::string>& all) {
+  return with_flags("run", "Runs a program on the nodes of a job, from an allocation to the end\n",
+                    line, examples::add_run_flags, [&](const auto& given) {
+                      return examples::run(examples::run_options_of(given, line.command), all);
+                    });
+}
+
 int scale(command_line line) {
   std::vector<std::string> folders;
   if (line.command.empty()) {
@@ -112,13 +100,13 @@ int scale(command_line line) {
                     });
 }
 
-int run(int argc, const char* const* argv) {
+int run_word(int argc, const char* const* argv) {
   const std::string word = argc > 1 ? argv[1] : "--help";
   if (word == "-h" || word == "--help") {
     fmt::print("{}", usage);
     return 0;
   }
-  const command_line line = split_command_line(argc - 1, argv + 1);
+  const command_line line = examples::split_command_line(argc - 1, argv + 1);
   if (word == "where") return where(line);
   if (word == "check") return check(line);
   if (word == "batch") return batch(line, {argv, argv + argc});
@@ -127,9 +115,10 @@ int run(int argc, const char* const* argv) {
                   "parx_slurm logs JOB: the number of a job, a log, or a folder of logs");
     return examples::logs(argv[2]);
   }
+  if (word == "run") return run(line, {argv, argv + argc});
   if (word == "scale") return scale(line);
   const std::string meant =
-      examples::did_you_mean(word, {"where", "check", "batch", "logs", "scale"});
+      examples::did_you_mean(word, {"where", "check", "batch", "logs", "run", "scale"});
   parx::throw_usage("there is no \"{}\"{} parx_slurm --help lists the words", word,
                     examples::question(meant));
 }
@@ -138,7 +127,7 @@ int run(int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    return run_word(argc, argv);
   } catch (const parx::usage_error& wrong) {
     fmt::print(stderr, "parx_slurm: {}\n", wrong.what());
     return 2;

@@ -116,28 +116,29 @@ inline check_options check_options_of(const cxxopts::ParseResult& given,
   return options;
 }
 
+/// Where a program of parx that is sent along lies on the nodes.
+inline std::string sent_along(const char* name, const std::string& job) {
+  return fmt::format("/tmp/{}.{}", name, job);
+}
+
+/// Removes what was sent to the nodes. A node that does not answer keeps it, which is no matter.
+inline void remove_from_nodes(const check_options& options, const std::vector<std::string>& paths) {
+  static_cast<void>(parx::slurm::run_command(
+      parx::slurm::removing_command(paths, options.job, options.nodes.size()),
+      std::chrono::seconds(20)));
+}
+
 /// The srun line that asks all nodes. parx_doctor is sent along, so that it need not be there.
 inline std::vector<std::string> check_command(const check_options& options) {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const std::string nodes = std::to_string(options.nodes.size());
   // Below the range from which kernels give ports.
   std::random_device seed;
   const int port = std::uniform_int_distribution<int>(20'000, 32'000)(seed);
-  std::vector<std::string> words{"srun",
-                                 "--jobid=" + options.job,
-                                 "-N",
-                                 nodes,
-                                 "-n",
-                                 nodes,
-                                 "--ntasks-per-node=1",
-                                 "--overlap",
-                                 "--mem=0",
-                                 "--cpu-bind=none",
-                                 "--kill-on-bad-exit=0",
-                                 "--bcast=/tmp/parx_doctor." + options.job,
-                                 (here / "parx_doctor").string(),
-                                 "host",
-                                 "--port=" + std::to_string(port)};
+  auto words = parx::slurm::on_each_node(options.job, options.nodes.size());
+  words.insert(words.end(),
+               {"--mem=0", "--cpu-bind=none", "--kill-on-bad-exit=0",
+                "--bcast=" + sent_along("parx_doctor", options.job),
+                (here / "parx_doctor").string(), "host", "--port=" + std::to_string(port)});
   if (!options.program.empty()) words.push_back("--program=" + options.program);
   for (const std::string& each : options.needs) words.push_back("--needs=" + each);
   if (!options.output.empty()) words.push_back("--output=" + options.output);
@@ -223,6 +224,7 @@ inline void print_check(const check_options& options, const check_result& result
 /// Returns 0, or 4 where a node is not fit.
 inline int check(const check_options& options) {
   const check_result result = check_nodes(options);
+  remove_from_nodes(options, {sent_along("parx_doctor", options.job)});
   print_check(options, result);
   return parx::slurm::bad_nodes(result.found).empty() ? 0 : 4;
 }

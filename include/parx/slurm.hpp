@@ -9,4 +9,5 @@
 #include <parx/slurm/preflight.hpp>     // IWYU pragma: export
 #include <parx/slurm/run_command.hpp>   // IWYU pragma: export
 #include <parx/slurm/scaling.hpp>       // IWYU pragma: export
+#include <parx/slurm/staging.hpp>       // IWYU pragma: export
 #include <parx/slurm/where_text.hpp>    // IWYU pragma: export

@@ -164,12 +164,29 @@ END
   claim "in Slurm's words" says 'Slurm would refuse this job: .*[Ii]nvalid partition'
   claim "check outside of a job is refused" ends_with 2 asks check
   claim "and says what to do" says 'this is not inside a job of Slurm: salloc first'
+  # on NODE COMMAND: in the mounts of a node.
+  on() { nsenter -t "$(cat "/proc/$(cat "$work/slurm/run/$1.launcher")/task/"*/children | cut -d' ' -f1)" -m "${@:2}"; }
+  shown=no
+  runs() { timeout 60 "$bin/parx_slurm" run -N 3 -n 2 -t 5m "$@" >"$work/out" 2>&1; }
+  mkdir project && cp "$bin/hello_all_reduce" project/hello
+  claim "parx_slurm run allocates, checks and runs" runs -- "$work/project/hello"
+  claim "with the ranks of all nodes in one world" ranks_are 6
+  claim "and prints each command" test "$(grep -cE '^\$ (salloc|srun)' "$work/out")" = 3
+  shown=no
+  claim "its --dry-run only prints them" ends_with 0 runs --dry-run -- "$work/project/hello"
+  claim "so that no job is left" test -z "$(squeue -h)"
+  if [ "$SLURM_TEST_MODE" = hosts ]; then
+    on node3 mount -t tmpfs none "$work/project"
+    shown=no
+    claim "run copies the program where a node does not see it" runs -- "$work/project/hello"
+    claim "by sbcast" says '^\$ sbcast -f -p -j [0-9]+ .*/project/hello /tmp/parx-'
+    claim "and runs the copies" ranks_are 6
+    claim "of which it leaves none" test -z "$(ls -d /tmp/parx-*-hello /tmp/parxrun.* /tmp/parx_doctor.* 2>/dev/null)"
+  fi
   mkdir data && echo 1 >data/file && cp "$bin/hello_all_reduce" program
   claim "parx_slurm check finds nothing on good nodes" in_a_job check --needs "$work/data/file" --output "$work" -- ./program
   claim "and has a line for each" test "$(grep -cE '^node[123]  ok  ' "$work/out")" = 3
   if [ "$SLURM_TEST_MODE" = hosts ]; then
-    # on NODE COMMAND: in the mounts of a node.
-    on() { nsenter -t "$(cat "/proc/$(cat "$work/slurm/run/$1.launcher")/task/"*/children | cut -d' ' -f1)" -m "${@:2}"; }
     cp "$bin/parx_doctor" old
     on node2 mount --bind "$work/old" "$work/program"
     on node3 mount -t tmpfs none "$work/data"

@@ -172,6 +172,15 @@ inline void check_exchange(const host_facts& node, const host_facts& first,
 
 }  // namespace detail
 
+/// The hash of the program that most nodes have; empty where none has one.
+[[nodiscard]] inline std::string usual_hash(const std::vector<host_facts>& facts) {
+  std::vector<std::string> hashes;
+  for (const host_facts& each : facts) {
+    if (!each.program_hash.empty()) hashes.push_back(each.program_hash);
+  }
+  return detail::most_frequent(hashes);
+}
+
 /// The fact of a node of which nothing is known.
 inline constexpr std::string_view did_not_answer = "it did not answer";
 
@@ -186,11 +195,7 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
                                  [&](const host_facts& each) { return each.node == node; });
     return at == facts.end() ? nullptr : &*at;
   };
-  std::vector<std::string> hashes;
-  for (const host_facts& each : facts) {
-    if (!each.program_hash.empty()) hashes.push_back(each.program_hash);
-  }
-  const std::string usual = detail::most_frequent(hashes);
+  const std::string usual = usual_hash(facts);
   for (const std::string& name : expected) {
     const host_facts* const node = facts_of(name);
     if (node == nullptr) {

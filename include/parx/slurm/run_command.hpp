@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
@@ -102,6 +104,48 @@ struct command_result {
   }
   result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
+}
+
+/// Runs `words` with this process's own input, output and terminal, and returns the exit code as a
+/// shell has it; 127 or 126, with a sentence on standard error, where it cannot be started. What
+/// the terminal sends (Ctrl-C) reaches the command by itself; SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2
+/// of somebody else are passed on. Call it from a process with one thread.
+[[nodiscard]] inline int run_in_foreground(const std::vector<std::string>& words) {
+  require(!words.empty(), "there is no command to run");
+  sigset_t caught, before;
+  ::sigemptyset(&caught);
+  for (const int each : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) {
+    ::sigaddset(&caught, each);
+  }
+  ::sigprocmask(SIG_BLOCK, &caught, &before);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  ::posix_spawnattr_setsigmask(&attributes, &before);
+  std::vector<char*> argv;
+  for (const std::string& each : words) argv.push_back(const_cast<char*>(each.c_str()));
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  const int why = ::posix_spawnp(&pid, argv[0], nullptr, &attributes, argv.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
+  int code = why == ENOENT ? 127 : 126;
+  if (why != 0) fmt::print(stderr, "{}: {}\n", words[0], errno_text(why));
+  while (why == 0) {
+    siginfo_t info{};
+    const int signal = ::sigwaitinfo(&caught, &info);
+    if (signal != SIGCHLD) {
+      const bool from_terminal = info.si_code == SI_KERNEL;
+      if (signal > 0 && !from_terminal) ::kill(pid, signal);
+      continue;
+    }
+    int status = 0;
+    if (::waitpid(pid, &status, WNOHANG) != pid) continue;
+    if (!WIFEXITED(status) && !WIFSIGNALED(status)) continue;
+    code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    break;
+  }
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  return code;
 }
 
 }  // namespace parx::slurm

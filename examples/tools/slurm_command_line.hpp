@@ -1,0 +1,42 @@
+// For parx_slurm: flags before "--", a program and its arguments behind it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/options.hpp"
+
+namespace examples {
+
+/// The words behind "--", and those before it, the program's own name among them.
+struct command_line {
+  std::vector<const char*> own;
+  std::vector<std::string> command;
+};
+
+inline command_line split_command_line(int argc, const char* const* argv) {
+  command_line line;
+  int i = 0;
+  while (i < argc && std::string_view(argv[i]) != "--") line.own.push_back(argv[i++]);
+  if (i < argc) line.command.assign(argv + i + 1, argv + argc);
+  return line;
+}
+
+/// Parses the flags of a word that `add` declares, and calls `act` with them; --help prints them.
+template <typename Add, typename Act>
+int with_flags(const char* name, const char* text, const command_line& line, Add add, Act act) {
+  cxxopts::Options options(std::string("parx_slurm ") + name, text);
+  options.add_options()("h,help", "print this");
+  add(options);
+  const auto given = parse(options, static_cast<int>(line.own.size()), line.own.data());
+  if (given.count("help") != 0) {
+    fmt::print("{}", options.help());
+    return 0;
+  }
+  return act(given);
+}
+
+}  // namespace examples

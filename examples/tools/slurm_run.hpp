@@ -1,0 +1,244 @@
+// For parx_slurm: "run", from an allocation to the end of a training: nodes, checks, copies, ranks.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/options.hpp"
+#include "slurm_check.hpp"
+#include "slurm_where.hpp"
+#include <parx/core/env.hpp>
+#include <parx/core/file_text.hpp>
+#include <parx/core/hash.hpp>
+#include <parx/core/random_hex.hpp>
+#include <parx/slurm.hpp>
+
+namespace examples {
+
+struct run_options {
+  parx::slurm::node_request request;  ///< of the allocation, where this is not inside one
+  check_options check;
+  std::vector<std::string> stage;  ///< absolute paths to copy to the nodes that do not see them
+  std::vector<std::string> command;
+  bool inside_job = false;
+  bool only_prints = false;  ///< --dry-run
+  bool drops_bad_nodes = false;
+  int max_restarts = 0;
+};
+
+inline void add_run_flags(cxxopts::Options& options) {
+  const auto list = cxxopts::value<std::vector<std::string>>();
+  const auto yes = cxxopts::value<bool>();
+  add_check_flags(options);
+  options.add_options()("N,nodes", "how many, where this is not inside a job", text("1"))(
+      "p,partition", "else the one that parx_slurm where finds", text(""))(
+      "A,account", "the account that is billed", text(""))("gpu-nodes",
+                                                           "nodes with GPUs count as well", yes)(
+      "stage",
+      "a file or folder to copy to the nodes where one does not see it; may be given "
+      "several times",
+      list)("max-restarts", "how often the ranks are started again after a failure", text("0"))(
+      "drop-bad", "go on without nodes that are not fit", yes)("dry-run", "print the commands only",
+                                                               yes);
+}
+
+inline run_options run_options_of(const cxxopts::ParseResult& given,
+                                  const std::vector<std::string>& command) {
+  parx::require(!command.empty(), "there is no program: parx_slurm run -N 2 -n 2 -- ./train args");
+  run_options options;
+  options.command = command;
+  options.check = check_options_of(given, command);
+  options.command.front() = options.check.program;
+  options.request.nodes = number(given, "nodes", 1, 100'000);
+  options.request.cores = options.check.takes.ranks * options.check.takes.threads;
+  options.request.memory_mb = options.check.takes.memory_mb;
+  options.request.time = std::chrono::seconds(options.check.takes.time_s);
+  options.request.partition = given["partition"].as<std::string>();
+  options.request.account = given["account"].as<std::string>();
+  options.request.gpu_nodes = given["gpu-nodes"].as<bool>();
+  options.request.groups = groups_of_this_user();
+  options.request.is_root = ::geteuid() == 0;
+  if (const auto file = parx::detail::file_text(options.check.program)) {
+    options.request.level = parx::slurm::level_of_program(parx::instructions_of(*file));
+  }
+  if (given.count("stage") != 0) {
+    for (const std::string& each : given["stage"].as<std::vector<std::string>>()) {
+      options.stage.push_back(std::filesystem::absolute(each).lexically_normal().string());
+      parx::require(std::filesystem::exists(options.stage.back()),
+                    "--stage {}: this host does not see it either", options.stage.back());
+      options.check.needs.push_back(options.stage.back());
+    }
+  }
+  options.only_prints = given["dry-run"].as<bool>();
+  options.drops_bad_nodes = given["drop-bad"].as<bool>();
+  options.max_restarts = number(given, "max-restarts", 0, 1'000'000);
+  const auto env = parx::process_environment();
+  options.inside_job = !given["jobid"].as<std::string>().empty() ||
+                       parx::env_string(env, "SLURM_JOB_ID").has_value();
+  if (options.inside_job) find_job(given["jobid"].as<std::string>(), options.check);
+  return options;
+}
+
+/// Prints a command as a user could type it.
+inline void show(const std::vector<std::string>& words) {
+  fmt::print("$ {}\n", parx::slurm::shell_text(words));
+  std::fflush(stdout);
+}
+
+/// The salloc line whose command is this one again.
+inline std::vector<std::string> allocation_command(const run_options& options,
+                                                   const std::vector<std::string>& all) {
+  const search_result found = search_nodes(options.request);
+  const auto what = parx::slurm::verdict(found.ranked, found.nodes, options.request);
+  if (!what.found) {
+    fmt::print("{}", parx::slurm::where_table(found.ranked, options.request, found.at));
+    throw parx::usage_error(what.text);
+  }
+  std::vector<std::string> words{"salloc"};
+  for (std::string& each :
+       parx::slurm::salloc_options(found.ranked.front(), found.nodes, options.request)) {
+    words.push_back(std::move(each));
+  }
+  words.insert(words.end(), all.begin(), all.end());
+  return words;
+}
+
+/// The ranks of all nodes: a parxrun on each, which is sent along.
+inline std::vector<std::string> launch_command(
+    const run_options& options, const std::vector<std::string>& bad,
+    const std::vector<parx::slurm::staged_path>& staged) {
+  const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const auto& takes = options.check.takes;
+  auto words =
+      parx::slurm::on_each_node(options.check.job, options.check.nodes.size() - bad.size());
+  words.pop_back();  // --overlap: these cores are for the ranks
+  words.insert(words.end(),
+               {"-c", std::to_string(takes.ranks * takes.threads), "--kill-on-bad-exit=0",
+                "--bcast=" + sent_along("parxrun", options.check.job)});
+  if (!bad.empty()) words.push_back("--exclude=" + parx::slurm::compress_hostlist(bad));
+  words.insert(words.end(), {(here / "parxrun").string(), "-n", std::to_string(takes.ranks),
+                             "--threads", std::to_string(takes.threads)});
+  if (options.max_restarts > 0) {
+    words.insert(words.end(), {"--max-restarts", std::to_string(options.max_restarts)});
+  }
+  words.push_back("--");
+  for (std::string& each : parx::slurm::with_copies(options.command, staged)) {
+    words.push_back(std::move(each));
+  }
+  return words;
+}
+
+/// Of the program and --stage: what a node does not see, or sees an older copy of.
+inline std::vector<parx::slurm::staged_path> to_stage(const run_options& options,
+                                                      const check_result& result) {
+  std::vector<std::string> wanted;
+  for (const auto& node : result.facts) {
+    const std::string& own = parx::slurm::usual_hash(result.facts);
+    if (!node.program_problem.empty() || node.program_hash != own) {
+      wanted.push_back(options.check.program);
+    }
+    for (const auto& need : node.needs) {
+      const bool may =
+          std::find(options.stage.begin(), options.stage.end(), need.path) != options.stage.end();
+      if (may && !need.problem.empty()) wanted.push_back(need.path);
+    }
+  }
+  std::sort(wanted.begin(), wanted.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  std::vector<parx::slurm::staged_path> staged;
+  for (const std::string& path : wanted) {
+    const bool folder = std::filesystem::is_directory(path);
+    // A folder's copy is of this run alone; a file's name says what is in it.
+    const std::string contents = folder ? path : parx::detail::file_text(path).value_or("");
+    const std::string hash = fmt::format("{:016x}", parx::detail::fnv1a(contents));
+    staged.push_back(parx::slurm::stage_at(
+        options.check.job, path, hash,
+        folder ? parx::slurm::path_kind::folder : parx::slurm::path_kind::file));
+  }
+  return staged;
+}
+
+/// Runs a command that must succeed; prints it.
+inline void run_step(const std::vector<std::string>& words) {
+  show(words);
+  const auto answer = parx::slurm::run_command(words, std::chrono::minutes(10));
+  if (answer.success()) return;
+  parx::throw_error(parx::errc::io, "{}: {}", words.front(),
+                    answer.timed_out ? "no end within 10 minutes"
+                                     : parx::printable(answer.err, parx::line_breaks::indent));
+}
+
+/// Runs a command on this terminal and returns its exit code, as a shell has it.
+inline int run_here(const std::vector<std::string>& words) {
+  show(words);
+  return parx::slurm::run_in_foreground(words);
+}
+
+/// Inside the job: checks, copies, ranks, and removes the copies. Returns the ranks' code, 4 where
+/// the nodes are not fit.
+inline int run_in_job(const run_options& given) {
+  run_options options = given;
+  check_result result = check_nodes(options.check);
+  const auto staged = to_stage(options, result);
+  const std::size_t nodes = options.check.nodes.size();
+  if (!staged.empty()) {
+    for (const auto& each : staged) {
+      for (const auto& words : parx::slurm::staging_commands(each, options.check.job, nodes)) {
+        run_step(words);
+      }
+    }
+    // Once more with the copies: are they there, whole, and can they be started?
+    options.check.program = parx::slurm::with_copies({options.check.program}, staged).front();
+    options.check.needs = parx::slurm::with_copies(options.check.needs, staged);
+    result = check_nodes(options.check);
+  }
+  print_check(options.check, result);
+  const auto bad = parx::slurm::bad_nodes(result.found);
+  int code = 4;
+  // The ranks share a secret, which srun hands on, so that nobody else of the cluster can join
+  // them.
+  if (!parx::env_string(parx::process_environment(), "PARX_SECRET_FILE")) {
+    ::setenv("PARX_SECRET", parx::detail::random_hex().c_str(), 0);
+  }
+  if (bad.empty() || (options.drops_bad_nodes && bad.size() < nodes)) {
+    code = run_here(launch_command(options, bad, staged));
+  }
+  std::vector<std::string> sent{sent_along("parx_doctor", options.check.job),
+                                sent_along("parxrun", options.check.job)};
+  for (const auto& each : staged) sent.push_back(each.to);
+  remove_from_nodes(options.check, sent);
+  if (code == 75) {
+    fmt::print("the ranks were stopped and have saved their work: the same command goes on\n");
+  }
+  return code;
+}
+
+/// `all`: this program's own command line, for salloc.
+inline int run(const run_options& options, const std::vector<std::string>& all) {
+  if (!options.inside_job) {
+    auto words = allocation_command(options, all);
+    if (!options.only_prints) return run_here(words);
+    words.resize(words.size() - all.size());
+    fmt::print("$ {}\n# and inside that job:\n", parx::slurm::shell_text(words));
+    run_options inside = options;
+    inside.check.job.clear();
+    inside.check.nodes.assign(static_cast<std::size_t>(options.request.nodes), "node");
+    fmt::print("$ {}\n$ {}\n", parx::slurm::shell_text(check_command(inside.check)),
+               parx::slurm::shell_text(launch_command(inside, {}, {})));
+    return 0;
+  }
+  if (!options.only_prints) return run_in_job(options);
+  fmt::print("$ {}\n$ {}\n", parx::slurm::shell_text(check_command(options.check)),
+             parx::slurm::shell_text(launch_command(options, {}, {})));
+  return 0;
+}
+
+}  // namespace examples

@@ -1,0 +1,98 @@
+// staging: copying to the nodes of a job what they do not see, and where it lies there. Pure: the
+// commands, and a program's arguments with the copies' paths.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <parx/core/abi.hpp>
+#include <parx/core/formatted.hpp>
+
+namespace parx::inline PARX_ABI::slurm {
+
+enum class path_kind {
+  file,
+  folder,  ///< sent as one archive, which is unpacked on the nodes
+};
+
+/// A file or folder of this host, and its copy on each node.
+struct staged_path {
+  std::string from;  ///< absolute
+  std::string to;    ///< absolute, in the nodes' own /tmp
+  path_kind kind = path_kind::file;
+};
+
+/// The place of a copy. The job's number and the hash of its contents are in its name, so that
+/// neither another job nor an earlier version is taken for it.
+[[nodiscard]] inline staged_path stage_at(const std::string& job, const std::string& from,
+                                          std::string_view hash, path_kind kind) {
+  const std::string name = from.substr(from.rfind('/') + 1);
+  return {from, formatted("/tmp/parx-{}-{}-{}", job, hash.substr(0, 8), name), kind};
+}
+
+/// `words` with each path that is, or is below, a staged one replaced by that of the copy; also
+/// behind an equals sign: --data=/home/u/news.
+[[nodiscard]] inline std::vector<std::string> with_copies(std::vector<std::string> words,
+                                                          const std::vector<staged_path>& staged) {
+  for (std::string& word : words) {
+    for (const staged_path& each : staged) {
+      for (const std::size_t begin : {std::size_t{0}, word.find('=') + 1}) {
+        const std::string_view rest = std::string_view(word).substr(begin);
+        if (!rest.starts_with(each.from)) continue;
+        if (rest.size() > each.from.size() && rest[each.from.size()] != '/') continue;
+        word = word.substr(0, begin) + each.to + std::string(rest.substr(each.from.size()));
+        break;
+      }
+    }
+  }
+  return words;
+}
+
+/// The archive of a folder, on the nodes beside its copy and on this host.
+[[nodiscard]] inline std::string archive_of(const staged_path& path) { return path.to + ".tar"; }
+
+/// The beginning of an srun line that runs something once on each of `nodes` nodes of a job, beside
+/// what runs there. `job`: its number; empty: the job in which the line is typed.
+[[nodiscard]] inline std::vector<std::string> on_each_node(const std::string& job,
+                                                           std::size_t nodes) {
+  std::vector<std::string> words{"srun"};
+  if (!job.empty()) words.push_back("--jobid=" + job);
+  const std::string count = std::to_string(nodes);
+  words.insert(words.end(), {"-N", count, "-n", count, "--ntasks-per-node=1", "--overlap"});
+  return words;
+}
+
+/// The commands that copy one path to all nodes of a job. sbcast copies files alone, and many of
+/// them slowly, so a folder goes as one archive.
+[[nodiscard]] inline std::vector<std::vector<std::string>> staging_commands(const staged_path& path,
+                                                                            const std::string& job,
+                                                                            std::size_t nodes) {
+  if (path.kind == path_kind::file) {
+    return {{"sbcast", "-f", "-p", "-j", job, path.from, path.to}};
+  }
+  const auto slash = path.from.rfind('/');
+  const std::string archive = archive_of(path), sent = archive + ".sent";
+  std::vector<std::string> unpack = on_each_node(job, nodes);
+  unpack.insert(
+      unpack.end(),
+      {"sh", "-c", "mkdir -p \"$1\" && tar -xf \"$2\" -C \"$1\" --strip-components=1 && rm \"$2\"",
+       "unpack", path.to, archive});
+  return {{"tar", "-cf", sent, "-C", slash == 0 ? "/" : path.from.substr(0, slash),
+           path.from.substr(slash + 1)},
+          {"sbcast", "-f", "-j", job, sent, archive},
+          {"rm", sent},
+          unpack};
+}
+
+/// The command that removes files and folders from the nodes.
+[[nodiscard]] inline std::vector<std::string> removing_command(
+    const std::vector<std::string>& paths, const std::string& job, std::size_t nodes) {
+  std::vector<std::string> words = on_each_node(job, nodes);
+  words.insert(words.end(), {"rm", "-rf"});
+  words.insert(words.end(), paths.begin(), paths.end());
+  return words;
+}
+
+}  // namespace parx::slurm

@@ -1,0 +1,41 @@
+// Copies of what nodes do not see: their places, the commands, and a program's arguments.
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+#include <parx/slurm.hpp>
+
+using namespace parx::slurm;
+using texts = std::vector<std::string>;
+
+BOOST_AUTO_TEST_CASE(arguments_name_the_copies_of_what_was_staged) {
+  const std::vector<staged_path> staged{{"/home/u/train", "/tmp/t", path_kind::file},
+                                        {"/data/news", "/tmp/n", path_kind::folder}};
+  BOOST_TEST(with_copies({"/home/u/train", "--data", "/data/news/train.csv",
+                          "--out=/data/newspaper", "--x=/data/news", "/data/new", "--y=", "news"},
+                         staged) ==
+             (texts{"/tmp/t", "--data", "/tmp/n/train.csv", "--out=/data/newspaper", "--x=/tmp/n",
+                    "/data/new", "--y=", "news"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_copy_is_named_by_job_and_contents) {
+  const auto file = stage_at("7", "/home/u/train", "91ab03de00", path_kind::file);
+  BOOST_TEST(file.to == "/tmp/parx-7-91ab03de-train");
+  BOOST_TEST((staging_commands(file, "7", 3) ==
+              std::vector<texts>{{"sbcast", "-f", "-p", "-j", "7", "/home/u/train",
+                                  "/tmp/parx-7-91ab03de-train"}}));
+  BOOST_TEST(removing_command({file.to}, "7", 3) ==
+             (texts{"srun", "--jobid=7", "-N", "3", "-n", "3", "--ntasks-per-node=1", "--overlap",
+                    "rm", "-rf", "/tmp/parx-7-91ab03de-train"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_goes_as_one_archive) {
+  const auto commands =
+      staging_commands(stage_at("7", "/data/news", "91ab03de00", path_kind::folder), "7", 2);
+  BOOST_TEST(commands.size() == 4u);
+  BOOST_TEST(commands[0] ==
+             (texts{"tar", "-cf", "/tmp/parx-7-91ab03de-news.tar.sent", "-C", "/data", "news"}));
+  BOOST_TEST(commands[1] == (texts{"sbcast", "-f", "-j", "7", "/tmp/parx-7-91ab03de-news.tar.sent",
+                                   "/tmp/parx-7-91ab03de-news.tar"}));
+}
