@@ -12,7 +12,6 @@
 #include <parx/tensor_parallel/algebra.hpp>          // IWYU pragma: export
 #include <parx/tensor_parallel/axis.hpp>             // IWYU pragma: export
 #include <parx/tensor_parallel/explain.hpp>          // IWYU pragma: export
-#include <parx/tensor_parallel/generating.hpp>       // IWYU pragma: export
 #include <parx/tensor_parallel/parallelize.hpp>      // IWYU pragma: export
 #include <parx/tensor_parallel/placement.hpp>        // IWYU pragma: export
 #include <parx/tensor_parallel/plan.hpp>             // IWYU pragma: export

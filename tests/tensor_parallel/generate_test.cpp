@@ -1,5 +1,5 @@
 // Texts from models that are cut over ranks are those of one process.
-#include <parx/tensor_parallel/generating.hpp>
+#include <parx/models/generate.hpp>
 
 #include <cstdint>
 #include <span>
@@ -13,7 +13,10 @@
 #include <messages.hpp>
 
 #include <parx/models/beam_search.hpp>
-#include <parx/models/generate.hpp>
+#include <parx/models/encoder_decoder.hpp>
+#include <parx/models/gpt.hpp>
+#include <parx/models/llama.hpp>
+#include <parx/tensor_parallel/parallelize.hpp>
 #include <parx/tensor_parallel/plans.hpp>
 
 using namespace parx::models;
@@ -44,8 +47,7 @@ void require_texts_of_one(std::vector<int> worlds, Make make, Write write) {
         auto model = make();
         const auto tp = parx::parallelize(model, group, parx::tp::ready_plan(model, between));
         model.initialize(3);
-        parx::tp::generating cut{tp, model};
-        return write(cut);
+        return write(model);
       });
       for (const auto& each : written) BOOST_TEST((each == expected), world << " ranks");
     }
@@ -91,29 +93,30 @@ BOOST_AUTO_TEST_CASE(the_encoder_decoder_finds_the_same_beams) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_with_different_prompts_are_refused_on_all) {
-  const auto said = on_ranks(2, [](parx::process_group& group) -> std::string {
-    auto model = small_gpt();
-    const auto tp = parx::parallelize(model, group, parx::tp::ready_plan(model));
-    model.initialize(3);
-    parx::tp::generating cut{tp, model};
-    try {
-      (void)generate(cut, group.rank() == 0 ? prompt : token_ids{5, 1, 30, 7, 8});
-    } catch (const parx::usage_error& refused) {
-      return refused.what();
-    }
-    return "";
-  });
-  for (const std::string& each : said)
-    BOOST_TEST(each.find("go on from different texts") != std::string::npos, each);
-}
-
-BOOST_AUTO_TEST_CASE(a_cut_model_is_not_taken_for_a_whole_one) {
   const auto said = on_ranks(2, [](parx::process_group& group) {
     auto model = small_gpt();
     const auto tp = parx::parallelize(model, group, parx::tp::ready_plan(model));
     model.initialize(3);
-    return parx_test::message_of([&] { (void)generate(model, prompt); });
+    (void)generate(model, prompt);  // the first input of the layers is compared as well
+    return parx_test::message_of([&] {
+      (void)generate(model, group.rank() == 0 ? prompt : token_ids{5, 1, 30, 7, 8});
+    });
   });
   for (const std::string& each : said)
-    BOOST_TEST(parx_test::mentions(each, "generate: each rank", "parx::tp::generating"), each);
+    BOOST_TEST(parx_test::mentions(each, "generate: the 2 ranks", "go on from different texts"),
+               each);
+}
+
+BOOST_AUTO_TEST_CASE(layers_cut_along_the_sequence_are_so_again_after_a_text) {
+  const auto said = on_ranks(2, [](parx::process_group& group) {
+    auto model = small_gpt();
+    const auto tp =
+        parx::parallelize(model, group, parx::tp::ready_plan(model, between_cuts::positions));
+    model.initialize(3);
+    (void)generate(model, prompt);
+    return parx_test::message_of(
+        [&] { (void)model(parx::tensor<std::int64_t>::from(prompt, {1, prompt.size()})); });
+  });
+  for (const std::string& each : said)
+    BOOST_TEST(parx_test::mentions(each, "number of positions", "pad the texts"), each);
 }

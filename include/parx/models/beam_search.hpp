@@ -107,7 +107,6 @@ template <typename T>
                                                           const tensor<T>& logits,
                                                           std::size_t count,
                                                           std::size_t no_repeat) {
-  require_whole_vocabulary(logits, "beam_search");
   const std::size_t vocabulary = logits.extent(1);
   count = std::min(count, beams.size() * vocabulary);
   std::vector<T> row(vocabulary);
@@ -188,11 +187,13 @@ template <typename Next>
 
 /// The text that `model`, an encoder_decoder or a class with the same interface, generates from
 /// `source`, one text without padding. It ends at the model's last position at the latest.
+/// Collective, with equal arguments, where the model is cut over ranks.
 template <typename Model>
 [[nodiscard]] std::vector<std::int64_t> beam_search(Model& model,
                                                     std::span<const std::int64_t> source,
                                                     beam_options options = {}) {
   const nn::evaluation_mode<Model> mode(model);
+  const whole_positions positions;
   options.max_new_tokens = std::min(options.max_new_tokens, model.max_positions());
   const auto ids = tensor<std::int64_t>::from(source, {1, source.size()});
   const auto seen = tensor<std::uint8_t>::ones({1, source.size()});
@@ -200,7 +201,10 @@ template <typename Model>
   const auto next = [&](const tensor<std::int64_t>& tokens, std::span<const std::size_t> rows) {
     cache.select(rows);
     const std::size_t length = tokens.extent(1);
-    return model.decode(tokens.slice(1, length - 1, length), &cache).value().select(1, 0);
+    const auto logits =
+        model.decode(tokens.slice(1, length - 1, length), &cache).value().select(1, 0);
+    if (length == 1) detail::require_same_text(logits, source, "beam_search");
+    return whole(logits);
   };
   return beam_search(options, next);
 }

@@ -1,12 +1,16 @@
 // generate: generates a text token by token with a language model that has a cache (gpt, llama):
 // each token is the most probable one, or drawn at random.
 //
+// A model that is cut over ranks (parx::parallelize) generates on all of them together, each with
+// the caches of its own heads: the same text on all ranks. In other layouts of parx::parallel it is
+// parx::generate (parallel/generate.hpp).
 // Without gradients, in evaluation mode (the model's own mode is restored). Token n is drawn with
 // number n of the seed's random stream, so a text is a function of weights, prompt and options.
 // Holtzman et al.: The Curious Case of Neural Text Degeneration (arXiv 1904.09751) for top_p.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,11 +19,14 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/ops/whole.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/hash.hpp>
 #include <parx/models/decoding_cache.hpp>
 #include <parx/nn/evaluation_mode.hpp>
 #include <parx/tensor/random.hpp>
+#include <parx/tensor/rank_axis.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI::models {
@@ -35,15 +42,24 @@ struct sampling_options {
 
 namespace detail {
 
-/// Throws usage_error where a rank has the logits of some tokens only.
+/// The number is equal for equal texts, and most likely for no others.
+[[nodiscard]] inline std::uint64_t digest_of(std::span<const std::int64_t> text) {
+  return parx::detail::fnv1a({reinterpret_cast<const char*>(text.data()), text.size_bytes()});
+}
+/// Collective over the ranks of which each has the logits of some tokens; else nothing. Throws
+/// usage_error on all of them where they have different texts.
 template <typename T>
-void require_whole_vocabulary(const tensor<T>& logits, std::string_view call) {
-  if (const cut_rows* const cut = logits.cut(); cut != nullptr) {
-    throw_usage(
-        "{}: each rank would choose among its own {} of {} tokens, because the model is cut over "
-        "ranks. Give it a parx::tp::generating text{{tp, model}} instead of the model",
-        call, cut->here, cut->whole);
-  }
+void require_same_text(const tensor<T>& logits, std::span<const std::int64_t> text,
+                       std::string_view call) {
+  const cut_rows* const cut = logits.cut();
+  if (cut == nullptr) return;
+  const auto own = static_cast<std::int64_t>(digest_of(text) >> 1);
+  std::array<std::int64_t, 2> range{own, -own};
+  cut->axis->all_reduce(const_view_of(range), view_of(range), rank_axis::reduction::max);
+  require(range[0] == -range[1],
+          "{}: the {} ranks over which the model is cut go on from different texts: give all of "
+          "them the same prompt, options and seed",
+          call, cut->axis->size());
 }
 /// Throws errc::bad_data if a logit is NaN, because NaN cannot be ordered.
 template <typename T>
@@ -100,13 +116,15 @@ template <typename T>
 
 /// The tokens after `prompt` (at least one token), without the prompt; `each(token)` is called for
 /// each new token. When the text exceeds model.max_positions(), the model goes on from the last
-/// half of them. Only the last position of the model's result is read. Throws usage_error for an
-/// empty prompt.
+/// half of them. Only the last position of the model's result is read. Collective, with equal
+/// arguments, where the model is cut over ranks. Throws usage_error for an empty prompt, and where
+/// such ranks have different texts.
 template <typename Model, typename Each>
 std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> prompt,
                                    const sampling_options& options, Each&& each) {
   require(!prompt.empty(), "generate needs a prompt of at least one token");
   const nn::evaluation_mode<Model> mode(model);
+  const whole_positions positions;
   const random_stream stream(options.seed, "generate");
   const std::size_t window =
       std::min(model.max_positions(), prompt.size() + options.max_new_tokens);
@@ -121,9 +139,10 @@ std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> p
     const std::span<std::int64_t> fresh = std::span(text).subspan(seen);
     const auto logits = model(tensor<std::int64_t>::wrap(fresh, {1, fresh.size()}), &cache);
     seen = text.size();
-    const auto last = logits.value().select(1, logits.extent(1) - 1).contiguous();
+    const auto own = logits.value().select(1, logits.extent(1) - 1);
+    detail::require_same_text(own, text, "generate");
+    const auto last = whole(own).contiguous();
     using value_type = typename decltype(last)::value_type;
-    detail::require_whole_vocabulary(last, "generate");
     text.push_back(choose_token<value_type>(last.span(), options, stream, n));
     each(text.back());
     if (text.back() == options.end_token) break;

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include <parx/models/generate.hpp>
 #include <parx/nn/evaluation_mode.hpp>
 #include <parx/parallel/model.hpp>
+#include <parx/tensor/rank_axis.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -35,8 +35,7 @@ template <typename T, typename Id>
   require(strategy.max_positions() > 0,
           "generate: this model has no max_positions() and no caches");
   const nn::evaluation_mode mode(model.module());
-  std::optional<whole_positions> positions;
-  if (model.cut() != nullptr) positions.emplace(model.cut()->axis());
+  const whole_positions positions;
   const random_stream stream(options.seed, "generate");
   const std::size_t window =
       std::min(strategy.max_positions(), prompt.size() + options.max_new_tokens);

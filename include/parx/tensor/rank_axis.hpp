@@ -18,6 +18,13 @@
 
 namespace parx::inline PARX_ABI {
 
+namespace detail {
+inline bool& cutting_positions() noexcept {
+  thread_local bool on = true;
+  return on;
+}
+}  // namespace detail
+
 class rank_axis {
  public:
   enum class reduction { sum, max };
@@ -36,7 +43,7 @@ class rank_axis {
   [[nodiscard]] virtual std::string cut_at() const { return {}; }
 
   /// Whether layers may cut activations along the sequence: not within a whole_positions scope.
-  [[nodiscard]] bool cuts_positions() const noexcept { return cuts_positions_; }
+  [[nodiscard]] static bool cuts_positions() noexcept { return detail::cutting_positions(); }
 
   enum class input { recorded, unrecorded };  ///< for backward
   /// True at the first call for each kind of input: see nn/same_input.hpp.
@@ -67,24 +74,20 @@ class rank_axis {
   [[nodiscard]] virtual std::unique_ptr<pending> start_sum(buffer_view data) = 0;
 
  private:
-  friend class whole_positions;
-  bool cuts_positions_ = true;
   bool is_first_recorded_ = true, is_first_unrecorded_ = true;
   std::shared_ptr<const std::uint64_t> seed_;
 };
 
-/// A scope in which no activations are cut along the sequence: token-by-token generation has one
-/// position at a time, which cannot be cut.
-class whole_positions {
+/// A scope in which operations on this thread cut no activations along the sequence: token-by-token
+/// generation has one position at a time, which cannot be cut. Scopes nest.
+class [[nodiscard]] whole_positions {
  public:
-  explicit whole_positions(rank_axis& axis) noexcept
-      : axis_(axis), before_(std::exchange(axis.cuts_positions_, false)) {}
-  ~whole_positions() { axis_.cuts_positions_ = before_; }
+  whole_positions() noexcept : before_(std::exchange(detail::cutting_positions(), false)) {}
+  ~whole_positions() { detail::cutting_positions() = before_; }
   whole_positions(const whole_positions&) = delete;
   whole_positions& operator=(const whole_positions&) = delete;
 
  private:
-  rank_axis& axis_;
   bool before_;
 };
 
