@@ -19,7 +19,6 @@
 #include <parx/pipeline/messages.hpp>
 #include <parx/pipeline/one_f_one_b.hpp>
 #include <parx/pipeline/options.hpp>
-#include <parx/pipeline/parallelize.hpp>
 #include <parx/pipeline/pipeline.hpp>
 #include <parx/pipeline/routes.hpp>
 #include <parx/pipeline/runner.hpp>

@@ -16,7 +16,5 @@
 #include <parx/tensor_parallel/placement.hpp>        // IWYU pragma: export
 #include <parx/tensor_parallel/plan.hpp>             // IWYU pragma: export
 #include <parx/tensor_parallel/plans.hpp>            // IWYU pragma: export
-#include <parx/tensor_parallel/sharding.hpp>         // IWYU pragma: export
-#include <parx/tensor_parallel/tensor_parallel.hpp>  // IWYU pragma: export
 #include <parx/tensor_parallel/transitions.hpp>      // IWYU pragma: export
 #include <parx/tensor_parallel/vocabulary.hpp>       // IWYU pragma: export

@@ -4,6 +4,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -54,6 +55,20 @@ struct way {
   int ranks;
 };
 
+/// One process reads the file into a model without a wrapper.
+void require_values_of_seed_7(const std::string& file, const std::string& from) {
+  auto found = small::llama(), expected = small::llama();
+  parx::load_state(found, file);
+  expected.initialize(7);
+  std::vector<parx::parameter<float>> values = expected.parameters();
+  std::size_t at = 0;
+  found.for_each_parameter([&](const std::string& path, auto& each) {
+    const auto& wanted = values[at++].value();
+    BOOST_TEST(std::equal(each.value().begin(), each.value().end(), wanted.begin(), wanted.end()),
+               from << ": " << path);
+  });
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_file_and_a_folder_of_any_layout_load_at_any_other) {
@@ -74,6 +89,7 @@ BOOST_AUTO_TEST_CASE(a_file_and_a_folder_of_any_layout_load_at_any_other) {
       const std::uint64_t hash = model.values_hash();
       if (is_first) saved = hash;
     });
+    require_values_of_seed_7(file, from.layout);
     for (const way& to : ways) {
       for (const std::string& path : {file, folder}) {
         on_ranks(to.ranks, to.layout, [&](auto& model, bool) {

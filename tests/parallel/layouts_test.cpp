@@ -141,7 +141,9 @@ const std::vector<same_bits> law{
      {"pp=2,microbatches=2", 4, jobs::kind::tcp},
      {"pp=2,zero=1,microbatches=2", 4},
      {"pp=2,zero=2,microbatches=2", 4},
-     {"pp=2,fsdp,microbatches=2", 4}},
+     {"pp=2,fsdp,microbatches=2", 4},
+     {"pp=2,fsdp,gathered,microbatches=2", 4},
+     {"pp=2,zero=1,microbatches=2,schedule=zb1p", 4}},
     // Of six rows two of the eight parts are empty, or not made.
     {{"ddp,microbatches=8", 2},
      {"fsdp,microbatches=8", 2},
@@ -151,7 +153,10 @@ const std::vector<same_bits> law{
      {"ddp,microbatches=2", 3, jobs::kind::tcp},
      {"fsdp,microbatches=2", 3},
      {"pp=2,microbatches=2", 6}},
-    {{"tp=2,microbatches=2", 2}, {"pp=2,tp=2,microbatches=2", 4}},
+    {{"tp=2,microbatches=2", 2},
+     {"pp=2,tp=2,microbatches=2", 4},
+     {"pp=2,tp=2,microbatches=2,schedule=zb1p", 4},
+     {"pp=2,tp=2,microbatches=2,schedule=zbv,chunks=2", 4}},
     {{"tp=2,microbatches=2", 4},
      {"tp=2,zero=2,microbatches=2", 4},
      {"tp=2,zero=3,microbatches=2", 4},
@@ -180,6 +185,7 @@ BOOST_AUTO_TEST_CASE(a_program_gives_the_same_at_every_layout_and_the_same_bits_
 BOOST_AUTO_TEST_CASE(in_doubles_one_process_and_a_tied_model_are_met_to_the_last_digits) {
   for (const way& each :
        {way{"ddp", 2}, way{"fsdp,microbatches=2", 3}, way{"pp=2,microbatches=4", 2},
+        way{"pp=2,tp=2,schedule=zb1p,microbatches=4", 4},
         way{"pp=2,tp=2,zero=1,microbatches=2", 8}, way{"tp=2,sp", 2}, way{"tp=2,zero=3", 4}}) {
     expect_close(at(each.layout, each.ranks, llama<double>), at("ddp", 1, llama<double>), 1e-12,
                  each.layout);

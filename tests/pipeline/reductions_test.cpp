@@ -19,7 +19,7 @@
 #include <parx/mesh.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
-#include <parx/tensor_parallel.hpp>
+#include <parx/parallel.hpp>
 
 using namespace parx;
 
@@ -198,18 +198,10 @@ BOOST_AUTO_TEST_CASE(a_wrapped_model_that_is_moved_is_refused_with_the_line_of_i
            return std::make_unique<piped>(model, group, pipeline_options{}, call_site::current());
          }),
          "pipeline");
-  struct both {
-    parallelized cut;
-    process_group alone;
-    ddp<mlp> inner;
-    tensor_parallel<ddp<mlp>> outer;
-    both(mlp& model, process_group& group)
-        : cut(parallelize(model, group, {{"0", tp::column}, {"1", tp::row}})),
-          alone(group.subgroup(std::vector{group.rank()}, {.name = "alone"})),
-          inner(model, alone), outer(cut, inner, group) {}
-  };
   expect(moved([](mlp& model, process_group& group) {
-           return std::make_unique<both>(model, group);
+           return std::make_unique<parallel<mlp>>(
+               model, group, layout{.tp = 2},
+               parallel_choices{.tp = {{"0", tp::column}, {"1", tp::row}}}, call_site::current());
          }),
          "ddp");
 }

@@ -315,6 +315,32 @@ BOOST_AUTO_TEST_CASE(impossible_options_are_refused_before_the_first_action) {
                         pipeline pipe{model, world, {.microbatches = 2 + world.rank()}};
                       }),
                       "has another schedule, number of micro-batches or cut"));
+  BOOST_TEST(contains(failure_of(4, [](process_group& world) {
+                        mesh<"pp", "dp"> over{world, {2, 2}};
+                        auto model = four();
+                        pipeline pipe{model, over["pp"],
+                                      {.schedule = world.rank() == 3 ? schedules::gpipe
+                                                                     : schedules::one_f_one_b,
+                                       .data_parallel = &over["dp"],
+                                       .job = &over.all()}};
+                      }),
+                      "rank 3 of group \"pp=2 x dp=2\" has another schedule"));
+  BOOST_TEST(contains(failure_of(2, [](process_group& world) {
+                        auto model = four();
+                        pipeline pipe{model, world, {.cut = {0, world.rank() == 1 ? 2U : 3U}}};
+                      }),
+                      "micro-batches or cut than rank 0"));
+  BOOST_TEST(contains(failure_of(2, [](process_group& world) {
+                        auto model = four();
+                        pipeline pipe{model, world, {.seed = world.rank() == 1 ? 7U : 3U}};
+                      }),
+                      "has the seed 7 in its pipeline_options"));
+  BOOST_TEST(contains(failure_of(2, [](process_group& world) {
+                        auto model = four();
+                        model.initialize(world.rank() == 1 ? 7 : 3);
+                        pipeline pipe{model, world};
+                      }),
+                      "has the seed 7 of its model.initialize()"));
 }
 
 BOOST_AUTO_TEST_CASE(a_table_of_your_own_runs) {

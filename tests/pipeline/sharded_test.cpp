@@ -1,6 +1,6 @@
 // Stages whose optimizer state, gradients or values are cut over the data-parallel ranks end in the
 // bits of stages that every rank has whole.
-#include <parx/pipeline/parallelize.hpp>
+#include <parx/pipeline/pipeline.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -20,6 +20,7 @@
 #include <parx/optim/adamw.hpp>
 #include <parx/optim/clip.hpp>
 #include <parx/pipeline.hpp>
+#include <parx/tensor_parallel/parallelize.hpp>
 #include <parx/tensor_parallel/plans.hpp>
 
 using namespace parx;
@@ -104,18 +105,23 @@ outcome trained(const way& how, const std::string& from = "", const std::string&
       pair.emplace(over["dp"].subgroup(std::array{first_of_pair, first_of_pair + 1}));
       dp->shard_within = *pair;
     }
-    auto parallel = parallelize(model, over,
-                                {.tp = how.parts > 1 ? tp::ready_plan(model) : tp::plan{},
-                                 .dp = dp,
-                                 .pp = {.schedule = how.schedule,
-                                        .microbatches = 2,
-                                        .chunks = how.chunks,
-                                        .table = how.table,
-                                        .seed = 5,
-                                        .reductions = {.order = reduction_order::serial}}});
-    optim::adamw opt{parallel.parameters(), {.lr = 1e-2F}};
+    std::optional<parallelized> cut;
+    if (how.parts > 1) cut.emplace(parallelize(model, over["tp"], tp::ready_plan(model)));
+    pipeline pipe{model, over["pp"],
+                  {.schedule = how.schedule,
+                   .microbatches = 2,
+                   .chunks = how.chunks,
+                   .table = how.table,
+                   .data_parallel = &over["dp"],
+                   .tensor_parallel = &over["tp"],
+                   .model_parallel = &over.flatten({"pp", "tp"}),
+                   .job = &over.all(),
+                   .seed = 5,
+                   .reductions = {.order = reduction_order::serial},
+                   .sharding = dp}};
+    optim::adamw opt{pipe.parameters(), {.lr = 1e-2F}};
     if (!from.empty()) {
-      load_training_state(parallel, opt, saved_checkpoint::open(from));
+      load(pipe, opt, from);
     }
     outcome found;
     for (int step = first; step < last; ++step) {
@@ -124,24 +130,20 @@ outcome trained(const way& how, const std::string& from = "", const std::string&
       const auto criterion = [](const variable<float>& logits, const tokens& part) {
         return cross_entropy(logits, part.labels);
       };
-      const auto loss = parallel.step(batch, criterion);
+      const auto loss = pipe.step(batch, criterion);
       found.losses.push_back(loss.sum);
       found.norms.push_back(optim::clip_grad_norm(opt.targets(), 0.5));
       opt.step();
-      parallel.zero_grad();
+      pipe.zero_grad();
     }
-    const auto evaluated = parallel.evaluate(
+    const auto evaluated = pipe.evaluate(
         some(4, 3, 0), [](const variable<float>& logits, const tokens& part) {
           return cross_entropy(logits, part.labels);
         });
     found.losses.push_back(evaluated.sum);
     for (const auto& each : opt.targets()) found.state += each.size();
-    if (!to.empty()) {
-      checkpoint_parts parts;
-      add_training_state(parallel, opt, parts);
-      save_sharded(world, to, parts);
-    }
-    save_gathered(parallel, file);
+    if (!to.empty()) save(pipe, opt, to);
+    save(pipe, file);
     if (world.rank() == 0) found.values = values_in(file);
     return found;
   });
@@ -292,8 +294,12 @@ BOOST_AUTO_TEST_CASE(a_divided_backward_is_refused_where_gradients_are_cut) {
     mesh<"pp", "dp"> over{world, {2, 1}};
     auto model = llama();
     try {
-      (void)parallelize(model, over,
-                        {.dp = zero(3), .pp = {.schedule = schedules::zb1p, .microbatches = 2}});
+      pipeline pipe{model, over["pp"],
+                    {.schedule = schedules::zb1p,
+                     .microbatches = 2,
+                     .data_parallel = &over["dp"],
+                     .job = &over.all(),
+                     .sharding = zero(3)}};
     } catch (const usage_error& refused) {
       return refused.what();
     }

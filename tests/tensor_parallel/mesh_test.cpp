@@ -22,7 +22,7 @@
 #include <parx/nn/sequential.hpp>
 #include <parx/optim/clip.hpp>
 #include <parx/optim/sgd.hpp>
-#include <parx/tensor_parallel/tensor_parallel.hpp>
+#include <parx/tensor_parallel/parallelize.hpp>
 
 using namespace parx::models;
 using parx::nn::between_cuts;
@@ -139,12 +139,11 @@ BOOST_AUTO_TEST_CASE(the_norm_of_layers_that_an_fsdp_cuts_further_is_that_of_one
     const auto tp = parx::parallelize(model, mesh["tp"], parx::tp::ready_plan(model));
     parx::fsdp fsdp{model, mesh["dp"]};
     fsdp.initialize(7);
-    parx::tensor_parallel parallel{tp, fsdp, mesh.all()};
-    parx::optim::sgd opt{parallel.parameters(), {.lr = 0.1F}};
+    parx::optim::sgd opt{fsdp.parameters(), {.lr = 0.1F}};
     const auto replica = static_cast<std::size_t>(mesh.rank("dp"));
     std::string said;
     for (std::size_t step = 0; step < steps; ++step) {
-      parx::cross_entropy(parallel(tokens(words, 12, 7 + replica + step)),
+      parx::cross_entropy(fsdp(tokens(words, 12, 7 + replica + step)),
                           tokens(words, 12, 11 + replica))
           .backward();
       const double norm = parx::optim::clip_grad_norm(fsdp.parameters(), 0.5);

@@ -19,8 +19,8 @@
 #include <parx/fsdp.hpp>
 #include <parx/mesh.hpp>
 #include <parx/optim/sgd.hpp>
+#include <parx/parallel.hpp>
 #include <parx/pipeline.hpp>
-#include <parx/tensor_parallel.hpp>
 
 using namespace runs;
 
@@ -238,18 +238,17 @@ BOOST_AUTO_TEST_CASE(an_overflow_in_one_ranks_part_of_the_gradients_skips_the_st
     });
   }
   expect_skipped("tp", [&](parx::process_group& world, bool overflows) {
-    parx::mesh<"dp", "tp"> mesh{world, {1, 2}};
-    classifier model(0);
-    const auto cut = parx::parallelize(model, mesh["tp"],
-                                       {{"first", parx::tp::column}, {"second", parx::tp::row}});
+    classifier net(0);
+    parx::parallel model{
+        net, world, {.tp = 2}, {.tp = {{"first", parx::tp::column}, {"second", parx::tp::row}}}};
     model.initialize(3);
-    parx::ddp ddp{model, mesh["dp"]};
-    parx::tensor_parallel both{cut, ddp, mesh.all()};
-    return train_in(both, options_for(overflows), [&](auto& m, auto& batch) {
-      auto loss = ordinary(m, batch);
-      if (overflows && world.rank() == 1)
-        loss.sum = loss.sum + parx::sum(model.first.weight()) * 1e37F;
-      return loss;
+    return train_in(model, options_for(overflows), [&](auto& m, auto& batch) {
+      return m.forward_backward(batch, [&](auto& logits, auto& part) {
+        auto loss = parx::nn::cross_entropy(logits, part.y);
+        if (overflows && world.rank() == 1)
+          loss.sum = loss.sum + parx::sum(net.first.weight()) * 1e37F;
+        return loss;
+      });
     });
   });
   expect_skipped("pp", [&](parx::process_group& group, bool overflows) {

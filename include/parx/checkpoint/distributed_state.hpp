@@ -1,4 +1,4 @@
-// Saving and loading a distributed_wrapper (an fsdp, tensor_parallel or pipeline), by hand or from
+// Saving and loading a distributed_wrapper (parx::parallel, an fsdp or a pipeline), by hand or from
 // a trainer (train/wrapped_model.hpp). Every rank writes and reads its parts, and never holds more.
 // A checkpoint loads with any other number of ranks and any other wrapper, or in Python.
 //

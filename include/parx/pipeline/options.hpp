@@ -16,7 +16,7 @@
 namespace parx::inline PARX_ABI {
 
 /// ZeRO stage 1 (shards optimizer state), 2 (and gradients) or 3 (and values), numbered as in
-/// DeepSpeed, for pipeline_options::sharding and parallel_options::dp.
+/// DeepSpeed, for pipeline_options::sharding.
 [[nodiscard]] inline fsdp_options zero(int stage) { return {.stage = stage}; }
 
 struct pipeline_options {

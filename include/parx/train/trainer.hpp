@@ -68,7 +68,7 @@ class trainer : public detail::trainer_base {
                 "a trainer takes the model in its wrapper: parx::ddp ddp{model, world}");
   static_assert(detail::has_its_whole_chapter<Wrapper, Optimizer>,
                 "a trainer over this wrapper needs its whole chapter: include <parx/fsdp.hpp>, "
-                "<parx/tensor_parallel.hpp> or <parx/pipeline.hpp>");
+                "<parx/pipeline.hpp> or <parx/parallel.hpp>");
   static_assert(detail::is_complete<Wrapper, Optimizer>());
 
  public:
