@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -94,14 +95,22 @@ inline std::int64_t group_memory_mb() {
   return least;
 }
 
-/// Why a path cannot be read; empty: it can.
-inline std::string read_problem(const std::string& path, std::uint64_t& bytes) {
+/// Why a path cannot be read; empty: it can. `size`: of a file in bytes, of a folder its entries.
+inline std::string read_problem(const std::string& path, std::uint64_t& size) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return parx::errno_text(errno);
   if (::access(path.c_str(), S_ISDIR(status.st_mode) ? R_OK | X_OK : R_OK) != 0) {
     return parx::errno_text(errno);
   }
-  if (S_ISREG(status.st_mode)) bytes = static_cast<std::uint64_t>(status.st_size);
+  if (S_ISREG(status.st_mode)) size = static_cast<std::uint64_t>(status.st_size);
+  if (S_ISDIR(status.st_mode)) {
+    std::error_code unreadable;
+    for (std::filesystem::directory_iterator each(path, unreadable), end; each != end;
+         each.increment(unreadable)) {
+      if (unreadable) break;
+      ++size;
+    }
+  }
   return {};
 }
 
@@ -206,7 +215,7 @@ inline parx::slurm::host_facts look_at_host(const host_questions& questions,
   if (!questions.program.empty()) detail::look_at_program(questions.program, facts);
   for (const std::string& path : questions.needs) {
     parx::slurm::path_fact fact{path, "", 0};
-    fact.problem = detail::read_problem(path, fact.bytes);
+    fact.problem = detail::read_problem(path, fact.size);
     facts.needs.push_back(fact);
   }
   for (const std::string& module : questions.imports) {

@@ -70,7 +70,7 @@ inline parx::slurm::batch_options batch_options_of(const cxxopts::ParseResult& g
   job.nodes = number(given, "nodes", 1, 100'000);
   job.ranks = number(given, "ranks", 1, 4096);
   job.threads = number(given, "threads", 1, 4096);
-  job.memory_mb = megabytes(word("mem"));
+  job.memory_mb = megabytes(given, "mem");
   job.time = length_of(given, "time");
   job.warning = length_of(given, "warning");
   job.checkpoints = word("checkpoints");

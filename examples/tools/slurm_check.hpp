@@ -98,8 +98,8 @@ inline check_options check_options_of(const cxxopts::ParseResult& given,
   check_options options;
   options.takes.ranks = number(given, "ranks", 1, 4096);
   options.takes.threads = number(given, "threads", 1, 4096);
-  options.takes.memory_mb = megabytes(given["mem"].as<std::string>());
-  options.takes.tmp_mb = megabytes(given["tmp"].as<std::string>());
+  options.takes.memory_mb = megabytes(given, "mem");
+  options.takes.tmp_mb = megabytes(given, "tmp");
   const std::string time = given["time"].as<std::string>();
   const auto limit = parx::slurm::parse_time_limit(time);
   parx::require(limit && *limit != parx::slurm::no_time_limit,

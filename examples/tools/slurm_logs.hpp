@@ -134,11 +134,11 @@ inline int logs(const std::string& what) {
     fmt::print("  ranks   {}{} have written a line\n", summary.ranks.size(),
                world == 0 ? std::string() : fmt::format(" of {}", world));
     if (world > summary.ranks.size()) {
-      std::vector<int> silent;
+      std::vector<std::string> silent;
       for (int rank = 0; rank < summary.world_size; ++rank) {
-        if (!summary.ranks.contains(rank)) silent.push_back(rank);
+        if (!summary.ranks.contains(rank)) silent.push_back(std::to_string(rank));
       }
-      fmt::print("          silent: {}\n", parx::joined_text(silent));
+      fmt::print("          silent: {}\n", parx::slurm::compress_hostlist(silent));
     }
   }
   for (const std::string& line : summary.slurm_lines) fmt::print("  slurm   {}\n", printable(line));

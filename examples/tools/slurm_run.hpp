@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "common/options.hpp"
+#include "doctor_host.hpp"
 #include "slurm_check.hpp"
 #include "slurm_where.hpp"
 #include <parx/core/env.hpp>
@@ -56,6 +58,9 @@ inline run_options run_options_of(const cxxopts::ParseResult& given,
   run_options options;
   options.command = command;
   options.check = check_options_of(given, command);
+  std::uint64_t size = 0;
+  const std::string problem = detail::read_problem(options.check.program, size);
+  parx::require(problem.empty(), "the program {}: {}", command.front(), problem);
   options.command.front() = options.check.program;
   options.request.nodes = number(given, "nodes", 1, 100'000);
   options.request.cores = options.check.takes.ranks * options.check.takes.threads;
@@ -148,7 +153,10 @@ inline std::vector<parx::slurm::staged_path> to_stage(const run_options& options
     for (const auto& need : node.needs) {
       const bool may =
           std::find(options.stage.begin(), options.stage.end(), need.path) != options.stage.end();
-      if (may && !need.problem.empty()) wanted.push_back(need.path);
+      std::uint64_t size = 0;
+      static_cast<void>(detail::read_problem(need.path, size));
+      // Another size: an older copy, or an empty folder where nothing is mounted.
+      if (may && (!need.problem.empty() || need.size != size)) wanted.push_back(need.path);
     }
   }
   std::sort(wanted.begin(), wanted.end());
@@ -182,15 +190,44 @@ inline int run_here(const std::vector<std::string>& words) {
   return parx::slurm::run_in_foreground(words);
 }
 
+/// Removes from the nodes what was sent to them, however the run ends.
+class sent_files {
+ public:
+  explicit sent_files(const check_options& options) : options_(options) {
+    paths_ = {sent_along("parx_doctor", options.job), sent_along("parxrun", options.job)};
+  }
+  sent_files(const sent_files&) = delete;
+  sent_files& operator=(const sent_files&) = delete;
+  ~sent_files() {
+    try {
+      remove_from_nodes(options_, paths_);
+    } catch (const std::exception&) {
+      // Without a process for it they stay until the nodes' /tmp is cleaned.
+    }
+  }
+  void add(const parx::slurm::staged_path& path) {
+    paths_.push_back(path.to);
+    if (path.kind == parx::slurm::path_kind::folder) {
+      paths_.push_back(parx::slurm::archive_of(path));
+    }
+  }
+
+ private:
+  const check_options& options_;
+  std::vector<std::string> paths_;
+};
+
 /// Inside the job: checks, copies, ranks, and removes the copies. Returns the ranks' code, 4 where
 /// the nodes are not fit.
 inline int run_in_job(const run_options& given) {
   run_options options = given;
+  sent_files sent(given.check);
   check_result result = check_nodes(options.check);
   const auto staged = to_stage(options, result);
   const std::size_t nodes = options.check.nodes.size();
   if (!staged.empty()) {
     for (const auto& each : staged) {
+      sent.add(each);
       for (const auto& words : parx::slurm::staging_commands(each, options.check.job, nodes)) {
         run_step(words);
       }
@@ -211,10 +248,6 @@ inline int run_in_job(const run_options& given) {
   if (bad.empty() || (options.drops_bad_nodes && bad.size() < nodes)) {
     code = run_here(launch_command(options, bad, staged));
   }
-  std::vector<std::string> sent{sent_along("parx_doctor", options.check.job),
-                                sent_along("parxrun", options.check.job)};
-  for (const auto& each : staged) sent.push_back(each.to);
-  remove_from_nodes(options.check, sent);
   if (code == 75) {
     fmt::print("the ranks were stopped and have saved their work: the same command goes on\n");
   }

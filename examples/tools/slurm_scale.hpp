@@ -127,14 +127,15 @@ inline bool add_figures_of(const std::string& folder, parx::slurm::scale_runs& r
     runs.step_ms.push_back(1000 / results.at("train_steps_per_second").as<double>());
     runs.communication_percent.push_back(0);
     return true;
-  } catch (const parx::error&) {
+  } catch (const parx::json::error&) {
     return false;
   }
 }
 
 /// A number in a text of run.json, "120,000": 120000; nullopt where there is none.
 inline std::optional<double> setting(const parx::json::value& settings, const char* name) {
-  if (!settings.contains(name)) return std::nullopt;
+  if (!settings.is_object() || !settings.contains(name)) return std::nullopt;
+  if (!settings.at(name).is_string()) return std::nullopt;
   std::string digits = settings.at(name).text();
   std::erase(digits, ',');
   return parx::detail::parse_number<double>(digits);
@@ -143,7 +144,7 @@ inline std::optional<double> setting(const parx::json::value& settings, const ch
 inline parx::json::value settings_of_run(const std::string& folder) {
   try {
     return parx::json::parse(parx::detail::file_text(folder + "/run.json").value_or("{}"));
-  } catch (const parx::error&) {
+  } catch (const parx::json::error&) {
     return parx::json::object{};
   }
 }

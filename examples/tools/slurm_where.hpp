@@ -50,7 +50,8 @@ inline std::vector<std::string> groups_of_this_user() {
 }
 
 /// "2G", "500M" or a number of MB, as --mem of Slurm.
-inline std::int64_t megabytes(const std::string& text) {
+inline std::int64_t megabytes(const cxxopts::ParseResult& given, const std::string& flag) {
+  const std::string text = given[flag].as<std::string>();
   std::string digits = text;
   std::int64_t unit = 1;
   if (!digits.empty()) {
@@ -62,7 +63,8 @@ inline std::int64_t megabytes(const std::string& text) {
       return last == 'K' ? (*value + 1023) / 1024 : *value * unit;
     }
   }
-  parx::throw_usage("--mem \"{}\": give MB, or a number with K, M, G or T behind it: 2G", text);
+  parx::throw_usage("--{} \"{}\": give MB, or a number with K, M, G or T behind it: 2G", flag,
+                    text);
 }
 
 inline void add_request_flags(cxxopts::Options& options) {
@@ -101,7 +103,7 @@ inline parx::slurm::node_request request_of(const cxxopts::ParseResult& given) {
   }
   return {.nodes = number(given, "nodes", 1, 100'000),
           .cores = number(given, "cores", 1, 100'000),
-          .memory_mb = megabytes(given["mem"].as<std::string>()),
+          .memory_mb = megabytes(given, "mem"),
           .time = *limit,
           .level = level_of(given),
           .gpu_nodes = given["gpu-nodes"].as<bool>(),

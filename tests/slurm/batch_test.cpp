@@ -91,6 +91,11 @@ BOOST_AUTO_TEST_CASE(a_time_without_room_for_the_warning_is_refused) {
            std::string::npos;
   });
   job = small();
+  job.name = "my job";
+  BOOST_CHECK_EXCEPTION(static_cast<void>(batch_script(job)), parx::usage_error, [](const auto& e) {
+    return std::string(e.what()).find("--job-name \"my job\" has a space") != std::string::npos;
+  });
+  job = small();
   job.command.clear();
   BOOST_CHECK_THROW(static_cast<void>(batch_script(job)), parx::usage_error);
 }

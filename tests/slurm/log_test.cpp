@@ -54,6 +54,19 @@ BOOST_AUTO_TEST_CASE(parxruns_report_is_kept_whole) {
   BOOST_TEST(!summary.first_error.has_value());
 }
 
+BOOST_AUTO_TEST_CASE(numbers_and_lines_of_any_size_are_survived) {
+  log_summary summary;
+  read_log("[rank 1999999999] WORLD_SIZE=2147483647\n" + std::string(100'000, 'x') +
+               " Error: no\n 10%|#|\r 90%|##|\r",
+           "x", summary);
+  BOOST_TEST(summary.ranks.empty());
+  BOOST_TEST(summary.world_size == 0);
+  BOOST_TEST(summary.first_error->text.size() == 303u);
+  BOOST_TEST(detail::shown_line(" 10%|#|\r 90%|##|\r") == " 90%|##|");
+  BOOST_TEST(detail::shown_line("\r") == "");
+  BOOST_TEST(detail::shown_line("") == "");
+}
+
 BOOST_AUTO_TEST_CASE(ranks_are_known_by_what_launchers_write_before_a_line) {
   for (const auto& [line, rank] :
        std::vector<std::pair<const char*, int>>{{"[rank 3] x", 3},

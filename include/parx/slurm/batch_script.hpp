@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <parx/core/check.hpp>
@@ -39,6 +40,17 @@ struct batch_options {
       "--time {} s is not longer than --warning {} s, the time before its end in which the ranks "
       "save",
       job.time.count(), job.warning.count());
+  for (const auto& [flag, value] :
+       {std::pair<const char*, const std::string&>("--job-name", job.name),
+        {"--partition", job.partition},
+        {"--account", job.account},
+        {"--constraint", job.constraint},
+        {"--exclude", job.exclude},
+        {"--array", job.array}}) {
+    require(value.find_first_of(" \t\n\"'\\") == value.npos && value.find('%') == value.npos,
+            "{} \"{}\" has a space, a quote or a % sign, which a line of #SBATCH cannot have", flag,
+            value);
+  }
   std::string text = "#!/bin/bash\n";
   const auto line = [&](const std::string& each) { text += each + "\n"; };
   const auto option = [&](const std::string& name, const std::string& value) {

@@ -14,8 +14,8 @@ namespace parx::inline PARX_ABI::slurm {
 /// A path that a job needs on each node.
 struct path_fact {
   std::string path;
-  std::string problem;      ///< errno's text; empty: it can be read
-  std::uint64_t bytes = 0;  ///< of a file
+  std::string problem;     ///< errno's text; empty: it can be read
+  std::uint64_t size = 0;  ///< of a file in bytes, of a folder its entries
 };
 
 /// A Python module that a job imports.
@@ -70,7 +70,7 @@ struct host_facts {
     json::array paths, modules;
     for (const path_fact& each : needs) {
       paths.emplace_back(
-          json::object{{"path", each.path}, {"problem", each.problem}, {"bytes", each.bytes}});
+          json::object{{"path", each.path}, {"problem", each.problem}, {"size", each.size}});
     }
     for (const import_fact& each : imports) {
       modules.emplace_back(json::object{
@@ -128,8 +128,8 @@ struct host_facts {
     facts.missing_libraries = texts("missing_libraries");
     facts.missing_instructions = texts("missing_instructions");
     for (const json::value& each : text.at("needs").elements()) {
-      facts.needs.push_back({each.at("path").text(), each.at("problem").text(),
-                             each.at("bytes").as<std::uint64_t>()});
+      facts.needs.push_back(
+          {each.at("path").text(), each.at("problem").text(), each.at("size").as<std::uint64_t>()});
     }
     for (const json::value& each : text.at("imports").elements()) {
       facts.imports.push_back(

@@ -37,7 +37,20 @@ struct log_summary {
   std::vector<std::string> launcher_lines;  ///< parxrun's report of the last turn
 };
 
+/// Larger numbers are no rank and no world size, whatever a line calls them.
+inline constexpr int most_ranks = 1'000'000;
+
 namespace detail {
+
+/// A line as it is shown: what a terminal would show of a progress bar, its last state, and no more
+/// than fits into some lines.
+[[nodiscard]] inline std::string shown_line(std::string_view line) {
+  constexpr std::size_t most = 300;
+  line = line.substr(0, line.find_last_not_of('\r') + 1);
+  line.remove_prefix(line.rfind('\r') + 1);  // 0 where there is none
+  if (line.size() <= most) return std::string(line);
+  return std::string(line.substr(0, most)) + "...";
+}
 
 /// The number behind `word` in `line`; nullopt where there is none.
 [[nodiscard]] inline std::optional<int> number_behind(std::string_view line,
@@ -105,27 +118,29 @@ inline void read_log(std::string_view text, const std::string& file, log_summary
       summary.launcher_lines.clear();
       in_report = false;
     }
-    if (const auto rank = detail::rank_of_line(line)) summary.ranks.insert(*rank);
+    if (const auto rank = detail::rank_of_line(line); rank && *rank < most_ranks) {
+      summary.ranks.insert(*rank);
+    }
     if (const auto size = detail::number_behind(line, "WORLD_SIZE=")) {
-      summary.world_size = std::max(summary.world_size, *size);
+      if (*size <= most_ranks) summary.world_size = std::max(summary.world_size, *size);
     }
     const bool of_slurm = detail::is_slurm_line(line);
     // parxrun's report: its headline, and the lines below it that are indented.
     const bool headline = line.starts_with("parxrun: ");
     in_report = headline || (in_report && line.starts_with(" "));
     if (of_slurm) {
-      summary.slurm_lines.emplace_back(line);
+      summary.slurm_lines.push_back(detail::shown_line(line));
     } else if (in_report) {
-      summary.launcher_lines.emplace_back(line);
+      summary.launcher_lines.push_back(detail::shown_line(line));
     } else if (detail::is_error(line)) {
       if (!summary.first_error) {
-        summary.first_error = log_line{file, number, std::string(line)};
+        summary.first_error = log_line{file, number, detail::shown_line(line)};
         summary.before.assign(last.begin(), last.end());
       } else {
         ++summary.later_errors;
       }
     }
-    last.emplace_back(line);
+    last.push_back(detail::shown_line(line));
     if (last.size() > kept) last.pop_front();
   }
 }

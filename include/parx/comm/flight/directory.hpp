@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -118,6 +119,15 @@ namespace detail {
       found.st_uid, found.st_mode & 07777, ::geteuid());
 }
 
+/// Keeps others from making or removing files in an open directory until `folder` is closed. Waits
+/// 50 ms at most, for a process that was stopped meanwhile, and then goes on without.
+inline void lock_flight_directory(const descriptor& folder) noexcept {
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    if (::flock(folder.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    ::usleep(1000);
+  }
+}
+
 /// Makes an empty file of mode 0600; one that an earlier job left is replaced. Not valid, with
 /// errno, if it cannot be made.
 [[nodiscard]] inline descriptor make_flight_file(const std::string& directory,
@@ -127,6 +137,7 @@ namespace detail {
     const descriptor folder = open_flight_directory(directory);
     if (!folder.valid() && errno == ENOENT) continue;
     if (!folder.valid()) return {};
+    lock_flight_directory(folder);
     ::unlinkat(folder.get(), name.c_str(), 0);
     descriptor file(::openat(folder.get(), name.c_str(),
                              O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -170,6 +181,8 @@ inline void clear_flight_directory(const std::string& directory) {
 inline void remove_flight_files(const std::string& directory, std::uint64_t job) noexcept try {
   const descriptor folder = find_flight_directory(directory);
   if (!folder.valid()) return;
+  // A rank that joins again at this moment makes its file before the look at it, or after the end.
+  lock_flight_directory(folder);
   const std::vector<std::string> names = flight_file_names(folder);
   for (const std::string& name : names) {
     if (!has_left(folder, name, job)) return;
