@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 for name in $(compgen -e | grep -E '^(SLURM|PARX_|TORCHELASTIC_|PET_)'); do unset "$name"; done
 claims=0 failures=0
-port=$((20000 + RANDOM % 9000))
+port=$((10000 + RANDOM % 5000))  # below those that other jobs of parx take
 
 claim() {
   local code
