@@ -46,6 +46,12 @@ T number(const cxxopts::ParseResult& given, const std::string& flag, T least, T 
   return value;
 }
 
+/// The values of a flag that may be given several times; none where it was not.
+inline std::vector<std::string> list(const cxxopts::ParseResult& given, const std::string& flag) {
+  return given.count(flag) == 0 ? std::vector<std::string>()
+                                : given[flag].as<std::vector<std::string>>();
+}
+
 /// A flag's value, which must be one of `words`. Throws parx::usage_error if it is not.
 inline std::string choice(const cxxopts::ParseResult& given, const std::string& flag,
                           std::initializer_list<std::string> words) {

@@ -20,6 +20,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/socket_address.hpp>
+#include <parx/core/unix_time.hpp>
 #include <parx/slurm/host_facts.hpp>
 #include <parx/store.hpp>
 
@@ -68,10 +69,6 @@ inline parx::descriptor listening_socket(const std::string& address, std::uint16
   return socket;
 }
 
-inline double now_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 inline std::string key(const char* what, std::size_t index) {
   return fmt::format("{}/{}", what, index);
 }
@@ -117,7 +114,8 @@ inline void serve_nodes(parx::store& board, const exchange_place& place, parx::d
     try {
       for (int round = 0; round < clock_rounds; ++round) {
         (void)board.get(fmt::format("ping/{}/{}", i, round), end);
-        board.set(fmt::format("pong/{}/{}", i, round), fmt::format("{:.9f}", now_s()), end);
+        board.set(fmt::format("pong/{}/{}", i, round),
+                  fmt::format("{:.9f}", parx::unix_seconds()), end);
       }
     } catch (const parx::error&) {
       // It has gone; the others are still served.
@@ -161,11 +159,11 @@ inline void exchange(const exchange_place& place, parx::slurm::host_facts& facts
     if (place.index != 0) {
       double best = 1e9;
       for (int round = 0; round < detail::clock_rounds; ++round) {
-        const double before = detail::now_s();
+        const double before = parx::unix_seconds();
         board->set(fmt::format("ping/{}/{}", place.index, round), "", later);
         const double there =
             std::stod(board->get(fmt::format("pong/{}/{}", place.index, round), later));
-        const double after = detail::now_s();
+        const double after = parx::unix_seconds();
         if (after - before >= best) continue;
         best = after - before;
         facts.clock_ahead_s = (before + after) / 2 - there;

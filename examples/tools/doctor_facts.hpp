@@ -6,10 +6,8 @@
 
 #include <string>
 
-#include <fmt/format.h>
-
+#include "contents_hash.hpp"
 #include <parx/core/file_text.hpp>
-#include <parx/core/hash.hpp>
 #include <parx/core/parallel_for.hpp>
 #include <parx/core/thread_count.hpp>
 #include <parx/launch.hpp>
@@ -39,8 +37,7 @@ inline rank_health look_at_this_process(const parx::world& world, const parx::la
       .address = world.size() == 1 ? parx::detail::loopback_address()
                                    : parx::detail::choose_address(env, job.master_host, true),
       .version = PARX_VERSION " " PARX_ABI_TEXT,
-      .program = fmt::format(
-          "{:016x}", parx::detail::fnv1a(parx::detail::file_text("/proc/self/exe").value_or(""))),
+      .program = contents_hash(parx::detail::file_text("/proc/self/exe").value_or("")),
       .cpus = parx::allowed_cores(),
       .threads = parx::get_num_threads(),
       .descriptors = files.rlim_max};

@@ -18,10 +18,10 @@
 #include <string_view>
 #include <vector>
 
+#include "contents_hash.hpp"
 #include <parx/core/cpu_quota.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
-#include <parx/core/hash.hpp>
 #include <parx/core/host_name.hpp>
 #include <parx/core/instructions.hpp>
 #include <parx/core/socket_address.hpp>
@@ -165,7 +165,7 @@ inline void look_at_program(const std::string& program, parx::slurm::host_facts&
   }
   if (!facts.program_problem.empty()) return;
   const std::string file = parx::detail::file_text(program).value_or("");
-  facts.program_hash = fmt::format("{:016x}", parx::detail::fnv1a(file));
+  facts.program_hash = contents_hash(file);
   if (!file.starts_with("\177ELF")) return;  // a script
   facts.missing_libraries = missing_libraries(program);
   for (std::string& each : parx::instructions_of(file)) {

@@ -31,45 +31,41 @@ inline void print_line(const parx::slurm::host_facts& facts) {
 /// Returns 0, whatever the facts are: they are for parx_slurm check to judge.
 inline int print_host_facts(int argc, const char* const* argv) {
   cxxopts::Options options("parx_doctor host", "This node's facts, as JSON\n");
-  const auto list = cxxopts::value<std::vector<std::string>>();
-  options.add_options()("h,help", "print this")(
-      "program", "whose libraries and instructions to look for", text(""))(
-      "needs", "a path that can be read; may be given several times", list)(
-      "output", "a folder to write into", text(""))(
-      "imports", "a Python module; may be given several times", list)(
-      "python", "the interpreter of --imports", text("python3"))(
-      "port", "of the first node of the Slurm step; 0: no exchange with other nodes", text("0"))(
-      "seconds", "to wait for the other nodes", text("4"));
+  const auto several = cxxopts::value<std::vector<std::string>>();
+  options.add_options()("h,help", "print this")
+      ("program", "whose libraries and instructions to look for", text(""))
+      ("needs", "a path that can be read; may be given several times", several)
+      ("output", "a folder to write into", text(""))
+      ("imports", "a Python module; may be given several times", several)
+      ("python", "the interpreter of --imports", text("python3"))
+      ("port", "of the first node of the Slurm step; 0: no exchange with other nodes", text("0"))
+      ("seconds", "to wait for the other nodes", text("4"));
   try {
     const auto given = parse(options, argc, argv);
     if (given.count("help") != 0) {
       fmt::print("{}", options.help());
       return 0;
     }
-    const auto words = [&](const char* flag) {
-      return given.count(flag) == 0 ? std::vector<std::string>()
-                                    : given[flag].as<std::vector<std::string>>();
-    };
     const auto env = parx::process_environment();
     auto facts = look_at_host({.program = given["program"].as<std::string>(),
-                               .needs = words("needs"),
+                               .needs = list(given, "needs"),
                                .output = given["output"].as<std::string>(),
-                               .imports = words("imports"),
+                               .imports = list(given, "imports"),
                                .python = given["python"].as<std::string>()},
                               env);
     exchange_place place;
     place.port = number<std::uint16_t>(given, "port", 0, 65535);
     place.nodes = parx::expand_hostlist(parx::env_string(env, "SLURM_STEP_NODELIST").value_or(""));
     const auto here = std::find(place.nodes.begin(), place.nodes.end(), facts.node);
-    const bool several = place.nodes.size() > 1 && here != place.nodes.end();
-    if (several) {
+    const bool has_others = place.nodes.size() > 1 && here != place.nodes.end();
+    if (has_others) {
       place.index = static_cast<std::size_t>(here - place.nodes.begin());
       place.first_host = place.nodes.front();
     }
     facts.address = parx::detail::choose_address(
-        env, several ? place.first_host : parx::detail::loopback_address(), several);
+        env, has_others ? place.first_host : parx::detail::loopback_address(), has_others);
     detail::print_line(facts);
-    if (several && place.port != 0) {
+    if (has_others && place.port != 0) {
       exchange(place, facts,
                std::chrono::milliseconds(number<int>(given, "seconds", 1, 600) * 1000));
       detail::print_line(facts);

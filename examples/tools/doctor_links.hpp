@@ -14,16 +14,13 @@
 #include <vector>
 
 #include <parx/comm.hpp>
+#include <parx/core/unix_time.hpp>
 #include <parx/launch/health.hpp>
 
 namespace examples {
 
 using parx::link_health;
 using parx::rank_health;
-
-inline double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 /// Collective. Whether this rank can read the memory of the next one on its host.
 inline bool reads_neighbour(parx::process_group& world, const std::vector<rank_health>& ranks) {
@@ -73,17 +70,17 @@ inline double clock_ahead(parx::process_group& world) {
   for (int rank = 1; rank < world.size(); ++rank) {
     double shortest = 1e9;
     for (int i = 0; i < 10 && (world.rank() == 0 || world.rank() == rank); ++i) {
-      std::array<double, 1> time{seconds_now()};
+      std::array<double, 1> time{parx::unix_seconds()};
       if (world.rank() == 0) {
         parx::recv(world, time, rank);
-        time[0] = seconds_now();
+        time[0] = parx::unix_seconds();
         parx::send(world, time, rank);
         continue;
       }
       const double sent = time[0];
       parx::send(world, time, 0);
       parx::recv(world, time, 0);
-      const double back = seconds_now();
+      const double back = parx::unix_seconds();
       if (back - sent > shortest) continue;
       shortest = back - sent;
       ahead = (sent + back) / 2 - time[0];

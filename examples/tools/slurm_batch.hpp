@@ -16,21 +16,24 @@
 namespace examples {
 
 inline void add_batch_flags(cxxopts::Options& options) {
-  options.add_options()("N,nodes", "how many", text("1"))("n,ranks", "of each node", text("1"))(
-      "c,threads", "of a rank", text("1"))(
-      "t,time", "of one turn: 30m, 2h, 1-12:00:00; a number is minutes; 0: the partition's default",
-      text("0"))("warning", "before the end of a turn the ranks are told to save", text("120s"))(
-      "mem", "of each node: 2G; 0: what the site gives", text("0"))(
-      "p,partition", "parx_slurm where finds one", text(""))(
-      "A,account", "the account that is billed", text(""))(
-      "C,constraint", "features of the nodes", text(""))("x,exclude", "nodes to leave out",
-                                                         text(""))(
-      "a,array", "a job for each of these numbers: 0-4", text(""))(
-      "J,job-name", "and that of the log; the program's name, if empty", text(""))(
-      "checkpoints",
-      "the folder of checkpoint-STEP, to watch the progress; the program's "
-      "--output-dir, if empty",
-      text(""));
+  options.add_options()
+      ("N,nodes", "how many", text("1"))
+      ("n,ranks", "of each node", text("1"))
+      ("c,threads", "of a rank", text("1"))
+      ("t,time",
+       "of one turn: 30m, 2h, 1-12:00:00; a number is minutes; 0: the partition's default",
+       text("0"))
+      ("warning", "before the end of a turn the ranks are told to save", text("120s"))
+      ("mem", "of each node: 2G; 0: what the site gives", text("0"))
+      ("p,partition", "parx_slurm where finds one", text(""))
+      ("A,account", "the account that is billed", text(""))
+      ("C,constraint", "features of the nodes", text(""))
+      ("x,exclude", "nodes to leave out", text(""))
+      ("a,array", "a job for each of these numbers: 0-4", text(""))
+      ("J,job-name", "and that of the log; the program's name, if empty", text(""))
+      ("checkpoints",
+       "the folder of checkpoint-STEP, to watch the progress; the program's --output-dir, if empty",
+       text(""));
 }
 
 /// The value of --output-dir among a program's arguments; empty where it has none.
@@ -43,14 +46,6 @@ inline std::string output_dir_of(const std::vector<std::string>& command) {
     }
   }
   return {};
-}
-
-inline std::chrono::seconds length_of(const cxxopts::ParseResult& given, const char* flag) {
-  const std::string text = given[flag].as<std::string>();
-  const auto time = parx::slurm::parse_time_limit(text);
-  parx::require(time && *time != parx::slurm::no_time_limit,
-                "--{} \"{}\": give 30m, 2h, 1-12:00:00, or minutes", flag, text);
-  return *time;
 }
 
 inline parx::slurm::batch_options batch_options_of(const cxxopts::ParseResult& given,

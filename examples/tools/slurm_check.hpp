@@ -20,6 +20,7 @@
 #include <parx/core/env.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/printable.hpp>
+#include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/hostlist.hpp>
 #include <parx/slurm.hpp>
 
@@ -43,29 +44,31 @@ struct check_result {
 };
 
 inline void add_check_flags(cxxopts::Options& options) {
-  const auto list = cxxopts::value<std::vector<std::string>>();
-  options.add_options()("n,ranks", "of each node", text("1"))("c,threads", "of a rank", text("1"))(
-      "needs", "a path that every node must be able to read; may be given several times", list)(
-      "output", "the folder that every node must be able to write into", text(""))(
-      "imports", "a Python module that every node must have; may be given several times", list)(
-      "python", "the interpreter of --imports", text("python3"))(
-      "mem", "memory that the job takes of a node: 2G", text("0"))(
-      "tmp", "room that it takes in TMPDIR: 2G", text("0"))("t,time", "that it takes: 30m, 2h",
-                                                            text("0"))(
-      "jobid", "a job that runs, where this is not inside it", text(""));
+  const auto several = cxxopts::value<std::vector<std::string>>();
+  options.add_options()
+      ("n,ranks", "of each node", text("1"))
+      ("c,threads", "of a rank", text("1"))
+      ("needs", "a path that every node must be able to read; may be given several times", several)
+      ("output", "the folder that every node must be able to write into", text(""))
+      ("imports", "a Python module that every node must have; may be given several times", several)
+      ("python", "the interpreter of --imports", text("python3"))
+      ("mem", "memory that the job takes of a node: 2G", text("0"))
+      ("tmp", "room that it takes in TMPDIR: 2G", text("0"))
+      ("t,time", "that it takes: 30m, 2h", text("0"))
+      ("jobid", "a job that runs, where this is not inside it", text(""));
 }
 
-/// The absolute path of a program, as a shell finds it; as given where there is none.
+/// The absolute path of a program, as a shell finds it; as given where there is none in PATH.
 inline std::string path_of_program(const std::string& name) {
-  namespace fs = std::filesystem;
+  const auto absolute = [](const std::string& path) {
+    return std::filesystem::absolute(path).lexically_normal().string();
+  };
   if (name.empty()) return name;
-  if (name.find('/') != name.npos) return fs::absolute(name).lexically_normal().string();
-  const auto path = parx::env_string(parx::process_environment(), "PATH").value_or("");
-  for (const std::string_view folder : parx::detail::split_at(path, ':')) {
-    const std::string file = std::string(folder) + "/" + name;
-    if (::access(file.c_str(), X_OK) == 0) return file;
+  try {
+    return absolute(parx::detail::find_program(name, parx::process_environment()));
+  } catch (const parx::program_error&) {
+    return name.find('/') == name.npos ? name : absolute(name);  // the nodes may see it
   }
-  return name;
 }
 
 /// The job and its nodes: that of --jobid, else the one in which this runs.
@@ -91,27 +94,19 @@ inline void find_job(const std::string& asked, check_options& options) {
 
 inline check_options check_options_of(const cxxopts::ParseResult& given,
                                       const std::vector<std::string>& command) {
-  const auto words = [&](const char* flag) {
-    return given.count(flag) == 0 ? std::vector<std::string>()
-                                  : given[flag].as<std::vector<std::string>>();
-  };
   check_options options;
   options.takes.ranks = number(given, "ranks", 1, 4096);
   options.takes.threads = number(given, "threads", 1, 4096);
   options.takes.memory_mb = megabytes(given, "mem");
   options.takes.tmp_mb = megabytes(given, "tmp");
-  const std::string time = given["time"].as<std::string>();
-  const auto limit = parx::slurm::parse_time_limit(time);
-  parx::require(limit && *limit != parx::slurm::no_time_limit,
-                "--time \"{}\": give 30m, 2h, 1-12:00:00, or minutes", time);
-  options.takes.time_s = limit->count();
+  options.takes.time_s = length_of(given, "time").count();
   options.program = path_of_program(command.empty() ? "" : command.front());
-  for (const std::string& path : words("needs")) {
+  for (const std::string& path : list(given, "needs")) {
     options.needs.push_back(std::filesystem::absolute(path).lexically_normal().string());
   }
   options.output = given["output"].as<std::string>();
   if (!options.output.empty()) options.output = std::filesystem::absolute(options.output).string();
-  options.imports = words("imports");
+  options.imports = list(given, "imports");
   options.python = given["python"].as<std::string>();
   return options;
 }

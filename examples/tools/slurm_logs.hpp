@@ -15,6 +15,7 @@
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/printable.hpp>
+#include <parx/launch/rank_list.hpp>
 #include <parx/slurm.hpp>
 
 namespace examples {
@@ -134,11 +135,11 @@ inline int logs(const std::string& what) {
     fmt::print("  ranks   {}{} have written a line\n", summary.ranks.size(),
                world == 0 ? std::string() : fmt::format(" of {}", world));
     if (world > summary.ranks.size()) {
-      std::vector<std::string> silent;
+      std::vector<int> silent;
       for (int rank = 0; rank < summary.world_size; ++rank) {
-        if (!summary.ranks.contains(rank)) silent.push_back(std::to_string(rank));
+        if (!summary.ranks.contains(rank)) silent.push_back(rank);
       }
-      fmt::print("          silent: {}\n", parx::slurm::compress_hostlist(silent));
+      fmt::print("          silent: {}\n", parx::rank_list(silent));
     }
   }
   for (const std::string& line : summary.slurm_lines) fmt::print("  slurm   {}\n", printable(line));

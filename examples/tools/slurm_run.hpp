@@ -14,12 +14,12 @@
 #include <fmt/format.h>
 
 #include "common/options.hpp"
+#include "contents_hash.hpp"
 #include "doctor_host.hpp"
 #include "slurm_check.hpp"
 #include "slurm_where.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
-#include <parx/core/hash.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/slurm.hpp>
 
@@ -37,19 +37,21 @@ struct run_options {
 };
 
 inline void add_run_flags(cxxopts::Options& options) {
-  const auto list = cxxopts::value<std::vector<std::string>>();
+  const auto several = cxxopts::value<std::vector<std::string>>();
   const auto yes = cxxopts::value<bool>();
   add_check_flags(options);
-  options.add_options()("N,nodes", "how many, where this is not inside a job", text("1"))(
-      "p,partition", "else the one that parx_slurm where finds", text(""))(
-      "A,account", "the account that is billed", text(""))("gpu-nodes",
-                                                           "nodes with GPUs count as well", yes)(
-      "stage",
-      "a file or folder to copy to the nodes where one does not see it; may be given "
-      "several times",
-      list)("max-restarts", "how often the ranks are started again after a failure", text("0"))(
-      "drop-bad", "go on without nodes that are not fit", yes)("dry-run", "print the commands only",
-                                                               yes);
+  options.add_options()
+      ("N,nodes", "how many, where this is not inside a job", text("1"))
+      ("p,partition", "else the one that parx_slurm where finds", text(""))
+      ("A,account", "the account that is billed", text(""))
+      ("gpu-nodes", "nodes with GPUs count as well", yes)
+      ("stage",
+       "a file or folder to copy to the nodes where one does not see it; may be given several "
+       "times",
+       several)
+      ("max-restarts", "how often the ranks are started again after a failure", text("0"))
+      ("drop-bad", "go on without nodes that are not fit", yes)
+      ("dry-run", "print the commands only", yes);
 }
 
 inline run_options run_options_of(const cxxopts::ParseResult& given,
@@ -74,13 +76,11 @@ inline run_options run_options_of(const cxxopts::ParseResult& given,
   if (const auto file = parx::detail::file_text(options.check.program)) {
     options.request.level = parx::slurm::level_of_program(parx::instructions_of(*file));
   }
-  if (given.count("stage") != 0) {
-    for (const std::string& each : given["stage"].as<std::vector<std::string>>()) {
-      options.stage.push_back(std::filesystem::absolute(each).lexically_normal().string());
-      parx::require(std::filesystem::exists(options.stage.back()),
-                    "--stage {}: this host does not see it either", options.stage.back());
-      options.check.needs.push_back(options.stage.back());
-    }
+  for (const std::string& each : list(given, "stage")) {
+    options.stage.push_back(std::filesystem::absolute(each).lexically_normal().string());
+    parx::require(std::filesystem::exists(options.stage.back()),
+                  "--stage {}: this host does not see it either", options.stage.back());
+    options.check.needs.push_back(options.stage.back());
   }
   options.only_prints = given["dry-run"].as<bool>();
   options.drops_bad_nodes = given["drop-bad"].as<bool>();
@@ -122,9 +122,7 @@ inline std::vector<std::string> launch_command(
     const std::vector<parx::slurm::staged_path>& staged) {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const auto& takes = options.check.takes;
-  auto words =
-      parx::slurm::on_each_node(options.check.job, options.check.nodes.size() - bad.size());
-  words.pop_back();  // --overlap: these cores are for the ranks
+  auto words = parx::slurm::srun_step(options.check.job, options.check.nodes.size() - bad.size());
   words.insert(words.end(),
                {"-c", std::to_string(takes.ranks * takes.threads), "--kill-on-bad-exit=0",
                 "--bcast=" + sent_along("parxrun", options.check.job)});
@@ -145,9 +143,9 @@ inline std::vector<std::string> launch_command(
 inline std::vector<parx::slurm::staged_path> to_stage(const run_options& options,
                                                       const check_result& result) {
   std::vector<std::string> wanted;
+  const std::string usual = parx::slurm::usual_hash(result.facts);
   for (const auto& node : result.facts) {
-    const std::string& own = parx::slurm::usual_hash(result.facts);
-    if (!node.program_problem.empty() || node.program_hash != own) {
+    if (!node.program_problem.empty() || node.program_hash != usual) {
       wanted.push_back(options.check.program);
     }
     for (const auto& need : node.needs) {
@@ -166,9 +164,8 @@ inline std::vector<parx::slurm::staged_path> to_stage(const run_options& options
     const bool folder = std::filesystem::is_directory(path);
     // A folder's copy is of this run alone; a file's name says what is in it.
     const std::string contents = folder ? path : parx::detail::file_text(path).value_or("");
-    const std::string hash = fmt::format("{:016x}", parx::detail::fnv1a(contents));
     staged.push_back(parx::slurm::stage_at(
-        options.check.job, path, hash,
+        options.check.job, path, contents_hash(contents),
         folder ? parx::slurm::path_kind::folder : parx::slurm::path_kind::file));
   }
   return staged;

@@ -33,15 +33,15 @@ struct scale_options {
 };
 
 inline void add_scale_flags(cxxopts::Options& options) {
-  options.add_options()(
-      "nodes", "numbers of nodes to try: 1,2,4; of the job inside which this runs", text("1"))(
-      "ranks-threads",
-      "ranks of a node x threads of a rank: 4x2,8x1; auto: all that fill the cores",
-      text("auto"))("rounds", "how often each is run, in turns", text("3"))(
-      "limit", "after which a run is given up", text("10m"))(
-      "price", "of a core for an hour, for a column of prices", text("0"))(
-      "output", "the folder that gets the runs' logs", text("parx-scale"))(
-      "jobid", "a job that runs, where this is not inside it", text(""));
+  options.add_options()
+      ("nodes", "numbers of nodes to try: 1,2,4; of the job inside which this runs", text("1"))
+      ("ranks-threads",
+       "ranks of a node x threads of a rank: 4x2,8x1; auto: all that fill the cores", text("auto"))
+      ("rounds", "how often each is run, in turns", text("3"))
+      ("limit", "after which a run is given up", text("10m"))
+      ("price", "of a core for an hour, for a column of prices", text("0"))
+      ("output", "the folder that gets the runs' logs", text("parx-scale"))
+      ("jobid", "a job that runs, where this is not inside it", text(""));
 }
 
 /// Cores of a node of the job, by Slurm; of this host where there is no job.
@@ -97,17 +97,10 @@ inline std::vector<std::string> scale_command(const scale_options& options,
     words = {(here / "parxrun").string(), "-n", std::to_string(point.ranks), "--threads",
              std::to_string(point.threads)};
   } else {
-    words = {"srun",
-             "--jobid=" + options.job,
-             "-N",
-             std::to_string(point.nodes),
-             "-n",
-             std::to_string(point.nodes * point.ranks),
-             "--ntasks-per-node=" + std::to_string(point.ranks),
-             "-c",
-             std::to_string(point.threads),
-             "--overlap",
-             "--kill-on-bad-exit=0"};
+    words = parx::slurm::srun_step(options.job, static_cast<std::size_t>(point.nodes),
+                                   static_cast<std::size_t>(point.ranks));
+    words.insert(words.end(), {"-c", std::to_string(point.threads), "--overlap",
+                               "--kill-on-bad-exit=0"});
   }
   words.insert(words.end(), options.command.begin(), options.command.end());
   words.insert(words.end(), {"--output-dir", folder});

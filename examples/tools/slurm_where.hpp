@@ -67,15 +67,27 @@ inline std::int64_t megabytes(const cxxopts::ParseResult& given, const std::stri
                     text);
 }
 
+/// A flag's value as a length of time. Throws parx::usage_error where it is none.
+inline std::chrono::seconds length_of(const cxxopts::ParseResult& given, const char* flag) {
+  const std::string text = given[flag].as<std::string>();
+  const auto time = parx::slurm::parse_time_limit(text);
+  parx::require(time && *time != parx::slurm::no_time_limit,
+                "--{} \"{}\": give 30m, 2h, 1-12:00:00, or minutes", flag, text);
+  return *time;
+}
+
 inline void add_request_flags(cxxopts::Options& options) {
   const auto yes = cxxopts::value<bool>();
-  options.add_options()("N,nodes", "how many", text("1"))("cores", "of each node", text("1"))(
-      "mem", "of each node: 500M, 2G; 0: what the site gives", text("0"))(
-      "t,time", "30m, 2h, 1-12:00:00; a number is minutes; 0: the partition's default", text("0"))(
-      "program", "a program whose instruction sets the nodes must have", text(""))(
-      "isa", "baseline, avx, avx2 or avx512, instead of --program", text(""))(
-      "gpu-nodes", "nodes with GPUs count as well", yes)("p,partition", "only this one", text(""))(
-      "A,account", "the account that is billed", text(""));
+  options.add_options()
+      ("N,nodes", "how many", text("1"))
+      ("cores", "of each node", text("1"))
+      ("mem", "of each node: 500M, 2G; 0: what the site gives", text("0"))
+      ("t,time", "30m, 2h, 1-12:00:00; a number is minutes; 0: the partition's default", text("0"))
+      ("program", "a program whose instruction sets the nodes must have", text(""))
+      ("isa", "baseline, avx, avx2 or avx512, instead of --program", text(""))
+      ("gpu-nodes", "nodes with GPUs count as well", yes)
+      ("p,partition", "only this one", text(""))
+      ("A,account", "the account that is billed", text(""));
 }
 
 inline parx::slurm::instruction_level level_of(const cxxopts::ParseResult& given) {
@@ -92,10 +104,6 @@ inline parx::slurm::instruction_level level_of(const cxxopts::ParseResult& given
 }
 
 inline parx::slurm::node_request request_of(const cxxopts::ParseResult& given) {
-  const std::string time = given["time"].as<std::string>();
-  const auto limit = parx::slurm::parse_time_limit(time);
-  parx::require(limit && *limit != parx::slurm::no_time_limit,
-                "--time \"{}\": give 30m, 2h, 1-12:00:00, or minutes", time);
   const auto env = parx::process_environment();
   std::string account = given["account"].as<std::string>();
   for (const char* const name : {"SALLOC_ACCOUNT", "SBATCH_ACCOUNT", "SLURM_ACCOUNT"}) {
@@ -104,7 +112,7 @@ inline parx::slurm::node_request request_of(const cxxopts::ParseResult& given) {
   return {.nodes = number(given, "nodes", 1, 100'000),
           .cores = number(given, "cores", 1, 100'000),
           .memory_mb = megabytes(given, "mem"),
-          .time = *limit,
+          .time = length_of(given, "time"),
           .level = level_of(given),
           .gpu_nodes = given["gpu-nodes"].as<bool>(),
           .partition = given["partition"].as<std::string>(),

@@ -24,7 +24,7 @@ using parx::environment;
 using parx::detail::carriage_return;
 using parx::detail::exit_status;
 using parx::detail::line_cutter;
-using parx::detail::rank_list;
+using parx::rank_list;
 
 std::vector<std::string> lines_of(line_cutter& cutter, std::string_view bytes) {
   std::vector<std::string> lines;

@@ -64,17 +64,13 @@ class diloco {
   /// step. The values are then the same bits on all ranks. Throws parx::error when communication
   /// fails.
   bool step(call_site site = call_site::current()) {
-    if (!schedule_.step()) return false;
-    outer_step(site);
-    return true;
+    return schedule_.step([&] { outer_step(site); });
   }
 
   /// Collective. Makes an outer step now, unless no inner step has been made since the last one:
   /// before saving.
   void synchronize(call_site site = call_site::current()) {
-    if (schedule_.is_synchronized()) return;
-    outer_step(site);
-    schedule_.restart();
+    schedule_.finish([&] { outer_step(site); });
   }
 
   /// For save_state and load_state: "0.weight.outer" and "0.weight.outer_momentum".

@@ -50,17 +50,23 @@ class sync_schedule {
             "next",
             what, site);
   }
-  /// After a step: whether it is time.
-  [[nodiscard]] bool step() noexcept {
+  /// After a step: calls `synchronize` where it is time, and returns whether it was.
+  template <typename Synchronize>
+  bool step(Synchronize synchronize) {
     ++since_;
     if (steps_ < warmup_) ++steps_;
     else if (since_ < every_) return false;
     since_ = 0;
+    synchronize();
     return true;
   }
-  /// No step has been made since the last synchronisation.
-  [[nodiscard]] bool is_synchronized() const noexcept { return since_ == 0; }
-  void restart() noexcept { since_ = 0; }
+  /// Calls it now, unless no step has been made since the last time.
+  template <typename Synchronize>
+  void finish(Synchronize synchronize) {
+    if (since_ == 0) return;
+    synchronize();
+    since_ = 0;
+  }
 
  private:
   std::uint64_t every_, warmup_;
@@ -88,16 +94,12 @@ class local_sgd {
   /// their mean over the ranks, in rank order, with the same bits on all of them. Returns whether
   /// they did. Throws parx::error when communication fails.
   bool step(call_site site = call_site::current()) {
-    if (!schedule_.step()) return false;
-    average(site);
-    return true;
+    return schedule_.step([&] { average(site); });
   }
 
   /// Collective. Averages now, unless no step has been made since the last time: before saving.
   void synchronize(call_site site = call_site::current()) {
-    if (schedule_.is_synchronized()) return;
-    average(site);
-    schedule_.restart();
+    schedule_.finish([&] { average(site); });
   }
 
  private:

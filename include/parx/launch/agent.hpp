@@ -118,8 +118,6 @@ class agent {
 
  private:
   using clock = deadline::clock;
-  static constexpr std::chrono::milliseconds same_request{100};
-  static constexpr std::chrono::milliseconds passed_on_within{1000};
 
   [[nodiscard]] bool goes_on() const noexcept { return options_.on_loss == on_loss::go_on; }
   void handle(int signal) {
@@ -146,17 +144,14 @@ class agent {
     }
   }
 
-  /// Ends the job. A second request kills it, unless it follows at once, which is the same request:
-  /// timeout(1) signals its child and then the child's process group. Only a person at the terminal
-  /// (SIGINT) is as quick as a busy launcher.
+  /// Ends the job. A second request kills it, unless it is the same one.
   void stop(int because, int tell) {
     if (ranks_->all_ended()) {
       gave_up_on_output_ = true;
       return;
     }
     if (stopped_by_ || (failed_ && !goes_on())) {
-      const auto at_once = because == SIGINT ? same_request : passed_on_within;
-      if (because == SIGPIPE || clock::now() - asked_at_ <= at_once) return;
+      if (because == SIGPIPE || clock::now() - asked_at_ <= same_request_within(because)) return;
       asked_again_ = true;
       return signal_ranks(SIGKILL);
     }
@@ -241,19 +236,11 @@ class agent {
     const std::vector<flight_log> logs = readable_logs(failures_->recorders().directory);
     // A rank may leave early because its last call was another one, which needed nobody.
     if (std::string text = differing_calls_text(logs); !text.empty()) return text;
-    for (const rank_end& each : ends) {
-      if (each.rank != found.blamed || !each.status.success()) continue;
-      if (record->code == errc::mismatch) break;
-      return formatted("rank {} ended with exit code 0 while others still waited for it",
-                       each.rank);
+    if (record->code != errc::mismatch) {
+      if (std::string text = early_exit_text(found, ends); !text.empty()) return text;
     }
     std::string text = divergence_text(logs, stopped_ranks_);
     return text.empty() && found.blamed >= 0 ? blame_text(*record, found.blamed) : text;
-  }
-
-  [[nodiscard]] bool has_recorders() const {
-    const descriptor folder = find_flight_directory(failures_->recorders().directory);
-    return folder.valid() && !flight_file_names(folder).empty();
   }
 
   /// Prints how the job ended, unless it succeeded, and returns parxrun's exit code.
@@ -290,16 +277,13 @@ class agent {
                ends,
                ranks_->ranks()[cause].error_log,
                {lines.begin(), lines.end()},
-               has_recorders() ? failures_->recorders().directory : "",
+               failures_->recordings(),
                divergence_of(found, ends),
                missing_instructions(ends[cause].status, options_.command, process_environment())}));
       return ends[cause].status.shell_code();
     }
     if (!stopped_by_ && !saved_) {
-      // Ranks that ended by exit() have not removed theirs.
-      if (failures_->recorders().files == flight_files::removed_after_success) {
-        clear_flight_directory(failures_->recorders().directory);
-      }
+      failures_->remove_after_success();
       return 0;
     }
     std::vector<int> killed;

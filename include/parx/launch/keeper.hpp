@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,6 +33,7 @@
 #include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/socket_address.hpp>
+#include <parx/core/unix_time.hpp>
 #include <parx/core/version.hpp>
 #include <parx/launch/detail/framed_socket.hpp>
 #include <parx/launch/detail/job_keys.hpp>
@@ -56,6 +59,15 @@ inline constexpr std::chrono::milliseconds time_between_beats{500};
 [[nodiscard]] inline std::string run_id_of(std::string_view job, int generation) {
   return formatted("{}.{}", job, generation);
 }
+
+/// What an agent tells the keeper, beside its hello, and the name of it on the wire.
+inline constexpr std::array<std::pair<keeper_event::kind, std::string_view>, 6> told_events{
+    {{keeper_event::kind::started, "started"},
+     {keeper_event::kind::failed, "failed"},
+     {keeper_event::kind::done, "done"},
+     {keeper_event::kind::saved, "saved"},
+     {keeper_event::kind::stopped, "stopped"},
+     {keeper_event::kind::leave, "leave"}}};
 
 class keeper {
  public:
@@ -205,13 +217,12 @@ class keeper {
     const auto found = guests_.find(number);
     if (found == guests_.end()) return;
     using kind = keeper_event::kind;
-    static const std::map<std::string, kind> kinds{
-        {"started", kind::started}, {"failed", kind::failed},   {"done", kind::done},
-        {"saved", kind::saved},     {"stopped", kind::stopped}, {"leave", kind::leave}};
     const json::value* const what = text.find("event");
     if (what == nullptr) return handle({.what = kind::heard, .agent = number});
-    const auto known = kinds.find(what->text());
-    if (known == kinds.end()) throw channel_error("it is a parxrun of another version");
+    const auto* const known =
+        std::find_if(told_events.begin(), told_events.end(),
+                     [&](const auto& each) { return each.second == what->text(); });
+    if (known == told_events.end()) throw channel_error("it is a parxrun of another version");
     const int generation = text.as<int>("generation");
     if (const json::value* const port = text.find("port")) {
       found->second.free_port = port->as<std::uint16_t>();
@@ -221,7 +232,7 @@ class keeper {
       reports_[number] = report_from_json(*report);
       blame();
     }
-    handle({.what = known->second,
+    handle({.what = known->first,
             .agent = number,
             .generation = generation,
             .code = text.as<int>("code")},
@@ -252,14 +263,10 @@ class keeper {
     if (!state_.code || *state_.code == 0 || !loss_.empty()) return;
     std::vector<node_report> reports;
     for (const auto& [number, each] : reports_) reports.push_back(each);
-    const bool all_saved = std::all_of(reports.begin(), reports.end(),
-                                       [](const auto& each) { return each.all_have_saved(); });
     const auto ends = ends_of(reports);
-    const bool any_failed = std::any_of(ends.begin(), ends.end(),
-                                        [](const auto& each) { return each.failed_by_itself(); });
-    if (all_saved) {
+    if (all_have_saved(reports)) {
       handle({.what = keeper_event::kind::blamed, .code = stopped_exit_code});
-    } else if (any_failed && !was_told_) {
+    } else if (any_failed_by_itself(ends) && !was_told_) {
       handle({.what = keeper_event::kind::blamed,
               .code = ends[judge(ends).cause].status.shell_code()});
     }
@@ -366,10 +373,6 @@ class keeper {
     attempt_["why"] = !loss_.empty() ? loss_ : !why_.empty() ? why_ : "its ranks have ended";
     if (state_.code) attempt_["code"] = *state_.code;
     record_(attempt_);
-  }
-  [[nodiscard]] static double unix_seconds() {
-    const auto since = std::chrono::system_clock::now().time_since_epoch();
-    return std::chrono::duration<double>(since).count();
   }
 
   /// What an agent is told of the generation that begins.

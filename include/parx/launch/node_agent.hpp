@@ -244,9 +244,10 @@ class node_agent {
   }
 
   void send(const node_action& action, const std::string& why) {
-    static constexpr const char* names[] = {"hello", "started", "failed", "done",
-                                            "saved", "stopped", "leave"};
-    json::object text{{"event", names[static_cast<std::size_t>(action.message)]},
+    const auto* const told =
+        std::find_if(told_events.begin(), told_events.end(),
+                     [&](const auto& each) { return each.first == action.message; });
+    json::object text{{"event", std::string(told->second)},
                       {"generation", action.generation},
                       {"code", action.code},
                       {"why", why}};
@@ -411,8 +412,7 @@ class node_agent {
   void tell(int signal) {
     const bool has_ranks = ranks_ != nullptr && !draining_ && !ranks_->all_ended();
     if (told_) {
-      const auto at_once = std::chrono::milliseconds(signal == SIGINT ? 100 : 1000);
-      if (signal == SIGPIPE || clock::now() - told_at_ <= at_once) return;
+      if (signal == SIGPIPE || clock::now() - told_at_ <= same_request_within(signal)) return;
       gave_up_on_output_ = true;
       if (has_ranks) ranks_->signal(SIGKILL);
       if (!has_ranks && !exit_code_) exit_code_ = 128 + signal;

@@ -53,14 +53,22 @@ struct staged_path {
 /// The archive of a folder, on the nodes beside its copy and on this host.
 [[nodiscard]] inline std::string archive_of(const staged_path& path) { return path.to + ".tar"; }
 
-/// The beginning of an srun line that runs something once on each of `nodes` nodes of a job, beside
-/// what runs there. `job`: its number; empty: the job in which the line is typed.
-[[nodiscard]] inline std::vector<std::string> on_each_node(const std::string& job,
-                                                           std::size_t nodes) {
+/// The beginning of an srun line for a step of `tasks` tasks on each of `nodes` nodes of a job.
+/// `job`: its number; empty: the job in which the line is typed.
+[[nodiscard]] inline std::vector<std::string> srun_step(const std::string& job, std::size_t nodes,
+                                                        std::size_t tasks = 1) {
   std::vector<std::string> words{"srun"};
   if (!job.empty()) words.push_back("--jobid=" + job);
-  const std::string count = std::to_string(nodes);
-  words.insert(words.end(), {"-N", count, "-n", count, "--ntasks-per-node=1", "--overlap"});
+  words.insert(words.end(), {"-N", std::to_string(nodes), "-n", std::to_string(nodes * tasks),
+                             formatted("--ntasks-per-node={}", tasks)});
+  return words;
+}
+
+/// The same for what runs once on each node beside the ranks.
+[[nodiscard]] inline std::vector<std::string> on_each_node(const std::string& job,
+                                                           std::size_t nodes) {
+  std::vector<std::string> words = srun_step(job, nodes);
+  words.push_back("--overlap");
   return words;
 }
 

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -20,6 +19,7 @@
 
 #include <parx/core/formatted.hpp>
 #include <parx/core/host_name.hpp>
+#include <parx/core/unix_time.hpp>
 #include <parx/train/detail/append_file.hpp>
 #include <parx/train/detail/crc32c.hpp>
 #include <parx/train/detail/protobuf.hpp>
@@ -50,9 +50,10 @@ class event_writer {
     std::filesystem::create_directories(folder, failure);
     static std::atomic<unsigned> counter{0};
     // TensorBoard reads all files with "tfevents" in their names, ordered by the seconds.
-    file_ = detail::append_file(formatted(
-        "{}/events.out.tfevents.{:010d}.{}.{}.{}", folder, static_cast<std::uint64_t>(now()),
-        parx::detail::host_name(), ::getpid(), counter.fetch_add(1)));
+    file_ =
+        detail::append_file(formatted("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder,
+                                      static_cast<std::uint64_t>(unix_seconds()),
+                                      parx::detail::host_name(), ::getpid(), counter.fetch_add(1)));
     put(event(0).bytes(3, "brain.Event:2"));
   }
 
@@ -69,13 +70,9 @@ class event_writer {
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
 
  private:
-  [[nodiscard]] static double now() {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
-        .count();
-  }
   [[nodiscard]] static detail::protobuf_message event(std::uint64_t step) {
     detail::protobuf_message made;
-    made.real64(1, now());
+    made.real64(1, unix_seconds());
     if (step > 0) made.varint(2, step);
     return made;
   }

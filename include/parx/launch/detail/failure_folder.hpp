@@ -46,6 +46,19 @@ class failure_folder {
   /// Of the flight recorders; an empty directory where nothing is recorded.
   [[nodiscard]] const flight_place& recorders() const noexcept { return recorders_; }
 
+  /// Their directory, where ranks have left some; else empty.
+  [[nodiscard]] std::string recordings() const {
+    const descriptor folder = find_flight_directory(recorders_.directory);
+    const bool has_some = folder.valid() && !flight_file_names(folder).empty();
+    return has_some ? recorders_.directory : std::string();
+  }
+  /// Removes them where they are not to be kept: ranks that ended by exit() have not done so.
+  void remove_after_success() const {
+    if (recorders_.files == flight_files::removed_after_success) {
+      clear_flight_directory(recorders_.directory);
+    }
+  }
+
   /// For a rank's TORCHELASTIC_ERROR_FILE; empty where there is no directory.
   [[nodiscard]] std::string error_file(int rank) const {
     return is_usable_ ? directory_ + "/" + error_file_name(rank) : std::string();

@@ -12,21 +12,9 @@
 #include <parx/core/formatted.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/verdict.hpp>
+#include <parx/launch/rank_list.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-/// "0-2,5" for {0, 1, 2, 5}; `ranks` must be in ascending order.
-[[nodiscard]] inline std::string rank_list(const std::vector<int>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    text += formatted("{}{}", text.empty() ? "" : ",", ranks[i]);
-    if (last > i) text += formatted("{}{}", last == i + 1 ? "," : "-", ranks[last]);
-    i = last + 1;
-  }
-  return text;
-}
 
 /// What is said instead of the report where all ranks have returned the same code in silence: that
 /// is the program's answer (of `grep`, or a check that found something), not a crash. Else empty.
@@ -61,6 +49,16 @@ namespace parx::inline PARX_ABI::detail {
     case failure_kind::told: break;
   }
   return formatted("rank {} made rank {} end{}", blamed, record.rank, where);
+}
+
+/// The headline where the blamed rank has succeeded, before others were done with it; else empty.
+[[nodiscard]] inline std::string early_exit_text(const verdict& found,
+                                                 const std::vector<rank_end>& ends) {
+  for (const rank_end& each : ends) {
+    if (each.rank != found.blamed || !each.status.success()) continue;
+    return formatted("rank {} ended with exit code 0 while others still waited for it", each.rank);
+  }
+  return {};
 }
 
 /// The content of the report. `ends` are in rank order and include the cause.

@@ -27,10 +27,7 @@ struct job_end {
 [[nodiscard]] inline std::string divergence_of(const verdict& found,
                                                const std::vector<rank_end>& ends) {
   if (found.blamed < 0) return {};
-  for (const rank_end& each : ends) {
-    if (each.rank != found.blamed || !each.status.success()) continue;
-    return formatted("rank {} ended with exit code 0 while others still waited for it", each.rank);
-  }
+  if (std::string text = early_exit_text(found, ends); !text.empty()) return text;
   return blame_text(*ends[found.cause].record, found.blamed);
 }
 
@@ -38,11 +35,8 @@ struct job_end {
 [[nodiscard]] inline std::string report_text(const job_end& end, const std::string& command) {
   if (end.code == 0) return {};
   const std::vector<rank_end> ends = ends_of(end.reports);
-  const bool any_failed = std::any_of(ends.begin(), ends.end(),
-                                      [](const rank_end& each) { return each.failed_by_itself(); });
-  const bool all_saved =
-      !end.reports.empty() && std::all_of(end.reports.begin(), end.reports.end(),
-                                          [](const auto& each) { return each.all_have_saved(); });
+  const bool any_failed = any_failed_by_itself(ends);
+  const bool all_saved = all_have_saved(end.reports);
   if (end.told || all_saved || (!any_failed && end.loss.empty())) {
     const std::string why = !end.why.empty() ? end.why : end.told ? "as asked" : "by its ranks";
     return formatted("parxrun: ended {}: {}{}\n", why, command,

@@ -79,6 +79,16 @@ struct node_report {
   return report;
 }
 
+/// Whether there are reports, and all ranks of them have saved their work.
+[[nodiscard]] inline bool all_have_saved(const std::vector<node_report>& reports) {
+  return !reports.empty() && std::all_of(reports.begin(), reports.end(),
+                                         [](const auto& each) { return each.all_have_saved(); });
+}
+[[nodiscard]] inline bool any_failed_by_itself(const std::vector<rank_end>& ends) {
+  return std::any_of(ends.begin(), ends.end(),
+                     [](const rank_end& each) { return each.failed_by_itself(); });
+}
+
 /// The ranks of all nodes, in ascending order.
 [[nodiscard]] inline std::vector<rank_end> ends_of(const std::vector<node_report>& reports) {
   std::vector<rank_end> ends;

@@ -5,9 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <parx/comm/flight/directory.hpp>
-#include <parx/comm/flight/reader.hpp>
-#include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/launch/detail/failure_folder.hpp>
 #include <parx/launch/detail/missing_instructions.hpp>
@@ -32,12 +29,8 @@ namespace parx::inline PARX_ABI::detail {
     }
     report.ranks.push_back({end, each.error_log, {each.last_lines.begin(), each.last_lines.end()}});
   }
-  const flight_place& recorders = failures.recorders();
-  const descriptor folder = find_flight_directory(recorders.directory);
-  if (folder.valid() && !flight_file_names(folder).empty()) report.recorder = recorders.directory;
-  if (all_succeeded && recorders.files == flight_files::removed_after_success) {
-    clear_flight_directory(recorders.directory);
-  }
+  report.recorder = failures.recordings();
+  if (all_succeeded) failures.remove_after_success();
   return report;
 }
 
