@@ -1,6 +1,5 @@
-// distributed_wrapper: a wrapper of a model of which each rank keeps a part:
-// parx::parallel, an fsdp or a pipeline. distributed_state.hpp saves and loads it. It names the
-// base and has
+// distributed_wrapper: a wrapper of a model of which each rank keeps a part: parx::parallel, fsdp,
+// pipeline. distributed_state.hpp saves and loads it. It names the base and has
 //
 //   process_group& job_group();      // the ranks that save and load together
 //   module();                        // this rank's part of the model, for save_state

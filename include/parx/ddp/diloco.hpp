@@ -86,7 +86,7 @@ class diloco {
   using number = arithmetic_type<T>;
 
   void outer_step(call_site site) {
-    static_cast<void>(detail::value_views(parameters_));  // applies what is owed to the values
+    detail::prepare_values(parameters_);
     std::vector<tensor<number>> gradients;
     std::vector<buffer_view> views;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -28,15 +28,20 @@ struct local_sgd_options {
 
 namespace detail {
 
-/// The values of all parameters as buffers of one collective.
+/// To be called before values are read and written: what a wrapper still owes to them is applied.
+template <typename T>
+void prepare_values(const std::vector<parameter<T>>& parameters) {
+  for (const parameter<T>& each : parameters) {
+    if (each.observer() != nullptr) each.observer()->before_write();
+  }
+}
+
+/// The values of all parameters, prepared, as buffers of one collective.
 template <typename T>
 [[nodiscard]] std::vector<buffer_view> value_views(const std::vector<parameter<T>>& parameters) {
+  prepare_values(parameters);
   std::vector<buffer_view> views;
-  for (const parameter<T>& each : parameters) {
-    // Deferred row updates of an optimizer are applied first, and values in other memory written.
-    if (each.observer() != nullptr) each.observer()->before_write();
-    views.push_back(view_of(each.value()));
-  }
+  for (const parameter<T>& each : parameters) views.push_back(view_of(each.value()));
   return views;
 }
 

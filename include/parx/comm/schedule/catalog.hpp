@@ -171,8 +171,9 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
     {operation::broadcast, algorithm::scatter_gather, made_by<algorithms::scatter_gather_broadcast>,
      prices::scatter_gather_broadcast},
     {operation::broadcast, algorithm::hierarchical,
-     [](const call_shape&
-            s) { return algorithms::hierarchical_broadcast(s.rank, s.host_of, s.count, s.root); },
+     [](const call_shape& s) {
+       return algorithms::hierarchical_broadcast(s.rank, s.host_of, s.count, s.root);
+     },
      prices::hierarchical_broadcast, unordered, must_share_hosts},
 
     {operation::reduce, algorithm::tree, made_by<algorithms::tree_reduce>, prices::tree_reduce,
@@ -195,16 +196,19 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
      prices::direct_blocks},
 
     {operation::all_to_all, algorithm::direct,
-     [](const call_shape&
-            s) { return algorithms::direct_all_to_all(s.rank, s.cut(), s.arriving()); },
+     [](const call_shape& s) {
+       return algorithms::direct_all_to_all(s.rank, s.cut(), s.arriving());
+     },
      prices::direct_all_to_all},
     {operation::all_to_all, algorithm::pairwise,
-     [](const call_shape&
-            s) { return algorithms::pairwise_all_to_all(s.rank, s.cut(), s.arriving()); },
+     [](const call_shape& s) {
+       return algorithms::pairwise_all_to_all(s.rank, s.cut(), s.arriving());
+     },
      prices::pairwise_all_to_all},
     {operation::all_to_all, algorithm::bruck,
-     [](const call_shape&
-            s) { return algorithms::bruck_all_to_all(s.rank, s.world, s.cut().count(0)); },
+     [](const call_shape& s) {
+       return algorithms::bruck_all_to_all(s.rank, s.world, s.cut().count(0));
+     },
      prices::bruck_all_to_all, unordered, must_have_equal_blocks},
 
     {operation::scan, algorithm::doubling, made_by<algorithms::doubling_scan>,
