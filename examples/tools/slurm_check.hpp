@@ -169,14 +169,15 @@ inline std::string srun_says(std::string_view errors, const std::string& node) {
   return {};
 }
 
-/// Asks all nodes and judges. Prints the command.
-inline check_result check_nodes(const check_options& options) {
+/// Asks all nodes and judges; gives up when one of `signals` waits. Prints the command.
+inline check_result check_nodes(const check_options& options,
+                                const parx::slurm::held_signals& signals) {
   const auto words = check_command(options);
   fmt::print("$ {}\n", parx::slurm::shell_text(words));
   std::fflush(stdout);
   // Imports of Python may take long on a slow file system.
   const std::chrono::seconds limit(options.imports.empty() ? 20 : 60);
-  const auto answer = parx::slurm::run_command(words, limit);
+  const auto answer = parx::slurm::run_command(words, limit, {}, &signals);
   check_result result;
   result.facts = facts_among(answer.out);
   result.found = parx::slurm::preflight(options.nodes, result.facts, options.takes);
@@ -218,8 +219,10 @@ inline void print_check(const check_options& options, const check_result& result
 
 /// Returns 0, or 4 where a node is not fit.
 inline int check(const check_options& options) {
-  const check_result result = check_nodes(options);
+  const parx::slurm::held_signals signals;  // end this program when the nodes are clean
+  const check_result result = check_nodes(options, signals);
   remove_from_nodes(options, {sent_along("parx_doctor", options.job)});
+  if (signals.one_waits()) return 1;
   print_check(options, result);
   return parx::slurm::bad_nodes(result.found).empty() ? 0 : 4;
 }

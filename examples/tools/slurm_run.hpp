@@ -172,9 +172,10 @@ inline std::vector<parx::slurm::staged_path> to_stage(const run_options& options
 }
 
 /// Runs a command that must succeed; prints it.
-inline void run_step(const std::vector<std::string>& words) {
+inline void run_step(const std::vector<std::string>& words,
+                     const parx::slurm::held_signals& signals) {
   show(words);
-  const auto answer = parx::slurm::run_command(words, std::chrono::minutes(10));
+  const auto answer = parx::slurm::run_command(words, std::chrono::minutes(10), {}, &signals);
   if (answer.success()) return;
   parx::throw_error(parx::errc::io, "{}: {}", words.front(),
                     answer.timed_out ? "no end within 10 minutes"
@@ -182,9 +183,11 @@ inline void run_step(const std::vector<std::string>& words) {
 }
 
 /// Runs a command on this terminal and returns its exit code, as a shell has it.
-inline int run_here(const std::vector<std::string>& words) {
+inline int run_here(
+    const std::vector<std::string>& words,
+    parx::slurm::passed_on receiver = parx::slurm::passed_on::to_command) {
   show(words);
-  return parx::slurm::run_in_foreground(words);
+  return parx::slurm::run_in_foreground(words, receiver);
 }
 
 /// Removes from the nodes what was sent to them, however the run ends.
@@ -196,6 +199,8 @@ class sent_files {
   sent_files(const sent_files&) = delete;
   sent_files& operator=(const sent_files&) = delete;
   ~sent_files() {
+    std::error_code ignored;
+    for (const std::string& archive : made_here_) std::filesystem::remove(archive, ignored);
     try {
       remove_from_nodes(options_, paths_);
     } catch (const std::exception&) {
@@ -206,34 +211,38 @@ class sent_files {
     paths_.push_back(path.to);
     if (path.kind == parx::slurm::path_kind::folder) {
       paths_.push_back(parx::slurm::archive_of(path));
+      made_here_.push_back(parx::slurm::sent_archive_of(path));
     }
   }
 
  private:
   const check_options& options_;
   std::vector<std::string> paths_;
+  std::vector<std::string> made_here_;
 };
 
 /// Inside the job: checks, copies, ranks, and removes the copies. Returns the ranks' code, 4 where
 /// the nodes are not fit.
 inline int run_in_job(const run_options& given) {
   run_options options = given;
+  const parx::slurm::held_signals signals;  // end this program when the nodes are clean
   sent_files sent(given.check);
-  check_result result = check_nodes(options.check);
+  check_result result = check_nodes(options.check, signals);
   const auto staged = to_stage(options, result);
   const std::size_t nodes = options.check.nodes.size();
   if (!staged.empty()) {
     for (const auto& each : staged) {
       sent.add(each);
       for (const auto& words : parx::slurm::staging_commands(each, options.check.job, nodes)) {
-        run_step(words);
+        run_step(words, signals);
       }
     }
     // Once more with the copies: are they there, whole, and can they be started?
     options.check.program = parx::slurm::with_copies({options.check.program}, staged).front();
     options.check.needs = parx::slurm::with_copies(options.check.needs, staged);
-    result = check_nodes(options.check);
+    result = check_nodes(options.check, signals);
   }
+  if (signals.one_waits()) return 1;
   print_check(options.check, result);
   const auto bad = parx::slurm::bad_nodes(result.found);
   int code = 4;
@@ -255,7 +264,7 @@ inline int run_in_job(const run_options& given) {
 inline int run(const run_options& options, const std::vector<std::string>& all) {
   if (!options.inside_job) {
     auto words = allocation_command(options, all);
-    if (!options.only_prints) return run_here(words);
+    if (!options.only_prints) return run_here(words, parx::slurm::passed_on::to_its_child);
     words.resize(words.size() - all.size());
     fmt::print("$ {}\n# and inside that job:\n", parx::slurm::shell_text(words));
     run_options inside = options;

@@ -12,8 +12,11 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -22,6 +25,8 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/slurm/held_signals.hpp>
 
 extern char** environ;
 
@@ -30,18 +35,21 @@ namespace parx::inline PARX_ABI::slurm {
 struct command_result {
   int code = 0;            ///< as a shell has it: 128 + signal; 127 where there is no such program
   bool timed_out = false;  ///< it was killed at the limit
+  bool stopped = false;    ///< it was ended because a held signal waits
   std::string out;
   std::string err;
 
-  [[nodiscard]] bool success() const noexcept { return code == 0 && !timed_out; }
+  [[nodiscard]] bool success() const noexcept { return code == 0 && !timed_out && !stopped; }
 };
 
 /// Runs `words` (a program of PATH and its arguments, without a shell), gives it `input` to read,
-/// and reads all that it writes. What it has started is killed with it at `limit`. Throws error
-/// where the system has no room for a process.
+/// and reads all that it writes. What it has started is killed with it at `limit`. When one of
+/// `signals` waits, the command gets SIGTERM, and SIGKILL five seconds later. Throws error where
+/// the system has no room for a process.
 [[nodiscard]] inline command_result run_command(const std::vector<std::string>& words,
                                                 std::chrono::milliseconds limit,
-                                                std::string_view input = {}) {
+                                                std::string_view input = {},
+                                                const held_signals* signals = nullptr) {
   require(!words.empty(), "there is no command to run");
   int out[2], err[2];
   if (::pipe2(out, O_CLOEXEC) != 0) throw_error(errc::io, "pipe: {}", errno_text(errno));
@@ -62,7 +70,11 @@ struct command_result {
   ::posix_spawn_file_actions_adddup2(&actions, err_writer.get(), 2);
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  sigset_t mask;
+  ::sigprocmask(SIG_BLOCK, nullptr, &mask);
+  mask = detail::mask_of_child(mask);
+  ::posix_spawnattr_setsigmask(&attributes, &mask);
   std::vector<char*> argv;
   for (const std::string& each : words) argv.push_back(const_cast<char*>(each.c_str()));
   argv.push_back(nullptr);
@@ -80,12 +92,20 @@ struct command_result {
   out_writer.close();
   err_writer.close();
 
-  const auto end = deadline::after(limit);
-  pollfd polled[2] = {{out_reader.get(), POLLIN, 0}, {err_reader.get(), POLLIN, 0}};
+  auto end = deadline::after(limit);
+  pollfd polled[3] = {{out_reader.get(), POLLIN, 0},
+                      {err_reader.get(), POLLIN, 0},
+                      {signals == nullptr ? -1 : signals->waiting(), POLLIN, 0}};
   std::string* const texts[2] = {&result.out, &result.err};
   while (polled[0].fd >= 0 || polled[1].fd >= 0) {
-    const int ready = ::poll(polled, 2, end.poll_timeout());
+    const int ready = ::poll(polled, 3, end.poll_timeout());
     if (ready < 0 && errno == EINTR) continue;
+    if (ready > 0 && polled[2].revents != 0) {
+      result.stopped = true;
+      ::kill(-pid, SIGTERM);
+      polled[2] = {-1, 0, 0};
+      end = deadline::after(std::chrono::seconds(5));
+    }
     if (ready <= 0) {
       result.timed_out = true;
       ::kill(-pid, SIGKILL);
@@ -106,11 +126,36 @@ struct command_result {
   return result;
 }
 
+/// Who gets the signals that are sent to this process while a command runs.
+enum class passed_on {
+  to_command,
+  /// To what the command has started, once there is something. For salloc, which gives the
+  /// allocation back at once when it gets one itself.
+  to_its_child
+};
+
+namespace detail {
+
+/// A process that `parent` has started; `parent` where there is none.
+[[nodiscard]] inline pid_t child_of(pid_t parent) {
+  std::error_code failure;
+  const std::filesystem::path tasks = parx::formatted("/proc/{}/task", parent);
+  for (const auto& task : std::filesystem::directory_iterator(tasks, failure)) {
+    std::ifstream children(task.path() / "children");
+    if (pid_t child = 0; children >> child) return child;
+  }
+  return parent;
+}
+
+}  // namespace detail
+
 /// Runs `words` with this process's own input, output and terminal, and returns the exit code as a
 /// shell has it; 127 or 126, with a sentence on standard error, where it cannot be started. What
 /// the terminal sends (Ctrl-C) reaches the command by itself; SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2
-/// of somebody else are passed on. Call it from a process with one thread.
-[[nodiscard]] inline int run_in_foreground(const std::vector<std::string>& words) {
+/// of somebody else are passed on, and SIGINT as SIGTERM: srun takes one SIGINT for a question, and
+/// salloc does not listen to it. Call it from a process with one thread.
+[[nodiscard]] inline int run_in_foreground(const std::vector<std::string>& words,
+                                           passed_on receiver = passed_on::to_command) {
   require(!words.empty(), "there is no command to run");
   sigset_t caught, before;
   ::sigemptyset(&caught);
@@ -120,8 +165,14 @@ struct command_result {
   ::sigprocmask(SIG_BLOCK, &caught, &before);
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  ::posix_spawnattr_setsigmask(&attributes, &before);
+  // A signal to all processes of this group, as timeout sends one, would reach salloc as well. At a
+  // terminal it must stay where it may read.
+  const bool apart = receiver == passed_on::to_its_child && ::tcgetpgrp(0) != ::getpgrp();
+  ::posix_spawnattr_setflags(
+      &attributes,
+      static_cast<short>(POSIX_SPAWN_SETSIGMASK | (apart ? POSIX_SPAWN_SETPGROUP : 0)));
+  const sigset_t mask = detail::mask_of_child(before);
+  ::posix_spawnattr_setsigmask(&attributes, &mask);
   std::vector<char*> argv;
   for (const std::string& each : words) argv.push_back(const_cast<char*>(each.c_str()));
   argv.push_back(nullptr);
@@ -135,7 +186,9 @@ struct command_result {
     const int signal = ::sigwaitinfo(&caught, &info);
     if (signal != SIGCHLD) {
       const bool from_terminal = info.si_code == SI_KERNEL;
-      if (signal > 0 && !from_terminal) ::kill(pid, signal);
+      if (signal <= 0 || from_terminal) continue;
+      ::kill(receiver == passed_on::to_its_child ? detail::child_of(pid) : pid,
+             signal == SIGINT ? SIGTERM : signal);
       continue;
     }
     int status = 0;

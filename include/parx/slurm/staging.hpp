@@ -50,8 +50,13 @@ struct staged_path {
   return words;
 }
 
-/// The archive of a folder, on the nodes beside its copy and on this host.
+/// The archive of a folder on the nodes, beside its copy.
 [[nodiscard]] inline std::string archive_of(const staged_path& path) { return path.to + ".tar"; }
+
+/// The same on this host, until it is sent.
+[[nodiscard]] inline std::string sent_archive_of(const staged_path& path) {
+  return archive_of(path) + ".sent";
+}
 
 /// The beginning of an srun line for a step of `tasks` tasks on each of `nodes` nodes of a job.
 /// `job`: its number; empty: the job in which the line is typed.
@@ -81,7 +86,7 @@ struct staged_path {
     return {{"sbcast", "-f", "-p", "-j", job, path.from, path.to}};
   }
   const auto slash = path.from.rfind('/');
-  const std::string archive = archive_of(path), sent = archive + ".sent";
+  const std::string archive = archive_of(path), sent = sent_archive_of(path);
   std::vector<std::string> unpack = on_each_node(job, nodes);
   unpack.insert(
       unpack.end(),
