@@ -26,6 +26,7 @@
 
 #include <bench/resident.hpp>
 #include <bench/training_data.hpp>
+#include <common/networks.hpp>
 #include <common/options.hpp>
 #include <fmt/ranges.h>
 

@@ -16,6 +16,7 @@
 #include <bench/run.hpp>
 #include <bench/simulate.hpp>
 #include <bench/startup.hpp>
+#include <common/networks.hpp>
 #include <parx/launch.hpp>
 
 namespace {

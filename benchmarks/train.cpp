@@ -22,6 +22,7 @@
 #include <sys/resource.h>
 
 #include <bench/training_data.hpp>
+#include <common/networks.hpp>
 #include <common/options.hpp>
 #include <parx/ddp.hpp>
 #include <parx/launch.hpp>

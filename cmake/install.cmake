@@ -38,7 +38,7 @@ configure_package_config_file(cmake/parxConfig.cmake.in ${PROJECT_BINARY_DIR}/pa
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/parxConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion ${any_architecture})
 install(FILES ${PROJECT_BINARY_DIR}/parxConfig.cmake ${PROJECT_BINARY_DIR}/parxConfigVersion.cmake
-              cmake/native.cmake cmake/hdf5.cmake
+              cmake/native.cmake cmake/hdf5.cmake cmake/ucx.cmake
         DESTINATION ${package_dir} COMPONENT parx_development)
 
 # parx_install_pc(module description requires [CFLAGS flag...] [LIBS flag...])

@@ -17,6 +17,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LES
   target_compile_options(parx_portable_program INTERFACE
                          -Wno-maybe-uninitialized -Wno-uninitialized)
 endif()
+# PARX_HAS_UCX: they can be started with PARX_TRANSPORT=ucx.
+if(TARGET parx::ucx)
+  target_link_libraries(parx_portable_program INTERFACE parx::ucx)
+  target_compile_definitions(parx_portable_program INTERFACE PARX_HAS_UCX)
+endif()
 add_library(parx_program INTERFACE)
 target_link_libraries(parx_program INTERFACE parx_portable_program)
 

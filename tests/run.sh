@@ -16,6 +16,7 @@ need_packages $build_packages libboost-test1.81-dev libeigen3-dev
 want_packages "running under a real srun" slurmctld slurmd slurm-client
 want_packages "meeting the real PyTorch" python3-torch
 want_packages "training on Fashion-MNIST" dataset-fashion-mnist
+want_packages "UCX between hosts" libucx-dev
 
 if [ -z "${PARX_TEST_DATA:-}" ] && [ -d ../shared/data ]; then
   PARX_TEST_DATA=$(cd ../shared/data && pwd)

@@ -11,6 +11,7 @@
 #include "doctor_host_flags.hpp"
 #include "doctor_links.hpp"
 #include "doctor_recorder.hpp"
+#include "doctor_ucx.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -76,7 +77,9 @@ int main(int argc, char** argv) {
     mine.clock_ahead_s = examples::clock_ahead(world);
     ranks = parx::all_gather_object(world, mine);
     const auto links = examples::measure_links(world, ranks);
-    const auto sentences = parx::findings(ranks, links);
+    auto sentences = parx::findings(ranks, links);
+    const examples::ucx_report ucx = examples::ask_ucx(world, mine.host, links);
+    sentences.insert(sentences.end(), ucx.problems.begin(), ucx.problems.end());
     found = sentences.size();
     if (world.rank() != 0) return;
     fmt::print("{} rank{} started by {}\n", world.size(), world.size() == 1 ? "" : "s",
@@ -86,6 +89,7 @@ int main(int argc, char** argv) {
       fmt::print("{:>7} - {:<6} {:8.1f} us {:10.1f} MB/s\n", each.rank, each.peer,
                  each.seconds * 1e6, each.bytes_per_second / 1e6);
     }
+    for (const std::string& each : ucx.lines) fmt::print("{}\n", each);
     for (const std::string& each : sentences) fmt::print("! {}\n", each);
     if (sentences.empty()) fmt::print("nothing found that would hurt the job\n");
     if (strict && found > 0) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "banner.hpp"
+#include "common/networks.hpp"
 #include "common/options.hpp"
 #include <parx/data.hpp>
 #include <parx/ddp.hpp>

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "banner.hpp"
+#include "common/networks.hpp"
 #include "common/options.hpp"
 #include <fmt/ranges.h>
 

@@ -20,7 +20,8 @@ namespace jobs {
 /// shm_ring: shared memory when the kernel forbids reading another process's memory.
 /// tcp_striped: several connections for each link; rank 0 asks for 3, the others for 4.
 /// hybrid: ranks 0, 2, 4, ... act as one host and 1, 3, 5, ... as another.
-enum class kind { inproc, tcp, tcp_striped, shm, shm_ring, hybrid };
+/// ucx_tcp, ucx_memory: each rank acts as a host. Only for tests that include transport/ucx.hpp.
+enum class kind { inproc, tcp, tcp_striped, shm, shm_ring, hybrid, ucx_tcp, ucx_memory };
 
 inline std::string name_of(kind which) {
   switch (which) {
@@ -30,6 +31,8 @@ inline std::string name_of(kind which) {
     case kind::shm: return "shm";
     case kind::shm_ring: return "shm without single copies";
     case kind::hybrid: return "hybrid";
+    case kind::ucx_tcp: return "UCX over TCP";
+    case kind::ucx_memory: return "UCX over shared memory";
   }
   return "unknown";
 }
@@ -40,7 +43,9 @@ using body = std::function<void(parx::process_group&)>;
 inline std::vector<std::string> run_collecting(kind which, int world, const body& run,
                                                parx::group_options options = {}) {
   // Measuring between hosts takes a tenth of a second, each time.
-  if (which == kind::hybrid && !options.choice.costs) options.choice.costs = parx::link_costs{};
+  const bool has_hosts =
+      which == kind::hybrid || which == kind::ucx_tcp || which == kind::ucx_memory;
+  if (has_hosts && !options.choice.costs) options.choice.costs = parx::link_costs{};
   std::vector<std::string> failures(static_cast<std::size_t>(world));
   const auto network = std::make_shared<parx::inproc_network>(world);
   const auto store = std::make_shared<parx::hash_store>();
@@ -66,6 +71,11 @@ inline std::vector<std::string> run_collecting(kind which, int world, const body
           if (which == kind::tcp_striped) given.env["PARX_STREAMS"] = rank == 0 ? "3" : "4";
           if (which == kind::shm_ring) given.env["PARX_SINGLE_COPY"] = "0";
           if (which == kind::hybrid) given.env["PARX_HOST_ID"] = rank % 2 == 0 ? "even" : "odd";
+          if (which == kind::ucx_tcp || which == kind::ucx_memory) {
+            given.env["PARX_TRANSPORT"] = "ucx";
+            given.env["PARX_HOST_ID"] = std::to_string(rank);
+            given.env["UCX_TLS"] = which == kind::ucx_tcp ? "tcp" : "self,sm";
+          }
           transport = std::make_unique<parx::hybrid_transport>(
               std::make_shared<parx::detail::endpoint>(std::move(given)));
         }

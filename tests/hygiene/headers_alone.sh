@@ -5,7 +5,13 @@ set -u
 which=$1 include=$2; shift 2
 cd "$include" || exit 1
 depth=99; [ "$which" = all ] || depth=2  # parx/comm.hpp, but not parx/comm/work.hpp
-headers() { find . -maxdepth $depth -name '*.hpp' -printf '%P\n' | sort; }
+# Those over UCX need its headers, which not every machine has.
+has_ucx=$(echo '#include <ucp/api/ucp.h>' | "$@" -E -x c++ - >/dev/null 2>&1 && echo yes)
+[ -n "$has_ucx" ] || echo "NOT TRIED: headers over UCX alone, because libucx-dev is not installed"
+headers() {
+  find . -maxdepth $depth -name '*.hpp' -printf '%P\n' | sort |
+    if [ -n "$has_ucx" ]; then cat; else grep -v '^parx/transport/ucx'; fi
+}
 failed=$(headers |
   xargs -P "$(nproc)" -I{} sh -c '
     form=

@@ -60,6 +60,7 @@ parx/transport/shm.hpp ready
 parx/transport/striped.hpp before_sleep
 parx/transport/striped.hpp ready
 parx/transport/tcp.hpp before_sleep
+parx/transport/ucx/link.hpp before_sleep
 parx/transport/tcp.hpp ready
 parx/types/half.hpp mask_of
 '

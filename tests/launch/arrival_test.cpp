@@ -237,3 +237,14 @@ BOOST_AUTO_TEST_CASE(a_rank_that_asks_which_start_this_is_hears_why_rank_0_canno
   BOOST_TEST(results[0].seconds < 5);
   BOOST_TEST(processes::contains(results[0].text, "pigeons"), results[0].text);
 }
+
+BOOST_AUTO_TEST_CASE(a_program_without_ucx_says_what_to_include) {
+  processes::job all;
+  for (const int rank : {0, 1}) {
+    all.start(rank, 2, [](parx::world&) {}, {{"PARX_TRANSPORT", "ucx"}});
+  }
+  for (const auto& each : all.wait()) {
+    BOOST_TEST(each.exit_code != 0);
+    BOOST_TEST(processes::contains(each.text, "<parx/transport/ucx.hpp>"), each.text);
+  }
+}

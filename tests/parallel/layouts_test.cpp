@@ -19,6 +19,9 @@
 #include <parx/nn/loss.hpp>
 #include <parx/optim/adamw.hpp>
 #include <parx/optim/clip.hpp>
+#ifdef PARX_HAS_UCX
+#include <parx/transport/ucx.hpp>
+#endif
 
 namespace {
 
@@ -133,12 +136,19 @@ const std::vector<same_bits> law{
      {"zero=2", 2},
      {"fsdp", 2},
      {"fsdp", 2, jobs::kind::tcp},
+#ifdef PARX_HAS_UCX
+     {"ddp", 2, jobs::kind::ucx_tcp},
+     {"fsdp", 2, jobs::kind::ucx_tcp},
+#endif
      {"fsdp,gathered", 2},
      {"hybrid", 2}},
     {{"ddp,microbatches=2", 2},
      {"fsdp,microbatches=2", 2},
      {"pp=2,microbatches=2", 4},
      {"pp=2,microbatches=2", 4, jobs::kind::tcp},
+#ifdef PARX_HAS_UCX
+     {"pp=2,microbatches=2", 4, jobs::kind::ucx_tcp},
+#endif
      {"pp=2,zero=1,microbatches=2", 4},
      {"pp=2,zero=2,microbatches=2", 4},
      {"pp=2,fsdp,microbatches=2", 4},

@@ -1,5 +1,5 @@
 // hybrid_transport: ranks are processes, joined by shared memory inside a host and by TCP between
-// hosts.
+// hosts, or by the network that PARX_TRANSPORT names.
 //
 // A rank sleeps in one poll(2) over the links that it waits for. Two more descriptors are always in
 // that set: the one that wake() makes readable, and the watch on the job's abort key in the store,
@@ -111,6 +111,7 @@ class hybrid_transport final : public transport {
       }
     }
     shared_->incoming().forget(group_);
+    if (shared_->other_network() != nullptr) shared_->other_network()->forget(group_);
   }
   std::optional<failure_record> abort_reason() override {
     // Reading the watch is a system call, so do it only once poll(2) or another group has seen the
@@ -258,6 +259,9 @@ class hybrid_transport final : public transport {
         traffic == channel::collective ? detail::purpose::collective : detail::purpose::message;
     const detail::link_key key{group_, peer, what_for};
     if (share) return link_owner(new shm_link(*shared_, key, rank_, job_rank(peer), record));
+    if (shared_->own().shares_network_with(record)) {
+      return shared_->other_network()->open(key, rank_, job_rank(peer), record);
+    }
     const int count = std::min(shared_->own().streams, record.streams);
     if (count == 1) return link_owner(new tcp_link(make_stream(key, record), peer));
     return link_owner(new striped_link(peer, count, [&](int number) {

@@ -70,6 +70,9 @@ struct mutable_bytes {
   /// arrived or the link is closed, it may write the missing ones at any time.
   std::size_t room = 0;
   bool no_dependents = false;  ///< no later step uses a part of it, so it may come in large pieces
+  /// The caller passes this memory again until bytes have arrived here or the link is closed: a
+  /// link may write the first ones between two calls.
+  bool steady = false;
 };
 
 class link {

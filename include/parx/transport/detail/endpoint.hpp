@@ -16,6 +16,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,9 +38,11 @@
 #include <parx/transport/detail/address.hpp>
 #include <parx/transport/detail/arrivals.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
+#include <parx/transport/detail/endpoint_options.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/interfaces.hpp>
 #include <parx/transport/detail/link_proof.hpp>
+#include <parx/transport/detail/network.hpp>
 #include <parx/transport/detail/notices.hpp>
 #include <parx/transport/detail/peer_record.hpp>
 #include <parx/transport/detail/shared_memory.hpp>
@@ -49,17 +52,6 @@
 #include <parx/transport/transport.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-struct endpoint_options {
-  std::shared_ptr<parx::store> job_store;  ///< prefixed: holds the keys of this job only
-  std::string store_host;                  ///< this rank publishes its address on the route to it
-  int rank = 0;
-  int world_size = 1;
-  int local_world_size = 1;
-  bool may_spin = false;
-  environment env;
-  std::optional<job_key> key = std::nullopt;  ///< where the job has a secret
-};
 
 class endpoint {
  public:
@@ -78,6 +70,7 @@ class endpoint {
     }
     std::copy_n(agreed.begin(), token_.size(), token_.begin());
     own_.challenge = random_hex();
+    open_network();
     arrivals_.accept_with(agreed, options_.key, own_.challenge);
     own_.port = arrivals_.port();
     own_.probe = address_of(token_.data());
@@ -116,6 +109,8 @@ class endpoint {
   [[nodiscard]] const endpoint_options& options() const noexcept { return options_; }
   [[nodiscard]] const peer_record& own() const noexcept { return own_; }
   [[nodiscard]] detail::arrivals& incoming() noexcept { return arrivals_; }
+  /// What links to other hosts use in place of TCP; null where they use TCP.
+  [[nodiscard]] network* other_network() noexcept { return network_.get(); }
   [[nodiscard]] notices& own_notices() noexcept { return notices_; }
   [[nodiscard]] int abort_descriptor() const noexcept {
     return abort_descriptor_.load(std::memory_order_acquire);
@@ -346,7 +341,6 @@ class endpoint {
  private:
   using token_text = std::array<char, 32>;
   using clock = std::chrono::steady_clock;
-  static constexpr int most_streams = 64;
   static constexpr std::size_t most_watches = 16;
   /// Usually rank 0 has ended, which should be reported soon.
   static constexpr std::chrono::milliseconds reconnect_patience{400};
@@ -402,31 +396,35 @@ class endpoint {
     return records;
   }
 
-  /// The fields that are known before listening. Throws usage_error for a wrong PARX_TRANSPORT or
-  /// PARX_STREAMS.
-  [[nodiscard]] static peer_record describe_self(const endpoint_options& options) {
-    const std::string wanted = env_string(options.env, "PARX_TRANSPORT").value_or("auto");
-    if (wanted != "auto" && wanted != "tcp") {
-      throw_usage(
-          "PARX_TRANSPORT=\"{}\" is neither auto (shared memory inside a host, TCP across) "
-          "nor tcp",
-          wanted);
+  /// Throws parx::error where the network that PARX_TRANSPORT names cannot be used.
+  void open_network() {
+    const std::string wanted = wanted_transport(options_.env);
+    const network_maker make = network_makers::instance().find(wanted);
+    if (make == nullptr) return;
+    std::string interface;
+    for (const auto& each : interface_addresses()) {
+      if (each.address == own_.address) interface = each.name;
     }
-    peer_record self;
-    self.host = host_name();
-    self.boot_id = read_line("/proc/sys/kernel/random/boot_id");
-    self.address = choose_address(options.env, options.store_host,
-                                  options.local_world_size < options.world_size);
-    self.network =
-        read_link("/proc/self/ns/net") + env_string(options.env, "PARX_HOST_ID").value_or("");
-    if (wanted == "auto" && shared_memory::can_be_had()) self.memory = "parx-" + random_hex();
-    self.pid = ::getpid();
-    self.streams = env_number<int>(options.env, "PARX_STREAMS").value_or(1);
-    if (self.streams < 1 || self.streams > most_streams) {
-      throw_usage("PARX_STREAMS=\"{}\" is not a number of connections to a peer from 1 to {}",
-                  self.streams, most_streams);
+    network_ = make({.rank = options_.rank,
+                     .challenge = own_.challenge,
+                     .own_interface = interface,
+                     .env = options_.env,
+                     .tag = [this](const link_hello& hello,
+                                   std::string_view challenge) { return tag_of(hello, challenge); },
+                     .wake = [this](std::uint64_t group) { sleepers_.wake(group); }});
+    own_.network_name = wanted + ' ' + network_->version();
+    own_.network_address = network_->address();
+  }
+  /// As the proof of a hello: only a rank of this job can compute it.
+  [[nodiscard]] std::uint64_t tag_of(const link_hello& hello, std::string_view challenge) const {
+    std::uint64_t tag = 0;
+    if (options_.key) {
+      const mac proof = proof_of_hello(*options_.key, hello, challenge);
+      std::memcpy(&tag, proof.data(), sizeof tag);
+    } else {
+      std::memcpy(&tag, token_.data(), sizeof tag);
     }
-    return self;
+    return tag;
   }
 
   /// Where Yama (ptrace_scope 1) lets only ancestors read this process's memory, allows it for all
@@ -481,6 +479,7 @@ class endpoint {
   std::vector<std::unique_ptr<wake_channel>> wake_channels_ =
       std::vector<std::unique_ptr<wake_channel>>(static_cast<std::size_t>(options_.world_size));
   detail::sleepers sleepers_;
+  std::unique_ptr<network> network_;
 
   std::mutex placements_mutex_;
   std::vector<placement> placements_;

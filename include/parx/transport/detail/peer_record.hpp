@@ -31,15 +31,27 @@ struct peer_record {
   std::uint64_t probe = 0;     ///< address of its token, to test whether its memory can be read
   std::string challenge = {};  ///< signed together with each hello to it
   int streams = 1;  ///< TCP connections that it wants per link; the smaller of two wishes holds
+  // The network that it uses between hosts in place of TCP, see network.hpp; empty where it uses
+  // none.
+  std::string network_name = {};     ///< and its version: "ucx 1.13.1"
+  std::string network_address = {};
 
+  /// Whether the two ranks can use the network that both have named.
+  [[nodiscard]] bool shares_network_with(const peer_record& other) const noexcept {
+    const auto name = [](const peer_record& of) {
+      return std::string_view(of.network_name).substr(0, of.network_name.find(' '));
+    };
+    return !network_address.empty() && !other.network_address.empty() && name(*this) == name(other);
+  }
   [[nodiscard]] bool is_known() const noexcept { return pid != 0; }
   [[nodiscard]] std::string to_text() const {
-    return formatted("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address, network,
-                     memory, port, pid, probe, streams, challenge);
+    return formatted("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, boot_id, address,
+                     network, memory, port, pid, probe, streams, challenge, network_name,
+                     network_address);
   }
   /// Throws errc::protocol for text that is not from to_text().
   [[nodiscard]] static peer_record from_text(std::string_view text) {
-    std::array<std::string_view, 10> lines;
+    std::array<std::string_view, 12> lines;
     for (std::string_view& line : lines) {
       const auto end = text.find('\n');
       if (end == std::string_view::npos) {
@@ -59,6 +71,8 @@ struct peer_record {
       throw_error(errc::protocol, "a rank's record in the store has an invalid number");
     }
     record.challenge = lines[9];
+    record.network_name = printable(lines[10]);
+    record.network_address = lines[11];
     return record;
   }
 };

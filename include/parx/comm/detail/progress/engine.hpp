@@ -347,7 +347,8 @@ class engine {
                                         : memory_.write_at(action_at(index).to) + done_at(index),
                                receivable(state, index),
                                reducing ? 0 : movable(index) - done_at(index),
-                               !plan_->awaited[static_cast<std::size_t>(index)]};
+                               !plan_->awaited[static_cast<std::size_t>(index)],
+                               state.staged == 0};
       std::size_t received = 0;
       if (head.size + body.size > 0) {
         received = state.stream->try_receive(head, body);

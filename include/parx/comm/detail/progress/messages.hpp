@@ -404,7 +404,10 @@ class messages {
     std::byte* to = state.target != nullptr ? state.target->memory : state.kept.back().bytes.data();
     const std::size_t left = state.body_size - state.body_received;
     const std::size_t got =
-        left > 0 ? state.stream->try_receive({}, {to + state.body_received, left}) : 0;
+        left == 0 ? 0
+                  : state.stream->try_receive({}, {.data = to + state.body_received,
+                                                   .size = left,
+                                                   .steady = state.target != nullptr});
     count(bytes_received_, got);
     state.body_received += got;
     if (state.target == nullptr) state.kept.back().filled = state.body_received;

@@ -1,0 +1,75 @@
+// endpoint_options: what a rank's process is told about its job, and what of its record follows.
+#pragma once
+
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <parx/core/env.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/host_name.hpp>
+#include <parx/core/job_key.hpp>
+#include <parx/core/random_hex.hpp>
+#include <parx/store/store.hpp>
+#include <parx/transport/detail/interfaces.hpp>
+#include <parx/transport/detail/network.hpp>
+#include <parx/transport/detail/peer_record.hpp>
+#include <parx/transport/detail/shared_memory.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+struct endpoint_options {
+  std::shared_ptr<parx::store> job_store;  ///< prefixed: holds the keys of this job only
+  std::string store_host;                  ///< this rank publishes its address on the route to it
+  int rank = 0;
+  int world_size = 1;
+  int local_world_size = 1;
+  bool may_spin = false;
+  environment env;
+  std::optional<job_key> key = std::nullopt;  ///< where the job has a secret
+};
+
+[[nodiscard]] inline std::string wanted_transport(const environment& env) {
+  return env_string(env, "PARX_TRANSPORT").value_or("auto");
+}
+
+/// The fields that are known before listening. Throws usage_error for a wrong PARX_TRANSPORT or
+/// PARX_STREAMS.
+[[nodiscard]] inline peer_record describe_self(const endpoint_options& options) {
+  const std::string wanted = wanted_transport(options.env);
+  if (wanted != "auto" && wanted != "tcp" && wanted != "ucx") {
+    throw_usage(
+        "PARX_TRANSPORT=\"{}\" is neither auto (shared memory inside a host, TCP across) "
+        "nor tcp nor ucx (shared memory inside a host, UCX across)",
+        wanted);
+  }
+  if (wanted == "ucx" && network_makers::instance().find(wanted) == nullptr) {
+    throw_usage(
+        "PARX_TRANSPORT=ucx: this program was compiled without it; include "
+        "<parx/transport/ucx.hpp> in one of its files (needs UCX's headers: libucx-dev)");
+  }
+  if (wanted == "ucx" && options.key && options.key->encrypts()) {
+    throw_usage(
+        "PARX_TRANSPORT=ucx with PARX_TLS=1: UCX does not encrypt; give up one of the two");
+  }
+  peer_record self;
+  self.host = host_name();
+  self.boot_id = read_line("/proc/sys/kernel/random/boot_id");
+  self.address = choose_address(options.env, options.store_host,
+                                options.local_world_size < options.world_size);
+  self.network =
+      read_link("/proc/self/ns/net") + env_string(options.env, "PARX_HOST_ID").value_or("");
+  if (wanted != "tcp" && shared_memory::can_be_had()) self.memory = "parx-" + random_hex();
+  self.pid = ::getpid();
+  static constexpr int most_streams = 64;
+  self.streams = env_number<int>(options.env, "PARX_STREAMS").value_or(1);
+  if (self.streams < 1 || self.streams > most_streams) {
+    throw_usage("PARX_STREAMS=\"{}\" is not a number of connections to a peer from 1 to {}",
+                self.streams, most_streams);
+  }
+  return self;
+}
+
+}  // namespace parx::detail

@@ -1,0 +1,522 @@
+// Links over UCX between two processes, over its TCP and over its shared memory.
+#include <parx/transport/ucx.hpp>
+
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <parx/core/file_text.hpp>
+#include <parx/store/hash.hpp>
+#include <parx/transport/hybrid.hpp>
+
+#include "sanitizers.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using clock_type = std::chrono::steady_clock;
+using parx::link_lost;
+using parx::ucx_link;
+using parx::detail::purpose;
+using parx::detail::ucx_network;
+
+const auto transports = boost::unit_test::data::make({"tcp", "self,sm"});
+
+std::byte pattern(std::size_t i) { return static_cast<std::byte>((i * 2654435761u) >> 13); }
+
+double seconds_since(clock_type::time_point start) {
+  return std::chrono::duration<double>(clock_type::now() - start).count();
+}
+
+/// One of two processes.
+struct side {
+  int rank;
+  int control;  ///< a socket to the other one
+  ucx_network& network;
+  std::string address;  ///< of the other one
+  pid_t other = 0;
+
+  [[nodiscard]] ucx_link open(std::uint64_t group, purpose what_for = purpose::collective) const {
+    return ucx_link(network, {group, 1 - rank, what_for}, rank, 1 - rank, address, "challenge");
+  }
+  void tell(char what) const { check(::write(control, &what, 1) == 1, "the other side has gone"); }
+  void await(char what) const {
+    char got = 0;
+    check(::read(control, &got, 1) == 1 && got == what, "the other side says something else");
+  }
+  static void check(bool holds, const std::string& what) {
+    if (!holds) throw std::runtime_error(what);
+  }
+};
+
+std::uint64_t tag_of_tests(const parx::detail::link_hello& hello, std::string_view challenge) {
+  return 1000003 * hello.group + static_cast<std::uint64_t>(hello.rank) + challenge.size();
+}
+
+/// Sends all of `text` through a socket with its size before it, and receives as much.
+std::string swap_texts(int socket, const std::string& text) {
+  const std::uint64_t size = text.size();
+  std::uint64_t other = 0;
+  side::check(::write(socket, &size, sizeof size) == sizeof size &&
+                  ::write(socket, text.data(), size) == static_cast<ssize_t>(size) &&
+                  ::read(socket, &other, sizeof other) == sizeof other,
+              "no exchange");
+  std::string received(other, '\0');
+  side::check(::recv(socket, received.data(), other, MSG_WAITALL) == static_cast<ssize_t>(other),
+              "half an exchange");
+  return received;
+}
+
+/// Runs body on both sides, each in a process of its own. `killed`: rank 1 does not end by itself.
+/// Returns the texts of both exceptions, "" where there is none.
+std::string on_two_processes(const std::string& transport,
+                             const std::function<void(const side&)>& body, bool killed = false) {
+  int control[2], report[2];
+  BOOST_REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, control) == 0);
+  BOOST_REQUIRE(::pipe(report) == 0);
+  std::vector<pid_t> children;
+  for (const int rank : {0, 1}) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    ::close(control[1 - rank]);
+    ::setenv("UCX_TLS", transport.c_str(), 1);
+    if (transport != "tcp") ::setenv("UCX_MM_ERROR_HANDLING", "y", 1);
+    std::string failure;
+    try {
+      ucx_network network({.rank = rank,
+                           .challenge = "challenge",
+                           .tag = tag_of_tests,
+                           .wake = [](std::uint64_t) {}},
+                          parx::detail::ucx_settings_for(parx::process_environment(), false, "lo"));
+      side own{rank, control[rank], network, {}};
+      own.other = std::stoi(swap_texts(own.control, std::to_string(::getpid())));
+      own.address = swap_texts(own.control, network.address(true));
+      body(own);
+    } catch (const std::exception& thrown) {
+      failure = "rank " + std::to_string(rank) + ": " + thrown.what() + "; ";
+    }
+    static_cast<void>(!::write(report[1], failure.data(), failure.size()));
+    ::_exit(0);
+  }
+  ::close(report[1]);
+  ::close(control[0]);
+  ::close(control[1]);
+  std::string all;
+  char text[512];
+  for (ssize_t got; (got = ::read(report[0], text, sizeof text)) > 0;) {
+    all.append(text, static_cast<std::size_t>(got));
+  }
+  ::close(report[0]);
+  for (const pid_t each : children) {
+    int status = 0;
+    ::waitpid(each, &status, 0);
+    const bool meant = killed && each == children[1];
+    if (!WIFEXITED(status) && !meant) all += "a process was killed; ";
+  }
+  return all;
+}
+
+void sleep_on(ucx_link& stream, bool readable, bool writable, std::chrono::milliseconds limit) {
+  std::vector<pollfd> polled;
+  const auto plan = stream.before_sleep(readable, writable, polled);
+  if (!plan.looks_twice || !stream.ready(readable, writable)) {
+    ::poll(polled.data(), polled.size(), static_cast<int>(limit.count()));
+  }
+  stream.after_sleep(0);
+}
+
+void send_all(ucx_link& stream, const std::byte* bytes, std::size_t size) {
+  for (std::size_t done = 0; done < size;) {
+    const auto sent = stream.try_send({}, {.data = bytes + done, .size = size - done});
+    if (sent == 0) sleep_on(stream, false, true, 5s);
+    done += sent;
+  }
+}
+void receive_all(ucx_link& stream, std::byte* bytes, std::size_t size) {
+  for (std::size_t done = 0; done < size;) {
+    const auto got = stream.try_receive({}, {.data = bytes + done, .size = size - done});
+    if (got == 0) sleep_on(stream, true, false, 5s);
+    done += got;
+  }
+}
+
+/// What ends a receive, which nothing else does within `limit`; "" where nothing does.
+std::string end_of_receive(ucx_link& stream, std::chrono::milliseconds limit) {
+  std::vector<std::byte> bytes(1 << 16);
+  const auto until = clock_type::now() + limit;
+  try {
+    while (clock_type::now() < until) {
+      if (stream.try_receive({}, {.data = bytes.data(), .size = bytes.size()}) == 0) {
+        sleep_on(stream, true, false, 50ms);
+      }
+    }
+  } catch (const link_lost& lost) {
+    return lost.what();
+  }
+  return {};
+}
+
+/// Resident memory in bytes.
+std::size_t resident() {
+  const std::string text = parx::detail::file_text("/proc/self/statm").value_or("");
+  return std::stoul(text.substr(text.find(' '))) * 4096;
+}
+
+double cpu_seconds() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& of) {
+    return static_cast<double>(of.tv_sec) + 1e-6 * static_cast<double>(of.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+bool is_mapped(const char* library) {
+  return parx::detail::file_text("/proc/self/maps").value_or("").find(library) != std::string::npos;
+}
+
+std::unique_ptr<parx::hybrid_transport> rank_zero_with(const char* transport) {
+  return std::make_unique<parx::hybrid_transport>(std::make_shared<parx::detail::endpoint>(
+      parx::detail::endpoint_options{.job_store = std::make_shared<parx::hash_store>(),
+                                     .store_host = "127.0.0.1",
+                                     .rank = 0,
+                                     .world_size = 2,
+                                     .local_world_size = 2,
+                                     .may_spin = false,
+                                     .env = {{"PARX_TRANSPORT", transport}}}));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(ucx_is_loaded_only_by_who_asks_and_leaves_the_signal_handlers_alone) {
+  const std::string failures = on_two_processes("tcp", [](const side&) {});
+  BOOST_TEST(failures == "");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto handler_of_segv = [] {
+      struct sigaction action {};
+      ::sigaction(SIGSEGV, nullptr, &action);
+      return action.sa_handler;
+    };
+    int wrong = 0;
+    { const auto plain = rank_zero_with("auto"); }
+    if (is_mapped("libucp") || is_mapped("libucs")) wrong |= 1;
+    const auto before = handler_of_segv();
+    ::setenv("UCX_TLS", "tcp", 1);
+    { const auto over_ucx = rank_zero_with("ucx"); }
+    if (!is_mapped("libucp")) wrong |= 2;
+    if (handler_of_segv() != before) wrong |= 4;
+    ::_exit(wrong);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  BOOST_TEST((WIFEXITED(status) && WEXITSTATUS(status) == 0), "bits " << WEXITSTATUS(status));
+}
+
+/// By hand, what the order was proven with: PARX_TEST_MESSAGES=100000.
+BOOST_DATA_TEST_CASE(messages_of_all_sizes_arrive_in_order, transports, over) {
+  const char* const wanted = std::getenv("PARX_TEST_MESSAGES");
+  const int messages = wanted != nullptr ? std::stoi(wanted) : 4'000;
+  const auto sizes = [random = std::mt19937(5)]() mutable {
+    const auto up_to = [&](std::size_t most) {
+      return std::uniform_int_distribution<std::size_t>(0, most)(random);
+    };
+    const auto kind = up_to(999);
+    return kind < 2 ? up_to(700'000) : kind < 20 ? up_to(20'000) : up_to(300);
+  };
+  const std::string failures = on_two_processes(over, [&](const side& own) {
+    ucx_link stream = own.open(3);
+    auto next_size = sizes;
+    std::vector<std::byte> bytes(1 << 20);
+    std::mt19937 random(static_cast<unsigned>(9 + own.rank));
+    std::size_t at = 0;  // in the whole stream
+    for (int message = 0; message < messages; ++message) {
+      const std::size_t body = next_size(), whole = 64 + body;
+      if (own.rank == 0) {
+        for (std::size_t i = 0; i < whole; ++i) bytes[i] = pattern(at + i);
+      } else {
+        std::fill_n(bytes.begin(), whole, std::byte{0xEE});
+      }
+      for (std::size_t done = 0; done < whole;) {
+        const std::size_t head = 64 - std::min<std::size_t>(done, 64);
+        std::byte* const first = bytes.data() + done;
+        const std::size_t left = whole - done - head;
+        std::size_t moved = 0;
+        if (own.rank == 0) {
+          moved = stream.try_send({first, head}, {.data = first + head, .size = left});
+        } else {
+          // A part, as a collective that reduces; all; or a part with room for all.
+          const auto how = random() % 3;
+          const std::size_t part = how == 1 ? left : std::min<std::size_t>(left, random() % 60'000);
+          moved = stream.try_receive({first, head}, {.data = first + head,
+                                                     .size = part,
+                                                     .room = how == 2 ? left : 0,
+                                                     .steady = how == 1});
+        }
+        if (moved == 0) sleep_on(stream, own.rank == 1, own.rank == 0, 5s);
+        done += moved;
+      }
+      for (std::size_t i = 0; own.rank == 1 && i < whole; ++i) {
+        side::check(bytes[i] == pattern(at + i), "byte " + std::to_string(i) + " of message " +
+                                                     std::to_string(message) + " is wrong");
+      }
+      at += whole;
+    }
+    // Neither leaves before the other has everything.
+    std::byte last{};
+    if (own.rank == 0) receive_all(stream, &last, 1);
+    else send_all(stream, &last, 1);
+  });
+  BOOST_TEST(failures == "");
+}
+
+BOOST_DATA_TEST_CASE(a_rank_that_does_not_receive_stores_little_and_loses_nothing, transports,
+                     over) {
+  for (const std::size_t size : {std::size_t{64}, std::size_t{4096}, std::size_t{65536}}) {
+    const std::string failures = on_two_processes(over, [&](const side& own) {
+      ucx_link stream = own.open(1);
+      ucx_link other = own.open(2);
+      std::vector<std::byte> bytes(size);
+      std::byte byte{};
+      if (own.rank == 0) {
+        send_all(stream, &byte, 1);
+        own.await('r');
+        std::size_t sent = 0;
+        for (auto since = clock_type::now(); seconds_since(since) < 0.2;) {
+          const std::size_t done = sent % size;
+          for (std::size_t i = done; i < size; ++i) bytes[i] = pattern(sent - done + i);
+          const auto now = stream.try_send({}, {.data = bytes.data() + done, .size = size - done});
+          sent += now;
+          if (now > 0) since = clock_type::now();
+        }
+        side::check(sent <= (std::size_t{1} << 20) + size, "sent " + std::to_string(sent));
+        own.tell('f');
+        while (sent % size != 0) {
+          const std::size_t done = sent % size;
+          sent += stream.try_send({}, {.data = bytes.data() + done, .size = size - done});
+        }
+        send_all(other, reinterpret_cast<const std::byte*>(&sent), sizeof sent);
+        receive_all(other, &byte, 1);
+      } else {
+        receive_all(stream, &byte, 1);
+        const std::size_t before = resident();
+        own.tell('r');
+        pollfd told{own.control, POLLIN, 0};
+        while (::poll(&told, 1, 0) == 0) sleep_on(other, true, false, 5ms);
+        const std::size_t after = resident();
+        const std::size_t most =
+            parx_test::sanitized ? std::size_t{64} << 20 : std::size_t{2} << 20;
+        side::check(after - std::min(before, after) < most,
+                    "grew by " + std::to_string((after - before) >> 10) + " KiB");
+        own.await('f');
+        std::size_t sent = 0, received = 0;
+        std::size_t told_bytes = 0;
+        while (told_bytes < sizeof sent || received < sent) {
+          if (told_bytes < sizeof sent) {
+            told_bytes +=
+                other.try_receive({}, {.data = reinterpret_cast<std::byte*>(&sent) + told_bytes,
+                                       .size = sizeof sent - told_bytes});
+          }
+          const auto got = stream.try_receive({}, {.data = bytes.data(), .size = bytes.size()});
+          for (std::size_t i = 0; i < got; ++i) {
+            side::check(bytes[i] == pattern(received + i), "a byte is wrong");
+          }
+          received += got;
+        }
+        send_all(other, &byte, 1);
+      }
+    });
+    BOOST_TEST(failures == "", over << ", messages of " << size << ": " << failures);
+  }
+}
+
+BOOST_DATA_TEST_CASE(a_rank_that_waits_sleeps_and_is_woken, transports, over) {
+  const std::string failures = on_two_processes(over, [](const side& own) {
+    ucx_link stream = own.open(1);
+    std::byte byte{};
+    if (own.rank == 0) {
+      send_all(stream, &byte, 1);
+      std::this_thread::sleep_for(2s);
+      send_all(stream, &byte, 1);
+      receive_all(stream, &byte, 1);
+    } else {
+      receive_all(stream, &byte, 1);
+      const double before = cpu_seconds();
+      const auto since = clock_type::now();
+      int sleeps = 0;
+      while (stream.try_receive({}, {.data = &byte, .size = 1}) == 0) {
+        sleep_on(stream, true, false, 10s);
+        ++sleeps;
+      }
+      const double waited = seconds_since(since), used = cpu_seconds() - before;
+      send_all(stream, &byte, 1);
+      side::check(waited > 1.5 && waited < 4, "waited " + std::to_string(waited) + " s");
+      side::check(used < 0.05, "used " + std::to_string(used) + " s of a processor, slept " +
+                                   std::to_string(sleeps) + " times");
+    }
+  });
+  BOOST_TEST(failures == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_killed_process_is_noticed_at_once_idle_or_not) {
+  for (const bool streaming : {false, true}) {
+    const std::string failures = on_two_processes(
+        "tcp",
+        [&](const side& own) {
+          ucx_link stream = own.open(1);
+          std::vector<std::byte> bytes(1 << 20);
+          if (own.rank == 1) {
+            receive_all(stream, bytes.data(), 1);
+            own.tell('k');
+            if (streaming) send_all(stream, bytes.data(), bytes.size());
+            ::raise(SIGKILL);
+          }
+          send_all(stream, bytes.data(), 1);
+          own.await('k');
+          const auto since = clock_type::now();
+          const std::string end = end_of_receive(stream, 5s);
+          side::check(end.find("UCX") != std::string::npos, "ended by: " + end);
+          side::check(seconds_since(since) < 2, std::to_string(seconds_since(since)) + " s");
+          try {
+            for (int i = 0; i < 100; ++i) send_all(stream, bytes.data(), bytes.size());
+            side::check(false, "bytes can be sent to it");
+          } catch (const link_lost&) {
+          }
+        },
+        true);
+    BOOST_TEST(failures == "", (streaming ? "streaming: " : "idle: ") << failures);
+  }
+}
+
+BOOST_DATA_TEST_CASE(a_closed_link_ends_the_peers_after_its_last_byte, transports, over) {
+  const std::string failures = on_two_processes(over, [](const side& own) {
+    std::vector<std::byte> bytes(300'000);
+    ucx_link world = own.open(0);
+    {
+      ucx_link stream = own.open(1);
+      if (own.rank == 0) {
+        for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = pattern(i);
+        send_all(stream, bytes.data(), bytes.size());
+      } else {
+        receive_all(stream, bytes.data(), bytes.size());
+        for (std::size_t i = 0; i < bytes.size(); ++i) {
+          side::check(bytes[i] == pattern(i), "a byte is wrong");
+        }
+        const std::string end = end_of_receive(stream, 5s);
+        side::check(end == "it closed the connection", "ended by: " + end);
+      }
+    }
+    {
+      const std::lock_guard lock(own.network.mutex());
+      own.network.forget(1);
+    }
+    // A rank that comes later to a group that the other has left.
+    if (own.rank == 1) {
+      own.await('c');
+      ucx_link late = own.open(2);
+      const std::string end = end_of_receive(late, 5s);
+      side::check(end == "it closed the connection", "the late one ended by: " + end);
+      BOOST_CHECK_THROW(send_all(late, bytes.data(), 10), link_lost);
+      send_all(world, bytes.data(), 1);
+    } else {
+      { const ucx_link stream = own.open(2); }
+      {
+        const std::lock_guard lock(own.network.mutex());
+        own.network.forget(2);
+      }
+      own.tell('c');
+      receive_all(world, bytes.data(), 1);
+    }
+  });
+  BOOST_TEST(failures == "");
+}
+
+BOOST_DATA_TEST_CASE(a_link_closes_in_time_although_its_bytes_are_under_way_to_a_stopped_rank,
+                     transports, over) {
+  const std::string failures = on_two_processes(
+      over,
+      [](const side& own) {
+        ucx_link stream = own.open(1);
+        std::vector<std::byte> bytes(8 << 20);
+        if (own.rank == 1) {
+          receive_all(stream, bytes.data(), 1);
+          own.tell('s');
+          ::raise(SIGSTOP);
+        }
+        send_all(stream, bytes.data(), 1);
+        own.await('s');
+        const auto until = clock_type::now() + 300ms;
+        for (std::size_t sent = 0; clock_type::now() < until;) {
+          sent += stream.try_send({}, {.data = bytes.data() + sent, .size = bytes.size() - sent});
+        }
+        const auto since = clock_type::now();
+        stream.close();
+        const double took = seconds_since(since);
+        ::kill(own.other, SIGKILL);
+        side::check(took < 1.5, "closing took " + std::to_string(took) + " s");
+      },
+      true);
+  BOOST_TEST(failures == "");
+}
+
+BOOST_AUTO_TEST_CASE(messages_of_strangers_are_dropped_and_counted) {
+  const std::string failures = on_two_processes("tcp", [](const side& own) {
+    ucx_link stream = own.open(1);
+    std::vector<std::byte> bytes(1000);
+    std::byte byte{};
+    if (own.rank == 0) {
+      // It knows the address, and nothing else.
+      ucx_network stranger({.rank = 0,
+                            .challenge = "challenge",
+                            .tag = [](const auto&, std::string_view) { return 12345ull; },
+                            .wake = [](std::uint64_t) {}},
+                           parx::detail::ucx_settings_for({{"UCX_TLS", "tcp"}}, false, "lo"));
+      ucx_link taken(stranger, {1, 1, purpose::collective}, 0, 1, own.address, "challenge");
+      ucx_link unknown(stranger, {9, 1, purpose::message}, 0, 1, own.address, "challenge");
+      for (int i = 0; i < 50; ++i) {
+        send_all(taken, bytes.data(), bytes.size());
+        send_all(unknown, bytes.data(), bytes.size());
+      }
+      std::this_thread::sleep_for(100ms);
+      byte = std::byte{42};
+      send_all(stream, &byte, 1);
+      own.await('d');
+    } else {
+      receive_all(stream, &byte, 1);
+      side::check(byte == std::byte{42}, "a stranger's byte");
+      const auto until = clock_type::now() + 5s;
+      while (own.network.refused() < 100 && clock_type::now() < until) {
+        const std::lock_guard lock(own.network.mutex());
+        own.network.progress();
+      }
+      side::check(own.network.refused() >= 100, std::to_string(own.network.refused()) + " dropped");
+      own.tell('d');
+    }
+  });
+  BOOST_TEST(failures == "");
+}
+
+BOOST_AUTO_TEST_CASE(the_lanes_of_an_endpoint_are_read_from_what_ucx_prints) {
+  BOOST_TEST(
+      parx::detail::ucx_lanes(
+          "#\n# UCP endpoint\n#   lane[0]:  2:tcp/eth0.0 md[2]    -> md[2]/tcp/sysdev[255] am "
+          "am_bw#0 wireup\n#   lane[1]:  5:rc_mlx5/mlx5_0:1.0 md[4] -> md[4]/ib/sysdev[0] "
+          "rma_bw#0\n#\n") == "tcp/eth0.0 am am_bw#0 wireup\nrc_mlx5/mlx5_0:1.0 rma_bw#0\n");
+  BOOST_TEST(parx::detail::ucx_lanes("lane[") == "");
+}
