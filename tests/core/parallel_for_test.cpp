@@ -128,6 +128,53 @@ BOOST_AUTO_TEST_CASE(a_nested_call_runs_on_its_own_thread) {
   BOOST_TEST(refused == 16);
 }
 
+// A caller whose workers have lost their cores works alone for a while.
+void let_workers_lose_their_cores() {
+  const auto caller = std::this_thread::get_id();
+  parx::parallel_for(64, 1, [&](std::size_t, std::size_t) {
+    if (std::this_thread::get_id() != caller)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_call_is_a_call_while_workers_have_lost_their_cores) {
+  for (int round = 0; round < 5; ++round) {
+    parx::set_num_threads(2 + round % 2);
+    let_workers_lose_their_cores();
+    int refused = 0;
+    const auto caller = std::this_thread::get_id();
+    std::atomic<int> alone{0};
+    parx::parallel_for(16, 1, [&](std::size_t, std::size_t) {
+      if (std::this_thread::get_id() != caller) return;
+      ++alone;
+      try {
+        parx::set_num_threads(1);  // would wait for this very call
+      } catch (const parx::usage_error&) {
+        ++refused;
+      }
+    });
+    BOOST_TEST(alone > 0);
+    BOOST_TEST(refused == alone);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(new_workers_have_lost_no_core) {
+  for (int round = 0; round < 5; ++round) {
+    parx::set_num_threads(2);
+    let_workers_lose_their_cores();
+    parx::set_num_threads(3);
+    std::atomic<int> here{0};
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    parx::parallel_for(3, 1, [&](std::size_t, std::size_t) {
+      ++here;
+      while (here < 3 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    });
+    BOOST_TEST((std::chrono::steady_clock::now() < limit));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(several_threads_of_the_program_may_call_at_once) {
   parx::set_num_threads(3);
   std::vector<float> x(20'000);

@@ -58,6 +58,21 @@ template <typename IsOver>
   return ::sched_setaffinity(0, bytes, mask.data()) == 0;
 }
 
+/// While it lives, its thread is in a block of some call.
+class block_of_a_call {
+ public:
+  explicit block_of_a_call(bool& inside) noexcept : inside_(inside), before_(inside) {
+    inside_ = true;
+  }
+  block_of_a_call(const block_of_a_call&) = delete;
+  block_of_a_call& operator=(const block_of_a_call&) = delete;
+  ~block_of_a_call() { inside_ = before_; }
+
+ private:
+  bool& inside_;
+  bool before_;
+};
+
 /// The pool of this process; null before its first use, and in a forked child.
 [[nodiscard]] inline std::atomic<thread_pool*>& pool_of_process() noexcept {
   static std::atomic<thread_pool*> pool{nullptr};
@@ -92,6 +107,7 @@ PARX_INLINE void thread_pool::set_threads_of_process(int count) {
 }
 
 PARX_INLINE void thread_pool::run_alone(std::size_t count, std::size_t grain, block_body body) {
+  const block_of_a_call here(inside());
   for (std::size_t first = 0; first < count; first += grain) {
     body.call(body.body, first, std::min(count, first + grain));
   }
@@ -144,7 +160,7 @@ PARX_INLINE void thread_pool::note_wait(clock::time_point now, clock::duration w
 }
 
 PARX_INLINE auto thread_pool::take_blocks(std::uint64_t call) noexcept -> clock::duration {
-  inside() = true;
+  const block_of_a_call here(inside());
   auto shortest = clock::duration::zero();
   std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
   while (call_of(ticket) == call && block_of(ticket) != closed) {
@@ -178,7 +194,6 @@ PARX_INLINE auto thread_pool::take_blocks(std::uint64_t call) noexcept -> clock:
     if (caller_sleeps_.load()) wake_sleepers(done_, 1);
     ticket = ticket_.load(std::memory_order_acquire);
   }
-  inside() = false;
   return shortest;
 }
 
@@ -212,6 +227,8 @@ PARX_INLINE void thread_pool::serve(int worker, std::uint32_t seen) noexcept {
 
 PARX_INLINE void thread_pool::start_workers() {
   started_ = true;
+  alone_until_ = {};  // new workers have not lost their cores yet
+  pause_ = {};
   stops_ = false;
   const std::uint32_t seen = news_.load();
   try {
