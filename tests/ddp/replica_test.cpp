@@ -1,0 +1,164 @@
+// The sum over virtual replicas is one expression, whatever the number of ranks.
+#include <parx/ddp/replica_sum.hpp>
+#include <parx/ddp/replica_tree.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <comm/jobs.hpp>
+#include <messages.hpp>
+#include <parx/comm/collectives/all_gather.hpp>
+
+namespace {
+
+using parx::replica_range;
+
+/// By its definition.
+std::string expression_of(replica_range node) {
+  if (node.size() == 1) return std::to_string(node.first);
+  int half = 1;
+  while (2 * half < node.size()) half *= 2;
+  return "(" + expression_of({node.first, node.first + half}) + "+" +
+         expression_of({node.first + half, node.last}) + ")";
+}
+
+/// Adds the last two up as often as `merges` says after each of `terms`.
+std::vector<std::string> added_up(const std::vector<std::string>& terms, const auto& merges) {
+  std::vector<std::string> sums;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    sums.push_back(terms[i]);
+    for (int merge = merges[i]; merge > 0; --merge) {
+      const std::string right = sums.back();
+      sums.pop_back();
+      sums.back() = "(" + sums.back() + "+" + right + ")";
+    }
+  }
+  return sums;
+}
+
+/// Gradient `i` of replica `r`: sums of such numbers depend on their order in most places.
+float gradient(int r, std::size_t i) {
+  const auto mixed = static_cast<std::uint32_t>(r * 7919 + static_cast<int>(i) * 104729) *
+                     std::uint32_t{2654435761};
+  if (i % 17 == 3 || mixed % 11 == 0) return -0.0F;
+  const float large = mixed % 5 == 0 ? 1e6F : 1.0F;
+  return large * (static_cast<float>(mixed >> 8U) / 8388608.0F - 1.0F);
+}
+
+/// The sum by definition, in float.
+float sum_of(replica_range node, std::size_t i) {
+  if (node.size() == 1) return gradient(node.first, i) + 0.0F;
+  int half = 1;
+  while (2 * half < node.size()) half *= 2;
+  return sum_of({node.first, node.first + half}, i) + sum_of({node.first + half, node.last}, i);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_number_of_ranks_forms_the_one_expression_of_its_replicas) {
+  for (int replicas = 1; replicas <= 64; ++replicas) {
+    const std::string expected = expression_of({0, replicas});
+    for (int ranks = 1; ranks <= replicas; ++ranks) {
+      std::vector<std::string> sent;
+      std::vector<int> merges;
+      int next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const parx::replica_plan plan(replicas, rank, ranks);
+        const replica_range own = plan.own();
+        BOOST_TEST_REQUIRE(own.first == next);
+        next = own.last;
+        BOOST_TEST_REQUIRE(own.size() >= replicas / ranks);
+        BOOST_TEST_REQUIRE(own.size() <= replicas / ranks + 1);
+        std::vector<std::string> leaves;
+        for (int i = own.first; i < own.last; ++i) leaves.push_back(std::to_string(i));
+        const auto sums = added_up(leaves, plan.own_merges());
+        BOOST_TEST_REQUIRE(sums.size() == plan.sums_of()[static_cast<std::size_t>(rank)]);
+        sent.insert(sent.end(), sums.begin(), sums.end());
+        merges.assign(plan.merges().begin(), plan.merges().end());
+      }
+      BOOST_TEST_REQUIRE(next == replicas);
+      const auto whole = added_up(sent, merges);
+      BOOST_TEST_REQUIRE(whole.size() == 1U);
+      BOOST_TEST_REQUIRE(whole[0] == expected, replicas << " replicas on " << ranks << " ranks");
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_keeps_at_most_log2_of_its_replicas_sums) {
+  for (int replicas = 1; replicas <= 64; ++replicas) {
+    const parx::replica_plan plan(replicas, 0, 1);
+    int open = 0, most = 0;
+    for (int i = 0; i + 1 < replicas; ++i) {
+      open += 1 - plan.own_merges()[static_cast<std::size_t>(i)];
+      most = std::max(most, open);
+    }
+    int levels = 0;
+    while ((1 << levels) < replicas) ++levels;
+    BOOST_TEST(most <= levels);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_sum_over_the_ranks_has_the_bits_of_the_tree) {
+  constexpr std::size_t count = 5003;
+  for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm}) {
+    for (const int replicas : {5, 8}) {
+      std::vector<float> expected(count);
+      for (std::size_t i = 0; i < count; ++i) expected[i] = sum_of({0, replicas}, i) * 0.125F;
+      for (const int ranks : {1, 2, 3, 4}) {
+        std::vector<std::vector<float>> found(static_cast<std::size_t>(ranks));
+        const auto failures = jobs::run_collecting(kind, ranks, [&](parx::process_group& group) {
+          const parx::replica_plan plan(replicas, group.rank(), ranks);
+          std::vector<std::size_t> counts;
+          std::size_t begin = 0;
+          for (int i = 0; i < ranks; ++i) {
+            const auto at = [&](int rank) {
+              return count * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks);
+            };
+            counts.push_back(at(i + 1) - at(i));
+            if (i < group.rank()) begin += counts.back();
+          }
+          parx::replica_sum sum(plan, group, parx::dtype::float32, counts,
+                                parx::call_site::current());
+          std::vector<float> gradients(count);
+          for (int step = 0; step < 2; ++step) {  // the second one in the memory of the first
+            for (int replica = plan.own().first; replica < plan.own().last; ++replica) {
+              for (std::size_t i = 0; i < count; ++i) gradients[i] = gradient(replica, i);
+              if (replica + 1 < plan.own().last) sum.add(gradients.data());
+            }
+            sum.start(gradients.data());
+            sum.finish(gradients.data() + begin, 0.125);
+          }
+          const auto own = counts[static_cast<std::size_t>(group.rank())];
+          auto& all = found[static_cast<std::size_t>(group.rank())];
+          all.resize(count);
+          parx::all_gather_v(group, std::span(gradients).subspan(begin, own), all, counts);
+        });
+        parx_test::expect_failures(failures, "");
+        for (const auto& each : found) {
+          BOOST_TEST(std::memcmp(each.data(), expected.data(), count * sizeof(float)) == 0,
+                     replicas << " replicas on " << ranks << " ranks, " << jobs::name_of(kind));
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_replica_too_many_or_too_few_is_a_usage_error) {
+  jobs::run_collecting(jobs::kind::inproc, 1, [](parx::process_group& group) {
+    const parx::replica_plan plan(2, 0, 1);
+    parx::replica_sum sum(plan, group, parx::dtype::float32, {3}, parx::call_site::current());
+    std::vector<float> gradients(3, 1.0F);
+    BOOST_CHECK_THROW(sum.start(gradients.data()), parx::usage_error);
+    sum.drop();
+    sum.add(gradients.data());
+    sum.add(gradients.data());
+    BOOST_CHECK_THROW(sum.start(gradients.data()), parx::usage_error);
+  });
+}
