@@ -24,6 +24,7 @@
 #include <parx/checkpoint.hpp>
 #include <parx/plan.hpp>
 #include <parx/slurm.hpp>
+#include <parx/reduction.hpp>
 #include <parx/ddp.hpp>
 #include <parx/parallel.hpp>
 #include <parx/pipeline.hpp>

@@ -1,4 +1,4 @@
-// L9: training with parameters, gradients and optimizer state sharded over the ranks. Saving it,
+// L8: training with parameters, gradients and optimizer state sharded over the ranks. Saving it,
 // <parx/checkpoint.hpp>, is included separately, to keep compile times low; <parx/train.hpp> brings
 // it.
 #pragma once

@@ -1,4 +1,4 @@
-// L11: one face for all layouts: a training program is written once.
+// L10: one face for all layouts: a training program is written once.
 //
 //   parx::parallel model{net, world, parx::layout::parse("pp=2,tp=2,zero=1")};
 #pragma once

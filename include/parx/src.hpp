@@ -34,6 +34,7 @@
 #include <parx/optim/src.hpp>
 #include <parx/parallel/src.hpp>
 #include <parx/plan/src.hpp>
+#include <parx/reduction/src.hpp>
 #include <parx/tensor/src.hpp>
 #include <parx/tensor_parallel/src.hpp>
 #include <parx/trace/src.hpp>

@@ -1,4 +1,4 @@
-// L11: the training loop with evaluation, logs and checkpoints. <parx/train/report.hpp> draws the
+// L10: the training loop with evaluation, logs and checkpoints. <parx/train/report.hpp> draws the
 // HTML report and is left out: include it by name.
 #pragma once
 

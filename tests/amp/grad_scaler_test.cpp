@@ -10,7 +10,7 @@
 #include <parx/autograd.hpp>
 #include <parx/comm.hpp>
 #include <parx/comm/threads.hpp>
-#include <parx/ddp/group_axis.hpp>
+#include <parx/reduction/group_axis.hpp>
 #include <parx/ddp.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>

@@ -532,7 +532,7 @@ BOOST_AUTO_TEST_CASE(a_model_can_be_wrapped_again_after_its_ddp_has_gone) {
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_that_waits_for_a_late_one_has_hidden_little_and_the_late_one_much) {
-  std::vector<parx::ddp_times> times(2);
+  std::vector<parx::reduction_times> times(2);
   parx::run_threads(2, [&](parx::process_group& group) {
     model m;
     parx::ddp ddp{m, group, {.buckets = {.first_bytes = 64, .bytes = 128}}};
@@ -546,7 +546,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_waits_for_a_late_one_has_hidden_little_and_the_
   BOOST_TEST(times[0].hidden() < 0.2);
   BOOST_TEST(times[1].communication > 0);
   BOOST_TEST(times[1].communication < 0.09);
-  BOOST_TEST((parx::ddp_times{.communication = 4, .waited = 1}.hidden()) == 0.75);
+  BOOST_TEST((parx::reduction_times{.communication = 4, .waited = 1}.hidden()) == 0.75);
 }
 
 BOOST_AUTO_TEST_CASE(a_loss_is_averaged_over_ranks_by_its_count) {

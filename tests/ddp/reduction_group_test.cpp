@@ -1,6 +1,6 @@
 // Parameters whose gradients are summed over other ranks than those of the ddp. Integer values keep
 // all sums exact, in whatever order, and counts are powers of two.
-#include <parx/ddp/reduction_group.hpp>
+#include <parx/reduction/reduction_group.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -32,13 +32,14 @@ models          6 tensor
 checkpoint      7 both
 plan            7 both
 slurm           7 communication
+reduction       7 both
 ddp             8 both
 tensor_parallel 8 both
 amp             8 both
-fsdp            9 both
-pipeline        10 both
-train           11 both
-parallel        11 both
+fsdp            8 both
+pipeline        9 both
+train           10 both
+parallel        10 both
 '
 # The table from top to bottom, in columns.
 map() {

@@ -21,9 +21,6 @@ autograd parx/tensor/reduction.hpp add_op
 autograd parx/tensor/reduction.hpp max_op
 autograd parx/tensor/reduction.hpp reduce_lanes
 comm parx/types/reduce.hpp reduce_kernel_for
-ddp parx/autograd/distributed_module.hpp accepts_any_parameter
-fsdp parx/autograd/no_grad.hpp recording
-fsdp parx/autograd/no_grad.hpp uses_reported_to
 launch parx/comm/flight/directory.hpp clear_flight_directory
 launch parx/comm/flight/directory.hpp error_file_name
 launch parx/comm/flight/directory.hpp failure_file_name
@@ -38,7 +35,6 @@ nn parx/autograd/anomaly.hpp anomaly_watch
 nn parx/autograd/anomaly.hpp watched_module
 nn parx/autograd/ops/linear_cross_entropy.hpp refuse_cut_classes
 nn parx/tensor/reduction.hpp argmax_for
-pipeline parx/autograd/no_grad.hpp recording
 store parx/core/tls.hpp tls_session
 store parx/core/tls.hpp tls_side
 train parx/autograd/autocast.hpp autocast_scope

@@ -55,7 +55,7 @@ class wrapper {
     return train::on_any_rank(pair_, inner_.flag_raised());
   }
   void broadcast_buffers(parx::call_site site) { inner_.broadcast_buffers(site); }
-  parx::ddp_times times() const { return inner_.times(); }
+  parx::reduction_times times() const { return inner_.times(); }
   std::size_t bucket_count() const { return inner_.bucket_count(); }
   std::size_t bucket_bytes(std::size_t i) const { return inner_.bucket_bytes(i); }
 

@@ -41,6 +41,14 @@ class recording_scope {
 };
 }  // namespace detail
 
+/// Whether operations on this thread record for backward, as torch.is_grad_enabled().
+[[nodiscard]] inline bool is_grad_enabled() noexcept { return detail::recording(); }
+/// Whether a backward pass can come to the operations that this thread runs now: they are recorded,
+/// or will be when they are computed again (recompute.hpp).
+[[nodiscard]] inline bool is_followed_by_backward() noexcept {
+  return detail::recording() || detail::uses_reported_to() != nullptr;
+}
+
 /// A scope of this thread. Scopes nest.
 class [[nodiscard]] no_grad : detail::recording_scope {
  public:

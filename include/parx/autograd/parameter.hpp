@@ -51,8 +51,9 @@ class parameter : public variable<T>,
   void freeze() const { leaf("freeze").requires_grad = false; }
   void unfreeze() const { leaf("unfreeze").requires_grad = true; }
 
-  /// Names the group of ranks over which a wrapper sums its gradient: see ddp/reduction_group.hpp.
-  /// Empty for the wrapper's own group. To be called before wrapping; throws usage_error after it.
+  /// Names the group of ranks over which a wrapper sums its gradient, see
+  /// reduction/reduction_group.hpp; empty for the wrapper's own. To be called before wrapping;
+  /// throws usage_error after it.
   void reduce_over(std::string group) const {
     require(observer() == nullptr,
             "parameter \"{}\" has been wrapped already: call reduce_over(\"{}\") before", name(),

@@ -35,7 +35,7 @@ struct placed_parameter {};
 /// belongs to no parameter.
 struct placed_state {};
 /// It names the group of ranks over which its gradient is summed, reduction_group() const: see
-/// ddp/reduction_group.hpp.
+/// reduction/reduction_group.hpp.
 struct grouped_parameter {};
 /// It can be frozen, and says whether it gets gradients, requires_grad() const.
 struct freezable_parameter {};

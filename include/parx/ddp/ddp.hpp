@@ -22,6 +22,8 @@
 //   }
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -32,12 +34,15 @@
 
 #include <parx/autograd/distributed_module.hpp>
 #include <parx/autograd/lendable.hpp>
+#include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/hash.hpp>
+#include <parx/ddp/gradient_buckets.hpp>
 #include <parx/ddp/hook.hpp>
 #include <parx/ddp/layout.hpp>
-#include <parx/ddp/reducer.hpp>
-#include <parx/ddp/reduction_group.hpp>
+#include <parx/reduction/data_parallel_wrapper.hpp>
+#include <parx/reduction/reduction_group.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -50,21 +55,6 @@ struct ddp_options {
   reduction_finish finish = reduction_finish::with_backward;
   /// For parameters whose gradients are summed over a group other than the ddp's.
   std::vector<reduction_group> reduction_groups{};
-};
-
-/// While it lives, backward accumulates gradients on this rank only. The first backward after it
-/// sums them over the ranks; every sample then has the same weight.
-class [[nodiscard]] no_sync_scope {
- public:
-  explicit no_sync_scope(bool& synchronising) noexcept
-      : synchronising_(synchronising), before_(std::exchange(synchronising, false)) {}
-  ~no_sync_scope() { synchronising_ = before_; }
-  no_sync_scope(const no_sync_scope&) = delete;
-  no_sync_scope& operator=(const no_sync_scope&) = delete;
-
- private:
-  bool& synchronising_;
-  bool before_;
 };
 
 namespace detail {
@@ -85,14 +75,14 @@ struct no_module {
                 "parx::ddp ddp{model, world} wraps an nn::module, whose members() names its "
                 "layers, a raw_module, or a class with for_each_parameter(visitor): see "
                 "autograd/distributed_module.hpp");
-  void for_each_parameter(accepts_any_parameter visitor) const;
+  void for_each_parameter(auto&& visitor) const;
 };
 
 }  // namespace detail
 
 template <distributed_module Module>
-class ddp {
-  using reducer = detail::reducer<parameter_handle>;
+class ddp : public data_parallel_wrapper {
+  using gradient_buckets = detail::gradient_buckets<parameter_handle>;
 
  public:
   /// Collective over `group`. Checks that all ranks have the same parameters (throws errc::mismatch
@@ -114,11 +104,11 @@ class ddp {
   /// all ranks get rank 0's values. If it throws, call it again before anything else. Throws
   /// usage_error for a ddp with reduction groups.
   void regroup(process_group next) {
-    if (reducer_ != nullptr) {
+    if (buckets_ != nullptr) {
       require(has_one_group(), "ddp: one with reduction_groups cannot be given other ranks");
-      reducer_->zero_grad();
+      zero_grad();
     }
-    reducer_.reset();
+    buckets_.reset();
     group_ = std::move(next);
     join();
   }
@@ -128,28 +118,6 @@ class ddp {
   decltype(auto) operator()(Inputs&&... inputs) {
     return model_(std::forward<Inputs>(inputs)...);
   }
-
-  /// Gradient accumulation: `{ auto guard = ddp.no_sync(); loss.backward(); }` for all
-  /// micro-batches but the last. An optimizer throws if the last one was under no_sync(), too.
-  no_sync_scope no_sync() noexcept { return no_sync_scope(reducer_->synchronising()); }
-
-  /// Collective. Starts summing the gradients accumulated under no_sync(), without another pass.
-  void reduce() { reducer_->add_pass(0); }
-  /// For a wrapper that cuts a graph: the same as a pass of so many samples that reached none of
-  /// the parameters. Collective unless under no_sync().
-  void add_pass(double count) { reducer_->add_pass(count); }
-  /// The passes so far: those that reached a parameter, and those of reduce() and add_pass().
-  [[nodiscard]] std::uint64_t passes() const noexcept { return reducer_->passes(); }
-  /// Collective. With options.finish == when_asked: blocks until the sums of the last backward are
-  /// complete and the gradients are means. Does nothing if no sums are under way.
-  void finish() { reducer_->finish(); }
-
-  /// From any thread. Tells all ranks something that one rank has noticed (its host goes down, a
-  /// disk is full). The flag is sent with the next backward() that sums gradients, at no cost.
-  void raise_flag() noexcept { reducer_->raise_flag(); }
-  /// Whether any rank's flag was sent with the last such gradients. The same on all ranks, until
-  /// the next such backward().
-  [[nodiscard]] bool flag_raised() const noexcept { return reducer_->flag_raised(); }
 
   /// Collective. Copies rank 0's buffers, the ones that save0 writes, to all ranks. Call it before
   /// an evaluation, so that all ranks evaluate the same model; the trainer does. PyTorch's DDP
@@ -164,22 +132,38 @@ class ddp {
 
   /// Drops the gradients of all parameters, including those that no optimizer has: the next
   /// backward overwrites them. Same as the model's zero_grad(), without a walk over its layers.
-  void zero_grad() { reducer_->zero_grad(); }
+  void zero_grad() {
+    for (const auto& each : buckets_->parameters()) each->zero_grad();
+  }
 
   /// Local. A hash of all parameter values, for comparing replicas.
-  [[nodiscard]] std::uint64_t values_hash() const { return reducer_->values_hash(); }
+  [[nodiscard]] std::uint64_t values_hash() const {
+    return values_hash([](const parameter_handle&) { return true; });
+  }
 
   /// Collective. Whether all ranks hold the same parameter values, bit by bit: true unless
   /// something other than the optimizer changed them on some rank. A parameter with a reduction
   /// group is compared over that group.
   [[nodiscard]] bool replicas_equal(call_site site = call_site::current()) {
-    return reducer_->replicas_equal(site);
+    const reduction_groups& groups = buckets_->headers().groups();
+    bool equal = true;
+    for (std::size_t group = groups.size(); group-- > 0;) {
+      // The own group comes last, so that its ranks also exchange what they found in the others.
+      const auto is_of_group = [&](const auto& each) { return groups.number_of(each) == group; };
+      const std::array<std::uint64_t, 2> mine{values_hash(is_of_group), equal ? 1U : 0U};
+      std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(groups[group].size()));
+      all_gather(groups[group], mine, all, {}, site);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        equal = equal && all[i] == (i % 2 == 0 ? mine[0] : 1);
+      }
+    }
+    return equal;
   }
 
   /// Local. The state that the hook, and this object for the hook, keep between two steps; a
   /// hook_state saves it. Empty without a hook.
   [[nodiscard]] std::vector<hook_memory> remembered_by_hook() {
-    return reducer_->buckets().remembered_by_hook();
+    return buckets_->remembered_by_hook();
   }
   [[nodiscard]] bool has_hook_state() { return !remembered_by_hook().empty(); }
 
@@ -193,19 +177,13 @@ class ddp {
   /// The ranks that have the same parameters as this one: all.
   [[nodiscard]] process_group& replica_group() noexcept { return group_; }
   /// Whether all gradients are summed over group(). If not, ranks may hold different parts.
-  [[nodiscard]] bool has_one_group() const noexcept { return reducer_->has_one_group(); }
-  [[nodiscard]] decltype(auto) parameters() { return model_.parameters(); }
-  /// The number of buckets, and their sizes in the order in which they are sent.
-  [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
-  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
-    return reducer_->buckets().bytes(index);
+  [[nodiscard]] bool has_one_group() const noexcept {
+    return buckets_->headers().groups().size() == 1;
   }
-  /// How long backward passes have communicated and waited so far:
-  /// `(ddp.times() - before).hidden()`.
-  [[nodiscard]] ddp_times times() const noexcept { return reducer_->times(); }
+  [[nodiscard]] decltype(auto) parameters() { return model_.parameters(); }
 
  private:
-  /// Collective. Makes the reducer and copies rank 0's values to all ranks.
+  /// Collective. Makes the buckets and copies rank 0's values to all ranks.
   void join() {
     std::vector<std::unique_ptr<parameter_handle>> parameters = parameter_handles(model_);
     require(!parameters.empty(),
@@ -216,13 +194,18 @@ class ddp {
               "that one first (reset() or a scope of its own), or use it instead of a second one",
               site_, each->name());
     }
-    detail::reduction_groups groups(group_, options_.reduction_groups,
+    const reduction_groups groups(group_, options_.reduction_groups,
                                     formatted("ddp at {}", site_));
     detail::check_layout(groups, parameters, site_);
-    const bool is_alone = groups.is_alone();
-    reducer_.reset(new reducer(std::move(groups), std::move(parameters), options_.buckets,
-                               options_.hook, options_.order, options_.finish, site_));
-    if (!is_alone) reducer_->buckets().broadcast_values();
+    buckets_.reset(new gradient_buckets(groups, std::move(parameters), options_.buckets,
+                                        options_.hook, options_.order, site_));
+    reducer_.reset(new gradient_reducer(groups, *buckets_, buckets_->state(), pass_kind::local,
+                                        options_.finish));
+    for (std::size_t i = 0; i < buckets_->parameters().size(); ++i) {
+      buckets_->parameters()[i]->attach(reducer_.get(), i);
+    }
+    reduce_by(*reducer_);
+    if (!groups.is_alone()) buckets_->broadcast_values();
     broadcast_buffers(site_);
     // Each rank has different samples, so each draws its own dropout masks.
     if constexpr (requires { model_.set_replica(std::uint64_t{}); }) {
@@ -230,12 +213,23 @@ class ddp {
     }
   }
 
+  /// Of the parameters for which `counts(parameter)`.
+  [[nodiscard]] std::uint64_t values_hash(auto&& counts) const {
+    std::uint64_t hash = detail::fnv1a({});
+    for (const auto& each : buckets_->parameters()) {
+      if (!counts(*each)) continue;
+      hash = detail::fnv1a({static_cast<const char*>(each->value()), each->bytes()}, hash);
+    }
+    return hash;
+  }
+
   Module& model_;
   process_group& group_;
   const ddp_options options_;
   const call_site site_;
   const std::shared_ptr<const std::string> loan_;
-  std::unique_ptr<reducer> reducer_;
+  std::unique_ptr<gradient_reducer> reducer_;
+  std::unique_ptr<gradient_buckets> buckets_;  // destroyed first: it detaches the parameters
 };
 
 /// For a class that cannot be wrapped: a compile-time error that says what can.

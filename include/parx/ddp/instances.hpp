@@ -3,11 +3,9 @@
 
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/ddp/gradient_buckets.hpp>
-#include <parx/ddp/reducer.hpp>
 
 #define PARX_DDP_INSTANCES(form) \
-  form template class detail::gradient_buckets<parameter_handle>; \
-  form template class detail::reducer<parameter_handle>;
+  form template class detail::gradient_buckets<parameter_handle>;
 
 #ifdef PARX_SEPARATE_COMPILATION
 namespace parx::inline PARX_ABI {

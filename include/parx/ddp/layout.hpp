@@ -7,7 +7,7 @@
 
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/core/source.hpp>
-#include <parx/ddp/reduction_group.hpp>
+#include <parx/reduction/reduction_group.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

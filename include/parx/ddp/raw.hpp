@@ -188,7 +188,7 @@ class raw_module {
   }
 
   /// Names the group over which a wrapper sums the gradient of parameter `which`: see
-  /// ddp/reduction_group.hpp. Call it before the wrapper is made.
+  /// reduction/reduction_group.hpp. Call it before the wrapper is made.
   void reduce_over(index which, std::string group, call_site site = call_site::current()) {
     entry& each = at(which, site);
     require(each.observer == nullptr,

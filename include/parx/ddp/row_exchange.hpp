@@ -36,13 +36,6 @@ inline constexpr std::uint64_t all_rows = std::numeric_limits<std::uint64_t>::ma
 
 class row_exchange {
  public:
-  /// Whether a parameter is an embedding that is large enough for an exchange of its own.
-  [[nodiscard]] static bool suits(const parameter_handle& parameter) {
-    const row_gradient_part* const part = parameter.row_gradient();
-    return part != nullptr && part->expects_row_grad() && parameter.bytes() >= least_bytes &&
-           parameter.rows() <= std::numeric_limits<std::uint32_t>::max();
-  }
-
   row_exchange(const row_exchange&) = delete;
   row_exchange& operator=(const row_exchange&) = delete;
   virtual ~row_exchange() = default;
@@ -80,8 +73,6 @@ class row_exchange {
   std::vector<std::uint64_t> counts_;  ///< of rows, by rank
 
  private:
-  static constexpr std::size_t least_bytes = std::size_t{1} << 18;
-
   work counting_;  // destroyed, and so waited for, before the memory it uses
 };
 

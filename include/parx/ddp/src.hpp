@@ -3,7 +3,6 @@
 
 #include <parx/ddp/detail/hook_powersgd_impl.hpp>
 #include <parx/ddp/detail/layout_impl.hpp>
-#include <parx/ddp/detail/reduction_state_impl.hpp>
 #include <parx/ddp/instances.hpp>
 
 namespace parx::inline PARX_ABI {

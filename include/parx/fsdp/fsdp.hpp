@@ -40,14 +40,14 @@
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/rank_comparison.hpp>
 #include <parx/core/hash.hpp>
-#include <parx/ddp/ddp.hpp>
-#include <parx/ddp/group_axis.hpp>
-#include <parx/ddp/row_exchange.hpp>
 #include <parx/fsdp/options.hpp>
 #include <parx/fsdp/required_memory.hpp>
 #include <parx/fsdp/sharded_module.hpp>
 #include <parx/fsdp/sharded_units.hpp>
 #include <parx/nn/module.hpp>
+#include <parx/reduction/data_parallel_wrapper.hpp>
+#include <parx/reduction/group_axis.hpp>
+#include <parx/reduction/row_sparse.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -86,7 +86,7 @@ class [[nodiscard]] gathered_values_scope : private backward_region {
 };
 
 template <nn::module_type Module>
-class fsdp : public distributed_wrapper {
+class fsdp : public distributed_wrapper, public data_parallel_wrapper {
  public:
   /// Collective over `group`. Checks that all ranks have the same parameters, units and options
   /// (errc::mismatch with the difference otherwise). If the model has no values, each rank
@@ -109,6 +109,7 @@ class fsdp : public distributed_wrapper {
     for (const auto& each : all) had_values_.push_back(each->has_values());
     units_.reset(new detail::sharded_units(group, std::move(groups), std::move(plan),
                                            std::move(all), options, who_, site));
+    reduce_by(units_->reducer());
     shards_.reset(new sharded_module<Module>(model_, units_->all()));
     const auto axis =
         shard_group().size() > 1 ? std::make_shared<group_axis>(shard_group()) : nullptr;
@@ -167,16 +168,6 @@ class fsdp : public distributed_wrapper {
     model_.reseed(seed);
   }
 
-  /// Gradient accumulation: `{ auto guard = fsdp.no_sync(); loss.backward(); }` for all
-  /// micro-batches but the last. fsdp_options::accumulate chooses where the gradients are added up.
-  no_sync_scope no_sync() noexcept { return no_sync_scope(units_->synchronising()); }
-  // As in ddp.
-  void reduce() { units_->add_pass(0); }
-  void add_pass(double count) { units_->add_pass(count); }
-  [[nodiscard]] std::uint64_t passes() const noexcept { return units_->passes(); }
-  void finish() { units_->finish(); }
-  void raise_flag() noexcept { units_->raise_flag(); }
-  [[nodiscard]] bool flag_raised() const noexcept { return units_->flag_raised(); }
   void zero_grad() { units_->zero_grad(); }
 
   /// Collective. Gives all ranks rank 0's buffers.
@@ -227,11 +218,6 @@ class fsdp : public distributed_wrapper {
   [[nodiscard]] process_group& replica_group() noexcept { return units_->replicas(); }
   /// False: an fsdp has no communication hooks.
   [[nodiscard]] bool has_hook_state() const noexcept { return false; }
-  [[nodiscard]] std::size_t bucket_count() const noexcept { return units_->gradients().size(); }
-  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept {
-    return units_->gradients().bytes(index);
-  }
-  [[nodiscard]] ddp_times times() const noexcept { return units_->times(); }
   /// What this rank has sent since the wrapper was made, including what the program itself sends on
   /// group().
   [[nodiscard]] fsdp_traffic bytes_sent() const noexcept { return units_->bytes_sent(); }
@@ -258,7 +244,7 @@ class fsdp : public distributed_wrapper {
               who_, path);
       known.emplace(each.node().get(), parameters.size());
       const bool by_rows = options.tables == embedding_tables::by_rows && shards > 1 &&
-                           detail::row_exchange::suits(*make_parameter_handle(path, each));
+                           is_exchanged_by_rows(*make_parameter_handle(path, each));
       parameters.push_back({path, {}, dtype_of<T>, each.shape(), each.requires_grad(), by_rows});
       all.emplace_back(new detail::sharded_parameter_of<T>(path, each));
     });

@@ -21,7 +21,7 @@
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/work.hpp>
-#include <parx/ddp/bucket_memory.hpp>
+#include <parx/reduction/group_memory.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_values.hpp>
 #include <parx/fsdp/wire.hpp>
@@ -92,7 +92,7 @@ class gathered_values final : public unit_values {
   std::vector<page_pool> pools_;  ///< by size
   std::vector<held> units_;
   std::vector<place> flats_;
-  bucket_memory kept_;
+  group_memory kept_;
   zeroed_pages parts_;
 };
 

@@ -6,10 +6,10 @@
 
 #include <parx/comm/schedule/reduction_order.hpp>
 #include <parx/core/check.hpp>
-#include <parx/ddp/reduction_finish.hpp>
 #include <parx/fsdp/shard_groups.hpp>
 #include <parx/fsdp/unit_choice.hpp>
 #include <parx/fsdp/wire.hpp>
+#include <parx/reduction/reduction_state.hpp>
 
 namespace parx::inline PARX_ABI {
 

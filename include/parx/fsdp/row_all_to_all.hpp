@@ -20,7 +20,8 @@
 #include <parx/comm/collectives/all_to_all.hpp>
 #include <parx/core/error.hpp>
 #include <parx/fsdp/row_cut.hpp>
-#include <parx/types/reduce.hpp>
+#include <parx/reduction/row_blocks.hpp>
+#include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -85,21 +86,9 @@ class row_all_to_all {
   template <typename Place>
   void add_up(double factor, Place&& place) {
     exchange_.wait();
-    for_each_arrived([&](std::size_t row, const std::byte*) { arrived_.insert(row); });
-    arrived_.take(answered_);
-    std::byte* const sums = place(std::span<const std::size_t>(answered_));
-    for_each_arrived([&](std::size_t row, const std::byte* values) {
-      std::byte* const sum = sums + row * row_bytes_;
-      if (std::exchange(has_sum_[row], 1) != 0) {
-        add_(sum, sum, values, width_);
-      } else {
-        std::memcpy(sum, values, row_bytes_);
-      }
-    });
-    for (const std::size_t row : answered_) {
-      scale_(sums + row * row_bytes_, width_, factor);
-      has_sum_[row] = 0;
-    }
+    adder_.add_up(received_.data(), incoming_, receive_sizes_, factor,
+                  [&](std::size_t /*rank*/, std::uint32_t row) { return own_index(row); },
+                  std::forward<Place>(place));
   }
 
   /// Blocks while operations still use this object's memory.
@@ -124,22 +113,6 @@ class row_all_to_all {
     }
     return row - own_begin_;
   }
-  /// Calls f(row - own_begin(), its gradient) for the received rows, in rank order. A rank's block
-  /// has the gradients of its rows, then their numbers.
-  template <typename F>
-  void for_each_arrived(F&& f) const {
-    const std::byte* block = received_.data();
-    for (std::size_t rank = 0; rank < incoming_.size(); ++rank) {
-      const std::byte* const numbers = block + incoming_[rank] * row_bytes_;
-      for (std::size_t i = 0; i < incoming_[rank]; ++i) {
-        std::uint32_t row = 0;
-        std::memcpy(&row, numbers + i * sizeof row, sizeof row);
-        f(own_index(row), block + i * row_bytes_);
-      }
-      block += receive_sizes_[rank];
-    }
-  }
-
   process_group& fetching_;
   process_group& summing_;
   const std::vector<std::size_t> part_of_;
@@ -147,11 +120,9 @@ class row_all_to_all {
   const std::string name_;
   const row_cut cut_;
   const std::size_t own_begin_, own_end_;
-  const std::size_t width_, row_bytes_;
-  const reduce_function add_;
-  const scale_function scale_;
-  row_set wanted_, arrived_;
-  std::vector<unsigned char> has_sum_;  ///< by own row; all zero between two calls
+  const std::size_t row_bytes_;
+  row_set wanted_;
+  row_adder adder_;
   std::vector<std::uint32_t> of_part_;  ///< announced rows, by part
   std::vector<std::uint32_t> outgoing_, incoming_;  ///< numbers of rows, by rank
   std::vector<std::size_t> send_sizes_, receive_sizes_;
@@ -173,13 +144,9 @@ inline row_all_to_all::row_all_to_all(process_group& fetching, process_group& su
       cut_{rows, static_cast<std::size_t>(fetching.size())},
       own_begin_(cut_.begin(static_cast<std::size_t>(fetching.rank()))),
       own_end_(cut_.begin(static_cast<std::size_t>(fetching.rank()) + 1)),
-      width_(width),
       row_bytes_(width * size_of(type)),
-      add_(reduce_kernel(type, reduce_op::sum)),
-      scale_(scale_kernel(type)),
       wanted_(rows),
-      arrived_(own_end_ - own_begin_),
-      has_sum_(own_end_ - own_begin_, 0),
+      adder_(own_end_ - own_begin_, width, type),
       of_part_(cut_.ranks) {}
 
 inline void row_all_to_all::start(const std::byte* gradient) {
@@ -192,15 +159,7 @@ inline void row_all_to_all::start(const std::byte* gradient) {
     const auto before = std::accumulate(
         of_part_.begin(), of_part_.begin() + static_cast<std::ptrdiff_t>(part), std::size_t{0});
     const auto rows = std::span<const std::size_t>(rows_).subspan(before, of_part_[part]);
-    for (const std::size_t row : rows) {
-      std::memcpy(to, gradient + row * row_bytes_, row_bytes_);
-      to += row_bytes_;
-    }
-    for (const std::size_t row : rows) {
-      const auto number = static_cast<std::uint32_t>(row);
-      std::memcpy(to, &number, sizeof number);
-      to += sizeof number;
-    }
+    to = pack_rows(to, gradient, rows, row_bytes_);
   }
   exchange_ =
       async_all_to_all_v(summing_, sent_, send_sizes_, received_, receive_sizes_, {}, site_);

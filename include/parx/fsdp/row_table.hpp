@@ -55,6 +55,12 @@ class row_table_part {
   row_table_part() = default;
 };
 
+/// A trained parameter that is cut by rows.
+struct trained_table {
+  std::size_t parameter;
+  row_table_part* rows;
+};
+
 template <typename T>
 class row_table final : public row_table_part, private deferred_updates<T> {
  public:

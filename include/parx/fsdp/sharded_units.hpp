@@ -1,19 +1,17 @@
 // sharded_units: the part of an fsdp that does not depend on the model's type. It observes module
-// calls and backward passes, and from them drives unit_prefetcher, which makes units readable, and
-// unit_gradients, which reduces gradients.
+// calls and backward passes, and from them drives unit_prefetcher, which makes units readable. Its
+// gradient_reducer drives unit_gradients, which reduces gradients.
 //
 // Gathers run on a group of their own, so that an urgent one does not queue behind a reduction.
-// Threads: the one that runs forward and backward; raise_flag() may be called on any.
+// Threads: the one that runs forward and backward; reducer().raise_flag() may be called on any.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,16 +20,14 @@
 #include <parx/autograd/recompute.hpp>
 #include <parx/autograd/region.hpp>
 #include <parx/comm/process_group.hpp>
-#include <parx/ddp/reduction_state.hpp>
-#include <parx/ddp/times.hpp>
 #include <parx/fsdp/options.hpp>
 #include <parx/fsdp/shard_groups.hpp>
 #include <parx/fsdp/sharded_parameter.hpp>
-#include <parx/fsdp/unit_gradients.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_prefetcher.hpp>
 #include <parx/fsdp/unit_values.hpp>
 #include <parx/nn/module_hook.hpp>
+#include <parx/reduction/gradient_reducer.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -45,13 +41,17 @@ struct fsdp_traffic {
 
 namespace parx::inline PARX_ABI::detail {
 
-class sharded_units final : private backward_observer, private closed_reads {
+class unit_gradients;
+struct reduction_layout;
+
+class sharded_units final : private closed_reads {
  public:
-  using parameters = unit_gradients::parameters;
+  using parameters = std::vector<std::unique_ptr<sharded_parameter>>;
 
   /// Collective. `all` are the parameters in the order of the plan; errors begin with `who`.
   sharded_units(process_group& group, shard_groups groups, unit_plan plan, parameters all,
                 const fsdp_options& options, std::string who, call_site site);
+  ~sharded_units();
   sharded_units(const sharded_units&) = delete;
   sharded_units& operator=(const sharded_units&) = delete;
 
@@ -64,24 +64,11 @@ class sharded_units final : private backward_observer, private closed_reads {
   }
   [[nodiscard]] const unit_plan& plan() const noexcept { return plan_; }
   [[nodiscard]] const parameters& all() const noexcept { return all_; }
-  [[nodiscard]] const unit_gradients& gradients() const noexcept { return *gradients_; }
-  [[nodiscard]] const ddp_times& times() const noexcept { return times_; }
-  [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
-  /// Collective. Runs the reductions of a backward pass of `count` samples that reaches no
-  /// parameter here: this rank contributes the gradients it has accumulated.
-  void add_pass(double count) {
-    begin_backward({.count = count});
-    end_backward();
-  }
-  [[nodiscard]] std::uint64_t passes() const noexcept { return state_->passes(); }
-  /// Collective. Blocks until the gradients are ready for the optimizer.
-  void finish();
+  [[nodiscard]] gradient_reducer& reducer() noexcept { return *reducer_; }
   /// The hook to set on the unit's module, and that to set on modules that are no units.
   [[nodiscard]] nn::module_hook& hook(std::size_t unit) noexcept { return *hooks_[unit]; }
   [[nodiscard]] nn::module_hook& inner_hook() noexcept { return inner_hook_; }
 
-  void raise_flag() noexcept { flag_ = true; }
-  [[nodiscard]] bool flag_raised() const noexcept { return gradients_->control().flags() > 0; }
   void zero_grad() const {
     for (const auto& each : all_) each->zero_grad();
   }
@@ -157,6 +144,21 @@ class sharded_units final : private backward_observer, private closed_reads {
     std::vector<std::size_t> read = {};  ///< units that are open for its reads
   };
 
+  /// Observes backward passes over the model's own parameters.
+  class whole_observer final : public gradient_reducer {
+   public:
+    whole_observer(sharded_units& owner, reduction_groups groups, reduction_finish finish);
+
+    void begin_backward(const backward_start& start) override {
+      if (is_synchronising() || owner_.adds_in_parts_) owner_.train_unfrozen(start);
+      gradient_reducer::begin_backward(start);
+    }
+    void step_without_gradient() const override;
+
+   private:
+    sharded_units& owner_;
+  };
+
   /// Observes optimizer steps and other writes on the parts.
   class part_observer final : public backward_observer {
    public:
@@ -187,8 +189,7 @@ class sharded_units final : private backward_observer, private closed_reads {
   void end_call(std::size_t unit) noexcept;
   /// A recomputation is followed by its backward, and every backward pass begins in the root.
   [[nodiscard]] bool is_wanted_next(std::size_t unit) const noexcept {
-    const bool has_backward = recording() || uses_reported_to() != nullptr;  // to be recomputed
-    return is_recomputing() || (has_backward && (unit == 0 || keeps_));
+    return is_recomputing() || (is_followed_by_backward() && (unit == 0 || keeps_));
   }
   [[nodiscard]] bool open_unit_of(std::size_t parameter) override;
   /// Opens the unit until the call ends.
@@ -229,44 +230,18 @@ class sharded_units final : private backward_observer, private closed_reads {
   void cut_tables(const std::vector<std::size_t>& part_of, call_site site);
   [[nodiscard]] std::vector<trained_table> trained_tables() const;
   /// Collective. Gives gradients to parameters that were frozen when memory was made for those of
-  /// the others. Throws if the ranks have unfrozen different ones.
-  void train_unfrozen();
+  /// the others. Throws if the ranks have unfrozen different ones, or a parameter that the pass
+  /// reaches is frozen again.
+  void train_unfrozen(const backward_start& start);
   void note_frozen();
 
-  // backward_observer of the model's own parameters:
-
-  void step_without_gradient() const override;
-  [[nodiscard]] gradient_of wanted() const override {
-    const bool makes_mean = synchronising_ && group_.size() == 1 && state_->is_whole(held());
-    return makes_mean ? gradient_of::mean : gradient_of::sum;
-  }
-  void begin_backward(const backward_start& start) override;
-  /// Allowed, but usually a layer missing in members(): warns once, on the first rank.
-  void unobserved(std::string_view name, std::span<const std::size_t> shape) override;
-  void leaf_ready(std::size_t index) override {
-    const reduction_actions next = state_->ready(index);
-    if (state_->phase() == reduction_phase::summing) gradients_->launch(next.first, next.last);
-  }
-  void end_backward() override;
-  void abandon_backward() noexcept override;
   void before_part_step() {
-    state_->before_step();
+    reducer_->before_step();
     written();
   }
 
   /// A part has no gradient while that of the whole is only added up, or still being reduced.
-  void before_step_without_gradient() const {
-    const bool is_dropped =  // by zero_grad()
-        state_->phase() == reduction_phase::added && held() == reduction_state::nothing;
-    if (!is_dropped) state_->before_step();
-  }
-
-  /// The first parameter that has a gradient, or reduction_state::nothing.
-  [[nodiscard]] std::size_t held() const;
-  [[nodiscard]] double async_seconds() const noexcept {
-    return group_.async_seconds() + gathering_.async_seconds() +
-           (shard_sums_ ? shard_sums_->async_seconds() + replicas_.async_seconds() : 0);
-  }
+  void before_step_without_gradient() const;
 
   const std::string who_;
   const bool keeps_;
@@ -275,6 +250,7 @@ class sharded_units final : private backward_observer, private closed_reads {
   std::optional<process_group> shard_sums_;  ///< the ranks of gathering_, where there are replicas
   unit_plan plan_;
   std::unique_ptr<unit_values> values_;
+  std::optional<unit_prefetcher> uses_;
   std::unique_ptr<unit_gradients> gradients_;
   const parameters all_;  // destroyed before the memory that they are bound to
   const bool adds_in_parts_;
@@ -282,20 +258,12 @@ class sharded_units final : private backward_observer, private closed_reads {
   std::vector<std::size_t> readers_;  ///< by unit
   std::vector<trained_table> tables_;  ///< all, the frozen ones too
   std::vector<std::size_t> frozen_;    ///< parameters that no memory for gradients is made for
-  std::optional<unit_prefetcher> uses_;
-  std::optional<reduction_state> state_;
+  std::optional<whole_observer> reducer_;
   part_observer steps_;
   std::vector<std::unique_ptr<unit_hook>> hooks_;
   reading_hook inner_hook_{*this};
   std::vector<running_call> calls_;
   std::map<std::vector<std::size_t>, use_region> regions_;
-  std::atomic<bool> flag_{false};  ///< raised, but not sent yet
-  ddp_times times_;
-  const reduction_finish finish_;
-  bool under_way_ = false;     ///< reductions run that finish() must wait for
-  double async_before_ = 0;    ///< the groups' async_seconds() when this pass started to reduce
-  bool has_warned_ = false;    ///< of a parameter that is not the model's
-  bool synchronising_ = true;
 };
 
 }  // namespace parx::detail

@@ -2,4 +2,3 @@
 #pragma once
 
 #include <parx/fsdp/detail/sharded_units_impl.hpp>
-#include <parx/fsdp/detail/unit_gradients_impl.hpp>

@@ -1,162 +1,257 @@
-// unit_gradients: the memory of gradients, and their reduction to each rank's part of the mean.
+// unit_gradients: the gradient_sums of an fsdp: reduces gradients to each rank's part of the mean.
 //
 // The gradients of a flat are reduced as one, directly from the memory in which backward writes
-// them. In stage 1 every flat has such memory, and the parts stay in it. In stages 2 and 3 the
-// flats take turns in a few slots, and the parts have memory of their own. A unit that contains
-// others, such as the root, is in use while those take turns, so its flats have slots of their own.
-// A flat takes its slot when backward enters its unit, or, if the slot is still held by an
-// incomplete flat then, when it is launched; until then its gradients are in ordinary memory, as
-// those of micro-batches under no_sync are. Flats are launched strictly in the reverse order of the
-// plan, whatever the order in which gradients become final, and each from the same slot on all
-// ranks; shard_reduction.hpp does the sum. If sums of several passes are added up in the parts,
-// every pass launches the flats. Tables that are cut by rows are launched after all flats.
-// reduction_state decides when each function is called; flats are its buckets.
+// them (gradient_slots.hpp); a flat_sum does it. A flat takes its slot when backward enters its
+// unit, or, if the slot is still held by an incomplete flat then, when it is launched. Flats are
+// launched strictly in the reverse order of the plan, whatever the order in which gradients become
+// final, and each from the same slot on all ranks. If sums of several passes are added up in the
+// parts, every pass launches the flats. Tables that are cut by rows are launched after all flats.
+// Flats, then tables, are the buckets of reduction_state.
 // Threads: the one that runs backward.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <parx/comm/work.hpp>
-#include <parx/ddp/bucket_memory.hpp>
-#include <parx/ddp/reduction_state.hpp>
-#include <parx/ddp/step_header.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/fsdp/flat_sum.hpp>
+#include <parx/fsdp/gradient_slots.hpp>
+#include <parx/fsdp/narrow_sum.hpp>
+#include <parx/fsdp/pieced_sum.hpp>
 #include <parx/fsdp/row_table.hpp>
-#include <parx/fsdp/shard_reduction.hpp>
+#include <parx/fsdp/scattered_sum.hpp>
 #include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/fsdp/unit_plan.hpp>
-#include <parx/fsdp/zeroed_pages.hpp>
+#include <parx/fsdp/unit_prefetcher.hpp>
+#include <parx/reduction/gradient_sums.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-enum class gradient_memory_of { all_flats, slots };
-
-/// A trained parameter that is cut by rows.
-struct trained_table {
-  std::size_t parameter;
-  row_table_part* rows;
-};
-
-class unit_gradients {
+class unit_gradients final : public gradient_sums {
  public:
   using parameters = std::vector<std::unique_ptr<sharded_parameter>>;
 
-  /// Collective over the groups of `how`. Binds the gradients of `all`; everything is borrowed.
+  /// Collective over the groups of `how`. Binds the gradients of `all`; everything is borrowed. The
+  /// order in which `uses` gathers must be the same on all ranks. Errors begin with `who`.
   unit_gradients(const unit_plan& plan, const parameters& all, std::vector<trained_table> tables,
-                 reduction_layout how, gradient_memory_of kind, call_site site);
-  ~unit_gradients();
-  unit_gradients(const unit_gradients&) = delete;
-  unit_gradients& operator=(const unit_gradients&) = delete;
+                 unit_prefetcher& uses, reduction_layout how, gradient_memory_of kind,
+                 const std::string& who, call_site site)
+      : gradient_sums({{how.all, {}, who}, std::vector<std::size_t>(all.size()), how.order, site}),
+        plan_(plan), all_(all), tables_(std::move(tables)), uses_(uses), how_(std::move(how)),
+        kind_(kind), site_(site), numbers_(all.size()) {
+    allocate();
+  }
+  ~unit_gradients() override { drop(); }  // operations still write to memory that goes
 
   /// Collective. Throws errc::mismatch where other ranks have not unfrozen these parameters, and
   /// ends the group with that reason.
   void require_unfrozen(const std::vector<std::size_t>& unfrozen);
   /// Collective, between passes: flats of the plan, and tables, are trained that were not before.
   /// Gradients and sums that there are stay.
-  void extend(std::vector<trained_table> tables);
+  void extend(std::vector<trained_table> tables) {
+    slots_->unbind();
+    sums_.clear();
+    slots_.reset();
+    tables_ = std::move(tables);
+    allocate();
+  }
 
-  /// The number of flats that have gradients, and their sizes in launch order.
-  [[nodiscard]] std::size_t size() const noexcept { return flats_.size(); }
-  [[nodiscard]] std::size_t bytes(std::size_t i) const noexcept { return planned(i).whole_bytes(); }
   /// The number of launches in a pass: flats, then tables.
-  [[nodiscard]] std::size_t launches() const noexcept { return flats_.size() + tables_.size(); }
+  [[nodiscard]] std::size_t launches() const noexcept { return sums_.size() + tables_.size(); }
   /// The number of the launch that a parameter is in; launches() for one of a frozen flat.
   [[nodiscard]] std::size_t number_of(std::size_t parameter) const noexcept {
     return numbers_[parameter];
   }
-  [[nodiscard]] step_header& control() noexcept { return control_; }
-  [[nodiscard]] const step_header& control() const noexcept { return control_; }
-
-  /// zero_grad() has discarded the sums of earlier passes: the next pass does not add to them.
-  void forget_sums() noexcept { has_sums_ = false; }
-
-  /// Collective, asynchronous: begins the sums of a pass that is not the last of its step.
-  void start_adding() {
-    is_last_ = false;
-    begin();
-  }
-  /// Collective, asynchronous: begins the sums of the last pass. Sends what this rank has counted
-  /// and used, and `order_hash`, which must be equal on all ranks. `is_mean`: the gradients are
-  /// means already, because there is only one rank.
-  void start(const reduction_state& state, std::uint32_t order_hash, bool is_mean);
   /// Backward enters the unit: its flats take their slots if those are free.
-  void enter(std::size_t unit);
-  /// Collective, asynchronous: the gradients of launches [first, last) are final. In launch order.
-  void launch(std::size_t first, std::size_t last);
-  /// Collective, after all launches: blocks until this rank's parts have their sums or means.
-  void finish();
-  /// The pass has failed: gradients that were not launched stay with the parameters.
-  void abandon() noexcept;
+  void enter(std::size_t unit) {
+    if (!is_running_) return;
+    for (std::size_t i = launched_; i < sums_.size(); ++i) {
+      if (slots_->flat(i).unit == unit && slots_->holder(i) == nobody) take_slot(i);
+    }
+  }
+
+  // gradient_sums:
+
+  [[nodiscard]] std::size_t bucket_count() const noexcept override { return sums_.size(); }
+  [[nodiscard]] std::size_t bucket_bytes(std::size_t i) const noexcept override {
+    return slots_->flat(i).whole_bytes();
+  }
+  [[nodiscard]] std::size_t held() const override {
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (all_[i]->has_part_grad() || all_[i]->has_whole_grad()) return i;
+    }
+    return reduction_state::nothing;
+  }
+  void start(const reduction_state& state, const reduction_pass& pass) override {
+    has_sums_ = has_sums_ && pass.adds;  // or zero_grad() has discarded them
+    pass_ = pass;
+    pass_.adds = has_sums_;
+    if (pass.is_last) {
+      headers().own().order_hash() = own_order_hash_ = uses_.take_order_hash();
+      headers().send(state, all_);
+    }
+    passed_on_ = launched_ = 0;
+    is_running_ = true;
+  }
+  void launch(std::size_t first, std::size_t last) override {
+    for (; first < last; ++first) {
+      if (first < sums_.size()) launch(first);
+      else if (pass_.is_last) tables_[first - sums_.size()].rows->announce();
+    }
+    pass_on_ready();
+    how_.all.poll();
+  }
+  void finish() override;
+  void abandon() noexcept override {
+    if (!std::exchange(is_running_, false)) return;
+    for (const trained_table& each : tables_) each.rows->abandon();
+    drop();
+    slots_->abandon();
+  }
 
  private:
-  static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
+  static constexpr std::size_t nobody = gradient_slots::nobody;
 
-  struct slot {
-    explicit slot(shard_reduction empty) : sum(std::move(empty)) {}
-
-    shard_reduction sum;
-    std::size_t bytes = 0;
-    std::byte* memory = nullptr;
-    std::size_t holder = nobody;  ///< the flat whose gradients are here
-    std::size_t summed = nobody;  ///< the flat that `sum` is summing
-  };
-  struct trained_flat {
-    std::size_t flat = 0;  ///< index in the plan
-    std::size_t slot = 0;
-    std::byte* part = nullptr;
-    bool is_launched = false;
-  };
-
-  [[nodiscard]] const flat_parameter& planned(std::size_t i) const noexcept {
-    return plan_.flats()[flats_[i].flat];
-  }
-
-  [[nodiscard]] slot& slot_of(std::size_t i) noexcept { return slots_[flats_[i].slot]; }
   /// Allocates memory for the trained flats and binds the gradients to it.
   void allocate();
-  void assign_slots();
+  [[nodiscard]] std::unique_ptr<flat_sum> sum_of(std::size_t i) const {
+    const flat_parameter& flat = slots_->flat(i);
+    const auto make = [&]<typename Sum>(std::type_identity<Sum>) -> std::unique_ptr<flat_sum> {
+      return std::make_unique<Sum>(how_, flat, slots_->part(i), headers().own(), site_);
+    };
+    if (is_narrowed(how_.wire.reduce, flat.type)) return make(std::type_identity<narrow_sum>());
+    if (how_.in_pieces()) return make(std::type_identity<pieced_sum>());
+    return make(std::type_identity<scattered_sum>());
+  }
+  /// Gives all sums up.
+  void drop() noexcept {
+    for (const auto& each : sums_) each->drop();
+  }
 
   /// Throws if the ranks used units in different orders: a gather then mixed units of equal sizes,
   /// and the ranks computed with wrong values.
-  void require_one_order() const;
-  void begin();
+  void require_one_order() const {
+    if (headers().own().order_hash() == own_order_hash_ * how_.all.size()) return;
+    throw_error(errc::mismatch,
+                "fsdp on group \"{}\": the ranks have called other modules, or in another order, "
+                "since the last step, so values of one unit were gathered into another. Every rank "
+                "must call the units in the same order; a rank without samples calls them with an "
+                "empty batch",
+                how_.all.name());
+  }
   /// Passes the sums of flats up to `last` on to the replicas, in launch order.
-  void pass_on(std::size_t last);
-  void pass_on_ready();
-  /// Finishes the sum that runs in the slot.
-  void settle(slot& each);
-  /// Moves the holder's gradients to the parameters' own memory.
-  void evict(slot& from) noexcept;
-  void take_slot(std::size_t i);
-
-  void launch(std::size_t i);
+  void pass_on(std::size_t last) {
+    headers().wait();
+    for (; passed_on_ <= last; ++passed_on_) sums_[passed_on_]->pass_on();
+  }
+  void pass_on_ready() {
+    if (!how_.has_replicas()) return;
+    how_.first().poll();
+    while (passed_on_ < launched_ && headers().test() && sums_[passed_on_]->is_ready()) {
+      pass_on(passed_on_);
+    }
+  }
+  /// Finishes the sum that runs in the slot of flat i.
+  void settle(std::size_t i) {
+    const std::size_t summed = std::exchange(slots_->summed(i), nobody);
+    if (summed == nobody) return;
+    pass_on(summed);
+    sums_[summed]->finish();
+  }
+  void take_slot(std::size_t i) {
+    if (slots_->holder(i) == i) return;
+    settle(i);
+    slots_->take(i);
+  }
+  void launch(std::size_t i) {
+    take_slot(i);
+    slots_->hand_over(i);
+    launched_ = i + 1;
+    sums_[i]->start(slots_->memory(i), pass_);
+  }
 
   const unit_plan& plan_;
   const parameters& all_;
   std::vector<trained_table> tables_;
+  unit_prefetcher& uses_;
   const reduction_layout how_;
   const gradient_memory_of kind_;
   const call_site site_;
-  std::vector<trained_flat> flats_;  ///< in launch order
-  std::unique_ptr<bucket_memory> memory_;
-  std::unique_ptr<zeroed_pages> parts_;
-  std::vector<std::size_t> numbers_;  ///< by parameter
-  step_header control_;
-  std::vector<slot> slots_;
-  work control_sum_;
-  std::size_t launched_ = 0, passed_on_ = 0;  ///< flats, in this pass
+  std::optional<gradient_slots> slots_;
+  std::vector<std::unique_ptr<flat_sum>> sums_;  ///< by flat, in launch order
+  std::vector<std::size_t> numbers_;             ///< by parameter
+  std::size_t launched_ = 0, passed_on_ = 0;     ///< flats, in this pass
   double own_order_hash_ = 0;
-  bool is_mean_ = false;
-  bool is_last_ = true;
-  bool has_sums_ = false;
+  reduction_pass pass_{};
+  bool has_sums_ = false;  ///< the parts have sums of earlier passes
   bool is_running_ = false;
 };
 
-}  // namespace parx::detail
+inline void unit_gradients::require_unfrozen(const std::vector<std::size_t>& unfrozen) {
+  step_header& header = headers().own();
+  std::fill(header.values().begin(), header.values().end(), 0.0);
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    const bool is_frozen = all_[i]->is_frozen() && !all_[i]->has_whole_grad();
+    header.set_use(i, is_frozen ? parameter_use::frozen : parameter_use::unused);
+  }
+  // Ranks that have unfrozen none are in start(), which calls the same operation.
+  all_reduce(how_.all, header.values(), {.order = how_.order}, site_);
+  for (const std::size_t i : unfrozen) {
+    if (header.frozen_ranks(i) == 0) continue;
+    const std::string why = formatted(
+        "{}: parameter \"{}\" is unfrozen on rank {} and frozen on {} of {} ranks. Call "
+        "unfreeze() on all ranks or on none",
+        headers().who(), all_[i]->name(), how_.all.rank(), header.frozen_ranks(i),
+        how_.all.size());
+    how_.all.abort(why);
+    throw_error(errc::mismatch, "{}", why);
+  }
+}
 
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/fsdp/detail/unit_gradients_impl.hpp>
-#endif
+inline void unit_gradients::allocate() {
+  std::vector<std::size_t> flats;
+  for (std::size_t flat = plan_.flats().size(); flat-- > 0;) {
+    if (plan_.flats()[flat].is_trained) flats.push_back(flat);
+  }
+  slots_.emplace(plan_, all_, std::move(flats), kind_, how_.first(), how_.part, site_);
+  for (std::size_t i = 0; i < slots_->size(); ++i) sums_.push_back(sum_of(i));
+  std::fill(numbers_.begin(), numbers_.end(), launches());
+  for (std::size_t i = 0; i < sums_.size(); ++i) {
+    for (const flat_item& item : slots_->flat(i).items) numbers_[item.parameter] = i;
+  }
+  for (std::size_t i = 0; i < tables_.size(); ++i) {
+    numbers_[tables_[i].parameter] = sums_.size() + i;
+  }
+}
+
+inline void unit_gradients::finish() {
+  if (pass_.is_last) {
+    headers().receive(all_);
+    require_one_order();
+    for (const trained_table& each : tables_) each.rows->start();
+  }
+  for (std::size_t i = 0; i < sums_.size(); ++i) settle(i);
+  if (pass_.is_last) {
+    for (const trained_table& each : tables_) {
+      each.rows->finish(headers().own().factor(), headers().users(each.parameter) > 0);
+    }
+  }
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    if (numbers_[i] >= sums_.size()) continue;
+    // Only the last pass knows which parameters no rank has used.
+    if (!pass_.is_last || headers().users(i) > 0) all_[i]->assume_part_grad();
+    else if (has_sums_) all_[i]->zero_grad();
+  }
+  has_sums_ = !pass_.is_last;
+  is_running_ = false;
+}
+
+}  // namespace parx::detail

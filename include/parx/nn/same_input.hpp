@@ -24,7 +24,7 @@ namespace parx::inline PARX_ABI::nn {
 template <typename T>
 void require_same_input(rank_axis& axis, const tensor<T>& input, std::string_view layer) {
   using enum rank_axis::input;
-  if (!axis.is_first(parx::detail::recording() ? recorded : unrecorded)) return;
+  if (!axis.is_first(is_grad_enabled() ? recorded : unrecorded)) return;
   // Sums with pseudo-random signs: different inputs practically never agree in all four.
   constexpr std::size_t sums = 4;
   std::array<double, sums> sum{};

@@ -247,7 +247,7 @@ class parallel_model : public staged_wrapper {
   void before_write() { strategy_->before_write(); }
   [[nodiscard]] parallel_part<T, Input>& module() noexcept { return *part_; }
   [[nodiscard]] parallel_shapes<T, Input>& whole_model() noexcept { return *shapes_; }
-  [[nodiscard]] ddp_times times() const { return strategy_->times(); }
+  [[nodiscard]] reduction_times times() const { return strategy_->times(); }
   [[nodiscard]] std::size_t bucket_count() const { return strategy_->bucket_bytes().size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const {
     return strategy_->bucket_bytes().at(index);

@@ -36,7 +36,7 @@ class staged_strategy final : public strategy_of_model<Model, Input> {
   void zero_grad() override { pipe_.zero_grad(); }
   void raise_flag() override { pipe_.raise_flag(); }
   bool flag_raised(call_site site) override { return pipe_.flag_raised(site); }
-  ddp_times times() const override { return pipe_.times(); }
+  reduction_times times() const override { return pipe_.times(); }
   std::vector<std::size_t> bucket_bytes() const override {
     std::vector<std::size_t> all;
     for (std::size_t i = 0; i < pipe_.bucket_count(); ++i) all.push_back(pipe_.bucket_bytes(i));

@@ -21,7 +21,7 @@
 #include <parx/core/function_ref.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/ddp.hpp>
-#include <parx/ddp/times.hpp>
+#include <parx/reduction/times.hpp>
 #include <parx/nn/init.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/nn/module.hpp>
@@ -68,7 +68,7 @@ class parallel_strategy {
   virtual void zero_grad() = 0;
   virtual void raise_flag() = 0;
   [[nodiscard]] virtual bool flag_raised(call_site site) = 0;
-  [[nodiscard]] virtual ddp_times times() const = 0;
+  [[nodiscard]] virtual reduction_times times() const = 0;
   [[nodiscard]] virtual std::vector<std::size_t> bucket_bytes() const = 0;
 
   // Generation by a language model.

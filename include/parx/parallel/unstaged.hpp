@@ -67,7 +67,7 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
   void zero_grad() override { wrapper_.zero_grad(); }
   void raise_flag() override { wrapper_.raise_flag(); }
   bool flag_raised(call_site) override { return wrapper_.flag_raised(); }
-  ddp_times times() const override { return wrapper_.times(); }
+  reduction_times times() const override { return wrapper_.times(); }
   std::vector<std::size_t> bucket_bytes() const override {
     std::vector<std::size_t> all;
     for (std::size_t i = 0; i < wrapper_.bucket_count(); ++i) {

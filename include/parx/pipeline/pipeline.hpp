@@ -247,7 +247,7 @@ class pipeline : public staged_wrapper {
   void broadcast_buffers(call_site site = call_site::current()) {
     reductions_->broadcast_buffers(site);
   }
-  [[nodiscard]] ddp_times times() const noexcept { return reductions_->times(); }
+  [[nodiscard]] reduction_times times() const noexcept { return reductions_->times(); }
   [[nodiscard]] std::size_t bucket_count() const { return reductions_->bucket_bytes().size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const {
     return reductions_->bucket_bytes().at(index);

@@ -217,7 +217,7 @@ class stage_runner {
     require_samples(of, number, "the loss");
     microbatch_result<T> made = of.result(number, x);
     figure += made.figure;
-    if (!detail::recording()) return;
+    if (!is_grad_enabled()) return;
     require(made.loss.has_value(), "the loss function of a step returns a weighted_loss");
     here.loss = detail::scaled(std::move(*made.loss), loss_scale_);
   }
@@ -232,7 +232,7 @@ class stage_runner {
     const Input input = of.input(number);
     variable<T> x;
     for (std::size_t i = 0; i < given.values.size() && a.stage > 0; ++i) {
-      const auto each = detail::recording()
+      const auto each = is_grad_enabled()
                             ? variable<T>(here.inputs.emplace_back(given.values[i]))
                             : variable<T>(given.values[i]);
       if (i == 0) x = each;
@@ -260,7 +260,7 @@ class stage_runner {
   /// Keeps the graph for backward without the values of the results: the message or an operation
   /// holds those while it needs them. A leaf is the stage's own input, or a parameter.
   void keep_graph(const std::vector<variable<T>>& leaving, microbatch_state& here) {
-    if (!detail::recording()) return;
+    if (!is_grad_enabled()) return;
     for (const variable<T>& each : leaving) {
       here.sent.push_back(each.is_leaf() ? each
                                          : variable<T>(tensor<T>::without_memory(each.shape()),

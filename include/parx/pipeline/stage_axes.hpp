@@ -7,7 +7,7 @@
 #include <parx/autograd/gradient_axis.hpp>
 #include <parx/autograd/parameter_list.hpp>
 #include <parx/comm/process_group.hpp>
-#include <parx/ddp/group_axis.hpp>
+#include <parx/reduction/group_axis.hpp>
 
 namespace parx::inline PARX_ABI {
 

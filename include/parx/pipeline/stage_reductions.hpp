@@ -20,7 +20,7 @@
 #include <parx/autograd/parameter.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/source.hpp>
-#include <parx/ddp/times.hpp>
+#include <parx/reduction/times.hpp>
 #include <parx/fsdp/options.hpp>
 #include <parx/pipeline/action.hpp>
 #include <parx/pipeline/stage_part.hpp>
@@ -164,8 +164,8 @@ class stage_reductions {
   void zero_grad() {
     for (const auto& each : units_) each->sums->zero_grad();
   }
-  [[nodiscard]] ddp_times times() const noexcept {
-    ddp_times all{.communication = communication_};
+  [[nodiscard]] reduction_times times() const noexcept {
+    reduction_times all{.communication = communication_};
     for (const auto& each : units_) {
       each->sums->for_each_wrapper([&](auto& wrapper) { all.waited += wrapper.times().waited; });
       all.communication += each->sums->own_communication();

@@ -17,7 +17,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/source.hpp>
-#include <parx/ddp/reduction_group.hpp>
+#include <parx/reduction/reduction_group.hpp>
 #include <parx/pipeline/stage_part.hpp>
 
 namespace parx::inline PARX_ABI {

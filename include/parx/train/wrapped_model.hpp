@@ -23,7 +23,7 @@
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
-#include <parx/ddp/times.hpp>
+#include <parx/reduction/times.hpp>
 
 namespace parx::inline PARX_ABI::train {
 
@@ -47,7 +47,7 @@ concept wrapped_model = requires(Wrapper& wrapper, Optimizer& optimizer, checkpo
   wrapper.broadcast_buffers(site);
 
   // How long backward passes communicated and waited, and the sizes of the gradient buckets.
-  { wrapper.times() } -> std::same_as<ddp_times>;
+  { wrapper.times() } -> std::same_as<reduction_times>;
   { wrapper.bucket_count() } -> std::convertible_to<std::size_t>;
   { wrapper.bucket_bytes(std::size_t{}) } -> std::convertible_to<std::size_t>;
 

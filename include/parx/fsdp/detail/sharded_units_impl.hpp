@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <exception>
 #include <functional>
 #include <numeric>
 #include <thread>
@@ -16,12 +15,10 @@
 #include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/collectives/scatter.hpp>
-#include <parx/core/joined_text.hpp>
-#include <parx/core/log.hpp>
 #include <parx/fsdp/gathered_values.hpp>
 #include <parx/fsdp/host_values.hpp>
 #include <parx/fsdp/sharded_units.hpp>
-#include <parx/trace/event.hpp>
+#include <parx/fsdp/unit_gradients.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -38,26 +35,44 @@ PARX_INLINE sharded_units::sharded_units(process_group& group, shard_groups grou
       adds_in_parts_(options.accumulate == accumulated_gradients::sharded),
       of_unit_(plan_.units().size()),
       readers_(plan_.units().size()),
-      steps_(*this),
-      finish_(options.finish) {
+      steps_(*this) {
   const std::size_t units = plan_.units().size();
   values_ = storage_of(options, site);
   take_values(site);
   reduction_layout sums = layout_of(std::move(groups.part_of), options, site);
   cut_tables(sums.part_of, site);
-  gradients_.reset(new unit_gradients(
-      plan_, all_, trained_tables(), std::move(sums),
-      options.stage == 1 ? gradient_memory_of::all_flats : gradient_memory_of::slots, site));
   uses_.emplace(plan_, *values_, options.prefetch);
-  state_.emplace(who_, members(), gradients_->launches());
+  gradients_.reset(new unit_gradients(
+      plan_, all_, trained_tables(), *uses_, std::move(sums),
+      options.stage == 1 ? gradient_memory_of::all_flats : gradient_memory_of::slots, who_, site));
+  std::vector<reduction_group> others{{"gathers", gathering_}, {"replicas", replicas_}};
+  if (shard_sums_) others.push_back({"sums", *shard_sums_});
+  reducer_.emplace(*this, reduction_groups(group_, std::move(others), who_), options.finish);
   note_frozen();
   for (std::size_t i = 0; i < all_.size(); ++i) {
-    all_[i]->attach(*this, steps_, *this, i);
+    all_[i]->attach(*reducer_, steps_, *this, i);
     if (!is_table(i)) of_unit_[plan_.place(i).unit].push_back(all_[i].get());
   }
   for (std::size_t unit = 0; unit < units; ++unit) {
     hooks_.emplace_back(new unit_hook(*this, unit));
   }
+}
+
+PARX_INLINE sharded_units::~sharded_units() = default;
+
+PARX_INLINE sharded_units::whole_observer::whole_observer(sharded_units& owner,
+                                                          reduction_groups groups,
+                                                          reduction_finish finish)
+    : gradient_reducer(std::move(groups), *owner.gradients_,
+                       {owner.who_, owner.members(), owner.gradients_->launches()},
+                       owner.adds_in_parts_ ? pass_kind::parts : pass_kind::local, finish),
+      owner_(owner) {}
+
+PARX_INLINE void sharded_units::before_step_without_gradient() const {
+  const bool is_dropped =  // by zero_grad()
+      reducer_->state().phase() == reduction_phase::added &&
+      gradients_->held() == reduction_state::nothing;
+  if (!is_dropped) reducer_->before_step();
 }
 
 PARX_INLINE void sharded_units::written() {
@@ -275,110 +290,36 @@ PARX_INLINE void sharded_units::note_frozen() {
   }
 }
 
-PARX_INLINE void sharded_units::train_unfrozen() {
+PARX_INLINE void sharded_units::train_unfrozen(const backward_start& start) {
+  if (reducer_->is_under_way()) return;  // the pass will be refused
   std::vector<std::size_t> unfrozen;
   for (const std::size_t i : frozen_) {
     // A micro-batch may have come between the two calls.
     if (!all_[i]->is_frozen() || all_[i]->has_whole_grad()) unfrozen.push_back(i);
   }
-  if (unfrozen.empty()) return;
-  gradients_->require_unfrozen(unfrozen);
-  for (const std::size_t i : unfrozen) {
-    all_[i]->unfreeze_part();
-    if (!is_table(i)) plan_.train(plan_.place(i).flat);
+  if (!unfrozen.empty()) {
+    gradients_->require_unfrozen(unfrozen);
+    for (const std::size_t i : unfrozen) {
+      all_[i]->unfreeze_part();
+      if (!is_table(i)) plan_.train(plan_.place(i).flat);
+    }
+    gradients_->extend(trained_tables());
+    reducer_->state().regroup(members(), gradients_->launches());
+    note_frozen();
   }
-  gradients_->extend(trained_tables());
-  state_->regroup(members(), gradients_->launches());
-  note_frozen();
+  for (const std::size_t each : start.reached) {
+    require(gradients_->number_of(each) < gradients_->launches(),
+            "{}: backward reaches \"{}\", which was unfrozen in its forward pass and is frozen "
+            "now: freeze it after backward",
+            who_, all_[each]->name());
+  }
 }
 
-PARX_INLINE void sharded_units::step_without_gradient() const {
+PARX_INLINE void sharded_units::whole_observer::step_without_gradient() const {
   throw_usage(
       "{}: an optimizer was made of the model's own parameters, whose gradients go to "
       "the ranks' parts: make it of fsdp.parameters()",
-      who_);
-}
-
-PARX_INLINE void sharded_units::begin_backward(const backward_start& start) {
-  const pass_kind kind = synchronising_   ? pass_kind::sums
-                         : adds_in_parts_ ? pass_kind::parts
-                                          : pass_kind::local;
-  if (kind != pass_kind::local && !under_way_) {
-    train_unfrozen();
-    for (const std::size_t each : start.reached) {
-      require(gradients_->number_of(each) < gradients_->launches(),
-              "{}: backward reaches \"{}\", which was unfrozen in its forward pass and is frozen "
-              "now: freeze it after backward",
-              who_, all_[each]->name());
-    }
-  }
-  const std::size_t has_gradient = held();
-  const reduction_actions next = state_->begin(kind, start.count, start.reached, has_gradient);
-  if (has_gradient == reduction_state::nothing) gradients_->forget_sums();
-  if (kind == pass_kind::local) return;
-  async_before_ = async_seconds();
-  try {
-    if (kind == pass_kind::parts) {
-      gradients_->start_adding();
-    } else {
-      gradients_->control().flags() = flag_.exchange(false) ? 1 : 0;
-      gradients_->start(*state_, uses_->take_order_hash(), start.of == gradient_of::mean);
-    }
-    gradients_->launch(next.first, next.last);
-  } catch (...) {
-    abandon_backward();
-    throw;
-  }
-}
-
-PARX_INLINE void sharded_units::unobserved(std::string_view name,
-                                           std::span<const std::size_t> shape) {
-  if (std::exchange(has_warned_, true) || group_.rank() != 0) return;
-  log(log_level::warn,
-      "{}: backward reaches parameter \"{}\" [{}], which the model does not name: it is not "
-      "sharded, and its gradient stays this rank's own. If it belongs to a layer of the model, "
-      "that is missing in members()",
-      who_, name, joined_text(shape));
-}
-
-PARX_INLINE void sharded_units::end_backward() {
-  const reduction_actions next = state_->end();
-  under_way_ = next.finish_sums;
-  // The next micro-batch adds to the sums of this one.
-  const bool is_waited_for = finish_ == reduction_finish::with_backward || !next.end_step;
-  if (!under_way_) state_->reduced();
-  else if (is_waited_for) finish();
-}
-
-PARX_INLINE void sharded_units::finish() {
-  if (!std::exchange(under_way_, false)) return;
-  const trace::span waiting("wait for gradients", "fsdp");
-  const auto from = std::chrono::steady_clock::now();
-  gradients_->finish();
-  times_.waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
-  times_.communication += async_seconds() - async_before_;
-  state_->reduced();
-}
-
-PARX_INLINE void sharded_units::abandon_backward() noexcept {
-  if (state_->abandon().abort) {
-    const std::string reason =
-        std::current_exception()
-            ? abort_reason(group_.rank())
-            : formatted("rank {}: an exception ended its backward pass; see its output",
-                        group_.rank());
-    for (process_group* const each : {&group_, shard_sums_ ? &*shard_sums_ : nullptr, &replicas_}) {
-      if (each != nullptr && each->size() > 1 && !each->closed()) each->abort(reason);
-    }
-  }
-  gradients_->abandon();
-}
-
-PARX_INLINE std::size_t sharded_units::held() const {
-  for (std::size_t i = 0; i < all_.size(); ++i) {
-    if (all_[i]->has_part_grad() || all_[i]->has_whole_grad()) return i;
-  }
-  return reduction_state::nothing;
+      owner_.who_);
 }
 
 PARX_INLINE void sharded_units::take_values(call_site site) {

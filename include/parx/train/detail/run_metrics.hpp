@@ -19,7 +19,7 @@
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/source.hpp>
-#include <parx/ddp/times.hpp>
+#include <parx/reduction/times.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/trace/progress.hpp>
 #include <parx/train/detail/lines.hpp>
@@ -59,7 +59,7 @@ class run_metrics {
                                  [&] { log = run_log(options_, bar, state_.global_step); });
   }
   /// Local. Restarts the clocks, keeping the counts; `times` are the wrapper's.
-  void begin_counting(const ddp_times& times) {
+  void begin_counting(const reduction_times& times) {
     const rank_counts so_far = watch.counts;
     watch = meter();
     watch.counts = so_far;
@@ -69,7 +69,7 @@ class run_metrics {
 
   /// Collective. Adds up all ranks' counts and combines their requests. If it throws, this rank's
   /// counts are unchanged.
-  [[nodiscard]] stop_request fold(const ddp_times& times, const stop_request& of_this_rank);
+  [[nodiscard]] stop_request fold(const reduction_times& times, const stop_request& of_this_rank);
   [[nodiscard]] std::uint64_t folds() const noexcept { return folds_; }
   /// Local. After another rank's state has replaced this one's: takes over its number of folds. If
   /// that differs, its last fold included this rank's counts, which are dropped.
@@ -128,7 +128,7 @@ class run_metrics {
   trainer_state& state_;
   const call_site site_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  ddp_times times_before_;
+  reduction_times times_before_;
   std::vector<rank_counts> merged_;  // since the last line, by rank
   double samples_ = 0;               // since open(), over all ranks
   std::uint64_t first_step_ = 0;
@@ -136,7 +136,8 @@ class run_metrics {
   bool repeats_ = false;
 };
 
-inline stop_request run_metrics::fold(const ddp_times& times, const stop_request& of_this_rank) {
+inline stop_request run_metrics::fold(const reduction_times& times,
+                                      const stop_request& of_this_rank) {
   watch.pause();
   rank_counts mine = watch.take();
   mine.wait = (times - times_before_).waited;

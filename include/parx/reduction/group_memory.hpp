@@ -1,4 +1,4 @@
-// bucket_memory: the memory of the buckets that one group sums.
+// group_memory: memory that the collectives of one group work on: buckets, flat parameters.
 //
 // If all its ranks share memory (one host), it is a shared buffer, in which sums are made in place.
 #pragma once
@@ -10,19 +10,21 @@
 
 #include <parx/comm/shared_buffer.hpp>
 #include <parx/core/source.hpp>
-#include <parx/ddp/bucket.hpp>
 
-namespace parx::inline PARX_ABI::detail {
+namespace parx::inline PARX_ABI {
 
-class bucket_memory {
+class group_memory {
  public:
+  /// What lies in it starts at cache lines, so that kernels on them run at full speed.
+  static constexpr std::size_t alignment = 64;
+
   /// Collective. Zeroed. All ranks of `group` pass the same number of bytes.
-  bucket_memory(process_group& group, std::size_t bytes, call_site site) {
+  group_memory(process_group& group, std::size_t bytes, call_site site) {
     if (bytes > 0 && group.size() > 1 && group.shares_memory()) {
       shared_ = allocate_shared<std::byte>(group, bytes, site);
       return;
     }
-    own_.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{bucket_alignment})));
+    own_.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{alignment})));
     std::memset(own_.get(), 0, bytes);
   }
 
@@ -35,7 +37,7 @@ class bucket_memory {
  private:
   struct aligned_delete {
     void operator()(std::byte* memory) const noexcept {
-      ::operator delete(memory, std::align_val_t{bucket_alignment});
+      ::operator delete(memory, std::align_val_t{alignment});
     }
   };
 
@@ -43,4 +45,4 @@ class bucket_memory {
   std::unique_ptr<std::byte, aligned_delete> own_;
 };
 
-}  // namespace parx::detail
+}  // namespace parx

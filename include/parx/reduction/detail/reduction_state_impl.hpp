@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include <parx/core/check.hpp>
-#include <parx/ddp/reduction_state.hpp>
+#include <parx/reduction/reduction_state.hpp>
 
-namespace parx::inline PARX_ABI::detail {
+namespace parx::inline PARX_ABI {
 
 PARX_INLINE reduction_actions reduction_state::begin(pass_kind kind, double count,
                                                      std::span<const std::size_t> reached,
@@ -22,13 +22,12 @@ PARX_INLINE reduction_actions reduction_state::begin(pass_kind kind, double coun
   ++passes_;
   count_ += count;
   for (const std::size_t each : reached) used_[each] = 1;
-  if (kind == pass_kind::local || kind == pass_kind::mean) {
-    ends_step_ = kind == pass_kind::mean;
-    phase_ = kind == pass_kind::local ? reduction_phase::adding : reduction_phase::averaging;
+  ends_step_ = kind == pass_kind::sums;
+  if (kind == pass_kind::local) {
+    phase_ = reduction_phase::adding;
     return {};
   }
   phase_ = reduction_phase::summing;
-  ends_step_ = kind == pass_kind::sums;
   std::fill(awaited_.begin(), awaited_.end(), static_cast<unsigned char>(0));
   std::fill(pending_.begin(), pending_.end(), 0);
   for (const std::size_t each : reached) {
@@ -100,4 +99,4 @@ PARX_INLINE void reduction_state::start_over() noexcept {
   std::fill(used_.begin(), used_.end(), static_cast<unsigned char>(0));
 }
 
-}  // namespace parx::detail
+}  // namespace parx

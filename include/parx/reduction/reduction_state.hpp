@@ -1,5 +1,6 @@
-// reduction_state: decides what a ddp does at each event of a backward pass. A state machine
-// without communication.
+// reduction_state: decides what is done with gradients at each event of a backward pass. A state
+// machine without communication. A bucket is what is summed by one operation: a ddp's bucket, or
+// the flat parameter of an fsdp's unit.
 //
 //   begin -> ready, once for each gradient that the pass reaches -> end -> reduced
 //
@@ -20,13 +21,12 @@
 
 #include <parx/core/abi.hpp>
 
-namespace parx::inline PARX_ABI::detail {
+namespace parx::inline PARX_ABI {
 
 enum class reduction_phase {
   empty,      ///< there is no gradient of this step yet
   adding,     ///< a pass accumulates gradients on this rank, under no_sync()
   added,      ///< such passes have ended
-  averaging,  ///< a pass computes the mean itself: there is one rank
   summing,    ///< a pass is running and its sums over the ranks are under way
   reduced,    ///< gradients are final or left by a failed pass: nothing may be added to them
 };
@@ -34,9 +34,14 @@ enum class reduction_phase {
 /// What a pass does with its gradients.
 enum class pass_kind {
   local,  ///< they stay on this rank until a later pass
-  mean,   ///< they are final: one rank, one pass
   sums,   ///< they are summed over the ranks and then final
   parts   ///< they are summed over the ranks; a later pass of the step adds to the sums
+};
+
+/// When a wrapper waits for the sums of gradients over the ranks.
+enum class reduction_finish {
+  with_backward,  ///< at the end of the backward pass that started them
+  when_asked,     ///< in finish(): other work can run in between
 };
 
 /// To be executed in this order.
@@ -106,8 +111,7 @@ class reduction_state {
 
  private:
   [[nodiscard]] bool is_running() const noexcept {
-    return phase_ == reduction_phase::adding || phase_ == reduction_phase::averaging ||
-           phase_ == reduction_phase::summing;
+    return phase_ == reduction_phase::adding || phase_ == reduction_phase::summing;
   }
   [[nodiscard]] std::string_view name(std::size_t parameter) const noexcept {
     return parameter < parameters_.size() ? parameters_[parameter].name : std::string_view();
@@ -134,8 +138,8 @@ class reduction_state {
   reduction_phase phase_ = reduction_phase::empty;
 };
 
-}  // namespace parx::detail
+}  // namespace parx
 
 #ifndef PARX_SEPARATE_COMPILATION
-#include <parx/ddp/detail/reduction_state_impl.hpp>
+#include <parx/reduction/detail/reduction_state_impl.hpp>
 #endif

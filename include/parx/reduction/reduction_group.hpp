@@ -37,9 +37,7 @@ struct reduction_group {
   process_group& group;  ///< borrowed; this rank is one of its ranks
 };
 
-namespace detail {
-
-/// The groups of a ddp by index: 0 is its own, the others follow in the order of their names.
+/// The groups of a wrapper by index: 0 is its own, the others follow in the order of their names.
 ///
 /// Blocking operations on several groups are issued in this order. It is the same on all ranks,
 /// except that a rank may lack some of the groups, so there is no deadlock.
@@ -110,5 +108,4 @@ class reduction_groups {
   std::vector<named> groups_;
 };
 
-}  // namespace detail
 }  // namespace parx

@@ -1,4 +1,4 @@
-#include <parx/ddp/reduction_state.hpp>
+#include <parx/reduction/reduction_state.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -8,12 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include <parx/core/error.hpp>
+
 namespace {
 
-using parx::detail::pass_kind;
-using parx::detail::reduction_actions;
-using parx::detail::reduction_phase;
-using parx::detail::reduction_state;
+using parx::pass_kind;
+using parx::reduction_actions;
+using parx::reduction_phase;
+using parx::reduction_state;
 
 constexpr std::size_t nothing = reduction_state::nothing;
 
@@ -66,7 +68,6 @@ constexpr reduction_actions launch(size_t first, size_t last) {
 }
 constexpr reduction_actions start(size_t last) { return {.start_sums = true, .last = last}; }
 constexpr reduction_actions finish{.finish_sums = true, .end_step = true};
-constexpr reduction_actions only_end{.end_step = true};
 
 const std::vector<size_t> all{0, 1, 2, 3, 4};
 
@@ -77,7 +78,7 @@ struct sequence {
 
 std::vector<sequence> table() {
   using enum reduction_phase;
-  const auto sums = pass_kind::sums, local = pass_kind::local, mean = pass_kind::mean;
+  const auto sums = pass_kind::sums, local = pass_kind::local;
   return {
       {"buckets leave by index when gradients come in order",
        {begin(sums, all, nothing, start(0), summing), ready(4, launch(0, 0), summing),
@@ -92,9 +93,6 @@ std::vector<sequence> table() {
         end(finish, reduced)}},
       {"a pass that reaches nothing launches all",
        {begin(sums, {}, nothing, start(3), summing), end(finish, reduced)}},
-      {"one rank makes the mean without sums",
-       {begin(mean, all, nothing, none, averaging), ready(0, none, averaging),
-        end(only_end, reduced), step(reduced)}},
       {"micro-batches are added up before the sums",
        {begin(local, all, nothing, none, adding), ready(3, none, adding), end(none, added),
         begin(local, {0}, 4, none, adding), end(none, added),
@@ -115,8 +113,7 @@ std::vector<sequence> table() {
       {"a failed pass whose sums are under way ends all ranks, others do not",
        {begin(sums, all, nothing, start(0), summing), abandon({.abort = true}),
         but(begin(sums, all, 0, none, reduced), "a backward pass that failed"),
-        begin(local, all, nothing, none, adding), abandon(none),
-        begin(mean, all, nothing, none, averaging), abandon(none), abandon(none)}},
+        begin(local, all, nothing, none, adding), abandon(none), abandon(none)}},
       {"events in a wrong order are refused and change nothing",
        {but(ready(2, none, empty), "\"c\" is ready outside"),
         but(end(none, empty), "has not begun"), begin(sums, {1, 3}, nothing, start(0), summing),

@@ -1,4 +1,4 @@
-// ddp_times: the time that backward passes spend on communication.
+// reduction_times: the time that backward passes spend on communication.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace parx::inline PARX_ABI {
 
 /// Of the backward passes so far, on this rank.
-struct ddp_times {
+struct reduction_times {
   double communication = 0;  ///< seconds in which sums of gradients were in flight
   double waited = 0;         ///< seconds of these in which nothing was left to compute
 
@@ -16,7 +16,8 @@ struct ddp_times {
   [[nodiscard]] double hidden() const noexcept {
     return communication > 0 ? std::clamp(1 - waited / communication, 0.0, 1.0) : 1;
   }
-  [[nodiscard]] friend ddp_times operator-(ddp_times after, const ddp_times& before) noexcept {
+  [[nodiscard]] friend reduction_times operator-(reduction_times after,
+                                                 const reduction_times& before) noexcept {
     return {after.communication - before.communication, after.waited - before.waited};
   }
 };
