@@ -23,6 +23,7 @@
 
 #include <parx/core/file_text.hpp>
 #include <parx/store/hash.hpp>
+#include <parx/tensor/detail/address_range.hpp>
 #include <parx/transport/hybrid.hpp>
 
 #include "sanitizers.hpp"
@@ -227,6 +228,18 @@ BOOST_AUTO_TEST_CASE(ucx_is_loaded_only_by_who_asks_and_leaves_the_signal_handle
   int status = 0;
   ::waitpid(child, &status, 0);
   BOOST_TEST((WIFEXITED(status) && WEXITSTATUS(status) == 0), "bits " << WEXITSTATUS(status));
+}
+
+BOOST_AUTO_TEST_CASE(memory_moves_as_before_while_ucx_watches_the_process_s_mappings) {
+  const std::string failures = on_two_processes("tcp", [](const side&) {
+    parx::detail::address_range range(2 * parx::detail::address_range::huge_page);
+    std::byte* const from = range.fill(0, 4096);
+    std::byte* const to = range.data() + parx::detail::address_range::huge_page;
+    from[7] = std::byte{42};
+    parx::detail::address_range::move(from, to, 4096);
+    side::check(to[7] == std::byte{42}, "the memory went elsewhere");
+  });
+  BOOST_TEST(failures == "");
 }
 
 /// By hand, what the order was proven with: PARX_TEST_MESSAGES=100000.

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -51,7 +53,9 @@ class address_range {
   static void move(std::byte* from, std::byte* to, std::size_t bytes) {
     // MREMAP_DONTUNMAP: no other thread's mmap() gets the old addresses before they are reserved.
     constexpr int flags = MREMAP_MAYMOVE | MREMAP_FIXED | dont_unmap;
-    if (::mremap(from, bytes, bytes, flags, to) == MAP_FAILED) {
+    // Not mremap(3): in a process that uses UCX this is UCX's, which loses the fifth argument. UCX,
+    // which remembers what memory it has registered, is told by the mmap(3) below.
+    if (::syscall(SYS_mremap, from, bytes, bytes, flags, to) == -1) {
       const int why = errno;
       // The kernel unmaps the addresses at `to` before it checks that it has memory for the move.
       ::mmap(to, bytes, PROT_NONE, reserving | MAP_FIXED_NOREPLACE, -1, 0);
