@@ -1,4 +1,4 @@
-// Jobs for tests: ranks are threads, joined by the transport under test.
+// Jobs for tests: ranks are threads, joined by the network under test.
 #pragma once
 
 #include <exception>
@@ -13,7 +13,6 @@
 #include <parx/store/hash.hpp>
 #include <parx/transport/hybrid.hpp>
 #include <parx/transport/inproc.hpp>
-#include <parx/transport/solo.hpp>
 
 namespace jobs {
 
@@ -54,11 +53,9 @@ inline std::vector<std::string> run_collecting(kind which, int world, const body
     threads.emplace_back([&, rank] {
       auto& failure = failures[static_cast<std::size_t>(rank)];
       try {
-        std::unique_ptr<parx::transport> transport;
-        if (which == kind::inproc && world == 1) {
-          transport = std::make_unique<parx::solo_transport>();  // as init() has it
-        } else if (which == kind::inproc) {
-          transport = network->attach(rank);
+        std::unique_ptr<parx::links> links;
+        if (which == kind::inproc) {
+          links = network->attach(rank);
         } else {
           parx::detail::endpoint_options given{.job_store = store,
                                                .store_host = "127.0.0.1",
@@ -76,10 +73,10 @@ inline std::vector<std::string> run_collecting(kind which, int world, const body
             given.env["PARX_HOST_ID"] = std::to_string(rank);
             given.env["UCX_TLS"] = which == kind::ucx_tcp ? "tcp" : "self,sm";
           }
-          transport = std::make_unique<parx::hybrid_transport>(
+          links = std::make_unique<parx::hybrid_links>(
               std::make_shared<parx::detail::endpoint>(std::move(given)));
         }
-        parx::process_group group(std::move(transport), "world", options);
+        parx::process_group group(std::move(links), "world", options);
         try {
           run(group);
         } catch (const std::exception& thrown) {

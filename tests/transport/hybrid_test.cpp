@@ -60,7 +60,7 @@ std::vector<std::uint64_t> woken_groups(parx::detail::wake_channel& wakes) {
 /// Two ranks in this process, on one thread.
 struct joined_pair {
   std::array<std::shared_ptr<parx::detail::endpoint>, 2> endpoints;
-  std::array<std::unique_ptr<parx::transport>, 2> worlds;
+  std::array<std::unique_ptr<parx::links>, 2> worlds;
 
   joined_pair() {
     const auto store = std::make_shared<parx::hash_store>();
@@ -68,25 +68,25 @@ struct joined_pair {
       endpoints[rank] = std::make_shared<parx::detail::endpoint>(parx::detail::endpoint_options{
           .job_store = store, .store_host = "127.0.0.1", .rank = static_cast<int>(rank),
           .world_size = 2, .local_world_size = 2, .may_spin = false, .env = {}});
-      worlds[rank] = std::make_unique<parx::hybrid_transport>(endpoints[rank]);
+      worlds[rank] = std::make_unique<parx::hybrid_links>(endpoints[rank]);
     }
   }
   /// A group of both.
-  [[nodiscard]] std::array<std::unique_ptr<parx::transport>, 2> subgroup(std::uint64_t id) const {
+  [[nodiscard]] std::array<std::unique_ptr<parx::links>, 2> subgroup(std::uint64_t id) const {
     const std::vector<int> both{0, 1};
     return {worlds[0]->subgroup(both, id), worlds[1]->subgroup(both, id)};
   }
 };
 
 /// Rank 1 sends rank 0 a byte, which opens the link between them.
-void send_byte(parx::transport& from, parx::transport& to) {
+void send_byte(parx::links& from, parx::links& to) {
   std::byte byte{};
   static_cast<void>(from.link_to(0, parx::channel::message).try_send({&byte, 1}, {}));
   BOOST_TEST(to.link_to(1, parx::channel::message).try_receive({&byte, 1}, {}) == 1u);
 }
 
 /// What ends a receive from rank 0 within a second; "" where nothing does.
-std::string end_of_receive(parx::transport& network) {
+std::string end_of_receive(parx::links& network) {
   parx::link& stream = network.link_to(0, parx::channel::message);
   std::byte byte{};
   const auto until = clock_type::now() + 1s;
@@ -277,7 +277,7 @@ BOOST_AUTO_TEST_CASE(a_rank_sleeps_although_it_awaits_more_links_than_it_may_hav
   for (int rank = 1; rank < world; ++rank) {
     store->set(parx::detail::endpoint::record_key(rank), shared->own().to_text());
   }
-  parx::hybrid_transport network(shared);
+  parx::hybrid_links network(shared);
   std::vector<parx::link_interest> interests;
   for (int peer = 1; peer < world; ++peer) {
     static_cast<void>(network.link_to(peer, parx::channel::message));
@@ -303,7 +303,7 @@ BOOST_AUTO_TEST_CASE(a_rank_sleeps_although_it_awaits_more_links_than_it_may_hav
 
 BOOST_AUTO_TEST_CASE(an_error_keeps_what_the_store_said_when_it_did_not_tell_a_peers_address) {
   const auto store = std::make_shared<parx::hash_store>();
-  parx::process_group group(std::make_unique<parx::hybrid_transport>(
+  parx::process_group group(std::make_unique<parx::hybrid_links>(
       std::make_shared<parx::detail::endpoint>(parx::detail::endpoint_options{
           .job_store = store, .store_host = "127.0.0.1", .rank = 0, .world_size = 2,
           .local_world_size = 2, .may_spin = false, .env = {}})));

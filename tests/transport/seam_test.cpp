@@ -1,5 +1,5 @@
-// A transport that knows nothing but transport/transport.hpp carries all that groups do.
-#include "transport/socketpair_transport.hpp"
+// A network that knows nothing but transport/links.hpp and job.hpp carries all that groups do.
+#include "transport/socketpair_links.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -30,7 +30,7 @@ std::vector<std::string> run_job(int world, const std::function<void(parx::proce
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
       parx::process_group group(
-          std::make_unique<parx_test::socketpair_transport>(network, everyone, rank, 0));
+          std::make_unique<parx_test::socketpair_links>(network, everyone, rank));
       try {
         body(group);
       } catch (const std::exception& thrown) {

@@ -99,7 +99,7 @@ claimed claim_after(arrivals& incoming, const link_hello& greeting) {
   return result;
 }
 
-std::unique_ptr<parx::hybrid_transport> transport_of(const std::shared_ptr<parx::hash_store>& store,
+std::unique_ptr<parx::hybrid_links> transport_of(const std::shared_ptr<parx::hash_store>& store,
                                                      int rank, const char* kind,
                                                      std::optional<job_key> of) {
   endpoint_options given{.job_store = store,
@@ -110,7 +110,7 @@ std::unique_ptr<parx::hybrid_transport> transport_of(const std::shared_ptr<parx:
                          .may_spin = false,
                          .env = {{"PARX_TRANSPORT", kind}},
                          .key = std::move(of)};
-  return std::make_unique<parx::hybrid_transport>(std::make_shared<endpoint>(std::move(given)));
+  return std::make_unique<parx::hybrid_links>(std::make_shared<endpoint>(std::move(given)));
 }
 
 }  // namespace

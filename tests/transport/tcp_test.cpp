@@ -57,7 +57,7 @@ struct pair_of_ranks {
     while (to.try_receive({&byte, 1}, {}) == 0) {
     }
   }
-  [[nodiscard]] std::unique_ptr<parx::hybrid_transport> transport_of(int rank,
+  [[nodiscard]] std::unique_ptr<parx::hybrid_links> transport_of(int rank,
                                                                      const char* streams) const {
     parx::detail::endpoint_options given{
         .job_store = store,
@@ -67,11 +67,11 @@ struct pair_of_ranks {
         .local_world_size = 2,
         .may_spin = false,
         .env = {{"PARX_TRANSPORT", "tcp"}, {"PARX_STREAMS", streams}}};
-    return std::make_unique<parx::hybrid_transport>(
+    return std::make_unique<parx::hybrid_links>(
         std::make_shared<parx::detail::endpoint>(std::move(given)));
   }
   std::shared_ptr<parx::hash_store> store = std::make_shared<parx::hash_store>();
-  std::unique_ptr<parx::hybrid_transport> first, second;
+  std::unique_ptr<parx::hybrid_links> first, second;
 };
 
 /// Seconds until so many bytes have come over the link.

@@ -192,8 +192,8 @@ bool is_mapped(const char* library) {
   return parx::detail::file_text("/proc/self/maps").value_or("").find(library) != std::string::npos;
 }
 
-std::unique_ptr<parx::hybrid_transport> rank_zero_with(const char* transport) {
-  return std::make_unique<parx::hybrid_transport>(std::make_shared<parx::detail::endpoint>(
+std::unique_ptr<parx::hybrid_links> rank_zero_with(const char* transport) {
+  return std::make_unique<parx::hybrid_links>(std::make_shared<parx::detail::endpoint>(
       parx::detail::endpoint_options{.job_store = std::make_shared<parx::hash_store>(),
                                      .store_host = "127.0.0.1",
                                      .rank = 0,

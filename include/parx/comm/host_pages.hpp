@@ -42,7 +42,7 @@ class host_pages {
     memory_ = allocate_shared<T>(group, part_, site);
     for (int rank = 0; rank < group.size(); ++rank) {
       require(memory_.of(rank) == memory_.of(0) + static_cast<std::size_t>(rank) * part_,
-              "host_pages at {}: the transport of group \"{}\" leaves gaps between the ranks' "
+              "host_pages at {}: the network of group \"{}\" leaves gaps between the ranks' "
               "parts of shared memory",
               site, group.name());
     }

@@ -28,7 +28,7 @@ namespace parx::inline PARX_ABI {
 
 class process_group;
 struct shared_area;
-class transport;
+class links;
 
 namespace detail {
 
@@ -48,9 +48,9 @@ class group_core;
 
 class process_group {
  public:
-  /// A group over a transport that already connects its ranks. init() is the usual way to get one.
+  /// A group over links that already join its ranks. init() is the usual way to get one.
   /// Throws usage_error if the timeout is not positive.
-  explicit process_group(std::unique_ptr<transport> network, std::string name = "world",
+  explicit process_group(std::unique_ptr<links> network, std::string name = "world",
                          group_options options = {});
   process_group(process_group&&) noexcept = default;
   process_group& operator=(process_group&&) noexcept = default;

@@ -13,7 +13,7 @@
 
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -59,10 +59,10 @@ class world : public process_group {
  private:
   friend world init(init_options options);
 
-  world(launch_env job, std::unique_ptr<rendezvous> meeting, std::unique_ptr<transport> network,
+  world(launch_env job, std::unique_ptr<rendezvous> meeting, std::unique_ptr<links> network,
         group_options options);
 
-  [[nodiscard]] static std::unique_ptr<transport> alone();
+  [[nodiscard]] static std::unique_ptr<links> alone();
 
   launch_env job_;
   std::unique_ptr<rendezvous> meeting_;

@@ -1,4 +1,4 @@
-// rendezvous: from "I am rank 3 of 8" to a transport between all eight ranks.
+// rendezvous: from "I am rank 3 of 8" to the links among all eight ranks.
 //
 // The job's keys in the store have the prefix parx/<run id>/, so that two jobs can use one store.
 // Where the job has a secret, its store serves only clients that prove to know it. No rank
@@ -47,7 +47,7 @@
 
 namespace parx::inline PARX_ABI {
 
-/// A rank's membership of its job. Operations of transports that outlive it end with an error.
+/// A rank's membership of its job. Operations of groups that outlive it end with an error.
 class rendezvous {
  public:
   /// Collective over the job: returns when all ranks have arrived. `prepare` is called as soon as
@@ -107,11 +107,11 @@ class rendezvous {
   /// Leaves the job. The rank that keeps the store waits until the others have left or `patience`
   /// has passed, so that they can finish their requests. It does not wait for other clients.
   void leave(std::chrono::milliseconds patience) noexcept {
-    const deadline limit = endpoint_ != nullptr ? endpoint_->parting_deadline()
+    const deadline limit = endpoint_ != nullptr ? endpoint_->job()->store().parting_deadline()
                                                 : deadline::after(std::chrono::seconds(1));
-    if (endpoint_ != nullptr) endpoint_->leave();
+    if (endpoint_ != nullptr) endpoint_->job()->leave();
     endpoint_.reset();
-    for (const auto& each : former_) each->leave();
+    for (const auto& each : former_) each->job()->leave();
     former_.clear();
     if (!server_) take_leave(limit);
     job_store_.reset();
@@ -147,14 +147,15 @@ class rendezvous {
   /// ranks that go on, by their numbers in the job. connect() then joins these. Throws parx::error
   /// where the job's store is gone, or where the others went on without this rank.
   [[nodiscard]] const std::vector<int>& shrink(std::chrono::milliseconds patience) {
-    endpoint_->abort(
+    endpoint_->job()->abort(
         {.text = formatted("rank {} goes on with the ranks that are left", job_.rank)});
     try {
       detail::survivors agreed(job_store_, *endpoint_, rounds_, patience);
       former_.push_back(std::exchange(endpoint_, agreed.joined()));
       members_ = agreed.members();
     } catch (const error&) {
-      if (server_ || job_.keeper != store_keeper::rank_zero || !endpoint_->has_ended(0)) throw;
+      const bool depends_on_0 = !server_ && job_.keeper == store_keeper::rank_zero;
+      if (!depends_on_0 || !endpoint_->job()->has_ended(0)) throw;
       throw error(errc::peer_lost,
                   formatted("rank {} cannot go on: rank 0, which has ended or was killed, kept "
                             "the job's store, by which the ranks that are left would agree. A "
@@ -170,15 +171,15 @@ class rendezvous {
   [[nodiscard]] int times_shrunk() const noexcept { return static_cast<int>(former_.size()); }
   /// Whether there was a shrink() and none of its ranks has failed since.
   [[nodiscard]] bool goes_on() const {
-    return !former_.empty() && endpoint_ != nullptr && !endpoint_->abort_reason();
+    return !former_.empty() && endpoint_ != nullptr && !endpoint_->job()->abort_reason();
   }
-  void abort(const failure_record& reason) noexcept { endpoint_->abort(reason); }
+  void abort(const failure_record& reason) noexcept { endpoint_->job()->abort(reason); }
   /// The job; its run_id is that of this start.
   [[nodiscard]] const launch_env& job() const noexcept { return job_; }
 
-  /// The transport over all ranks of the job.
-  [[nodiscard]] std::unique_ptr<transport> connect() {
-    return std::unique_ptr<transport>(new hybrid_transport(endpoint_));
+  /// The links among all ranks of the job.
+  [[nodiscard]] std::unique_ptr<links> connect() {
+    return std::unique_ptr<links>(new hybrid_links(endpoint_));
   }
   /// The job's part of the store, also for the program's own keys.
   [[nodiscard]] const std::shared_ptr<store>& job_store() const noexcept { return job_store_; }
@@ -281,10 +282,11 @@ class rendezvous {
       if (record.operation != rendezvous_name)
         record.text = formatted("rank {}: {}", job_.rank, record.text);
       if (job_.rank == 0 && start_) start_->answer(deadline::after(std::chrono::seconds(1)));
-      const bool is_silent = endpoint_ != nullptr && endpoint_->store_is_silent();
-      job_store_->compare_set(
-          first_failure_key, "", to_text(record),
-          is_silent ? endpoint_->parting_deadline() : deadline::after(std::chrono::seconds(2)));
+      auto limit = deadline::after(std::chrono::seconds(2));
+      if (endpoint_ != nullptr && endpoint_->job()->store().is_silent()) {
+        limit = endpoint_->job()->store().parting_deadline();
+      }
+      job_store_->compare_set(first_failure_key, "", to_text(record), limit);
     } catch (const std::exception&) {
       // The store is gone, and its clients notice that by themselves.
     }
@@ -368,7 +370,7 @@ class rendezvous {
     const auto ask = [&](store& job_store, const deadline& limit) {
       found = job_store.check(std::vector{key}, limit);
     };
-    return endpoint_->ask_for_diagnosis(ask) ? std::optional(found) : std::nullopt;
+    return endpoint_->job()->store().ask_for_diagnosis(ask) ? std::optional(found) : std::nullopt;
   }
   /// nullopt where the store does not answer.
   [[nodiscard]] std::optional<std::string> missing_ranks() const {
@@ -377,7 +379,7 @@ class rendezvous {
     const auto count = [&](store& job_store, const deadline& limit) {
       arrived = job_store.add("arrived", 0, limit);
     };
-    if (!endpoint_->ask_for_diagnosis(count)) return std::nullopt;
+    if (!endpoint_->job()->store().ask_for_diagnosis(count)) return std::nullopt;
     const auto missing = job_.world_size - static_cast<int>(arrived);
     std::vector<int> named;
     for (int rank = 0; rank < job_.world_size && std::ssize(named) < most_named; ++rank) {
@@ -395,7 +397,7 @@ class rendezvous {
   /// Whether a rank has joined and ended since.
   [[nodiscard]] bool has_ended(int rank) const {
     if (is_there(detail::endpoint::record_key(rank)).value_or(false)) {
-      return endpoint_->has_ended(rank);
+      return endpoint_->job()->has_ended(rank);
     }
     return is_there(detail::gone_key(rank)).value_or(false);
   }
@@ -428,7 +430,7 @@ class rendezvous {
       if (state == watch_state::set) return start_.reset();
       const bool answers = job_.rank == 0 && start_;
       if (answers) start_->answer(deadline::after(std::chrono::seconds(5)));
-      if (auto reason = endpoint_->abort_reason()) {
+      if (auto reason = endpoint_->job()->abort_reason()) {
         throw error(errc::aborted,
                     formatted("rank {} of {} could not join the job because another rank failed "
                               "first: {}",
@@ -457,7 +459,7 @@ class rendezvous {
         look_at = deadline::after(std::chrono::seconds(1));
       }
       std::array<pollfd, 2> polled{
-          {{ready->descriptor(), POLLIN, 0}, {endpoint_->abort_descriptor(), POLLIN, 0}}};
+          {{ready->descriptor(), POLLIN, 0}, {endpoint_->job()->abort_descriptor(), POLLIN, 0}}};
       ::poll(polled.data(), polled.size(), limit.poll_timeout(answers ? 20 : 200));
     }
   }
@@ -468,7 +470,7 @@ class rendezvous {
     static constexpr std::chrono::milliseconds patience{2000};
     const auto until = deadline::after(std::min(limit.remaining(), patience));
     try {
-      endpoint_->meet_everybody(until);
+      endpoint_->job()->peers().meet_everybody(job_.rank, until);
       const bool is_last = job_store_->add("met", 1, until) == job_.world_size;
       if (is_last) job_store_->set("all_met", "1", until);
       if (!server_) return;

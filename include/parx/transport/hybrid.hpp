@@ -1,4 +1,4 @@
-// hybrid_transport: ranks are processes, joined by shared memory inside a host and by TCP between
+// hybrid_links: ranks are processes, joined by shared memory inside a host and by TCP between
 // hosts, or by the network that PARX_TRANSPORT names.
 //
 // A rank sleeps in one poll(2) over the links that it waits for. Two more descriptors are always in
@@ -28,15 +28,11 @@
 
 namespace parx::inline PARX_ABI {
 
-class hybrid_transport final : public transport {
+class hybrid_links final : public links {
  public:
-  /// The transport over all ranks of the job.
-  explicit hybrid_transport(std::shared_ptr<detail::endpoint> shared)
-      : hybrid_transport(shared, everyone(shared->options().world_size), shared->options().rank,
-                         0) {}
-
-  [[nodiscard]] int rank() const noexcept override { return rank_; }
-  [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
+  /// The links among all ranks of the job.
+  explicit hybrid_links(const std::shared_ptr<detail::endpoint>& shared)
+      : hybrid_links(shared, everyone(shared->options().world_size), shared->options().rank, 0) {}
 
   link& link_to(int peer, channel traffic,
                 std::chrono::milliseconds patience = longest_patience) override {
@@ -54,12 +50,12 @@ class hybrid_transport final : public transport {
   void wait(const std::vector<link_interest>& interests, std::chrono::milliseconds limit) override {
     // Another group's thread may accept a connection meant for this one, so check again soon.
     static constexpr std::chrono::milliseconds opening_interval{2};
-    const detail::sleep_scope asleep(shared_->sleepers(), group_);
+    const detail::sleep_scope asleep(shared_->sleepers(), group());
     if (woken_.exchange(false)) limit = limit.zero();
     polled_.clear();
     ends_.clear();
     polled_.push_back({asleep.descriptor(), POLLIN, 0});
-    polled_.push_back({shared_->abort_descriptor(), POLLIN, 0});
+    polled_.push_back({job().abort_descriptor(), POLLIN, 0});
     bool opening = false;
     bool look_again = false;
     for (const link_interest& each : interests) {
@@ -95,77 +91,23 @@ class hybrid_transport final : public transport {
     }
     // exchange() rather than a store: the read makes the writes before wake() visible here.
     if (polled_[0].revents != 0) woken_.exchange(false);
-    if (polled_[1].revents != 0) abort_signalled_ = true;
+    if (polled_[1].revents != 0) job().abort_signalled();
   }
   void wake() override {
     woken_ = true;
-    shared_->sleepers().wake(group_);
+    shared_->sleepers().wake(group());
   }
-  [[nodiscard]] bool may_spin() const noexcept override { return shared_->options().may_spin; }
-
-  void abort(const failure_record& reason) noexcept override { shared_->abort(reason); }
   void close() noexcept override {
-    for (const member& peer : members_) {
-      for (const auto& each : peer.links) {
+    for (const auto& peer : links_) {
+      for (const auto& each : peer) {
         if (each != nullptr) each->close();
       }
     }
-    shared_->incoming().forget(group_);
-    if (shared_->other_network() != nullptr) shared_->other_network()->forget(group_);
+    shared_->incoming().forget(group());
+    if (shared_->other_network() != nullptr) shared_->other_network()->forget(group());
   }
-  std::optional<failure_record> abort_reason() override {
-    // Reading the watch is a system call, so do it only once poll(2) or another group has seen the
-    // abort.
-    const bool may_be_set =
-        abort_signalled_ || shared_->abort_known() || shared_->abort_descriptor() < 0;
-    if (!may_be_set) return std::nullopt;
-    return shared_->abort_reason();
-  }
-
-  void post_notice(std::string_view text) override {
-    shared_->own_notices().post(group_, text, [&](const std::string& all) {
-      shared_->ask_for_diagnosis([&](store& job_store, const deadline& limit) {
-        job_store.set(notice_key(job_rank(rank_)), all, limit);
-      });
-    });
-  }
-  std::vector<std::string> notices_of(int job_rank) override {
-    std::string found;
-    shared_->ask_for_diagnosis([&](store& job_store, const deadline& limit) {
-      const std::vector<std::string> keys{notice_key(job_rank)};
-      if (job_store.check(keys, limit)) found = job_store.get(keys.front(), limit);
-    });
-    return detail::notices::split(found);
-  }
-  [[nodiscard]] bool has_notices() override { return !shared_->store_is_silent(); }
-
-  [[nodiscard]] bool has_ended(int peer) override { return shared_->has_ended(job_rank(peer)); }
-  [[nodiscard]] bool may_have_left(int peer) override {
-    // A rank publishes that it leaves before it stops listening.
-    return !shared_->has_ended(job_rank(peer)) || shared_->may_have_left(job_rank(peer));
-  }
-
-  [[nodiscard]] std::string describe(int peer) override {
-    const auto* record = shared_->record_for_diagnosis(job_rank(peer));
-    std::string where;
-    // Logs and output are labelled with the rank in the job, so name that one as well.
-    if (job_rank(peer) != peer) where = formatted("rank {} of the job", job_rank(peer));
-    if (record != nullptr) {
-      where += formatted("{}{}, pid {}", where.empty() ? "" : ", ", record->host, record->pid);
-    }
-    return where.empty() ? formatted("rank {}", peer) : formatted("rank {} ({})", peer, where);
-  }
-
-  [[nodiscard]] std::string host_of(int peer) override {
-    const auto* record = shared_->record_for_diagnosis(job_rank(peer));
-    return record != nullptr ? record->host : std::string();
-  }
-  [[nodiscard]] int job_rank(int peer) const noexcept override {
-    return members_[static_cast<std::size_t>(peer)].job_rank;
-  }
-
   [[nodiscard]] bool shares_memory() override {
-    if (!shares_memory_) shares_memory_ = host_ranks().size() == members_.size();
+    if (!shares_memory_) shares_memory_ = host_ranks().size() == links_.size();
     return *shares_memory_;
   }
 
@@ -185,7 +127,7 @@ class hybrid_transport final : public transport {
     const std::size_t part = std::max((bytes + page_size - 1) / page_size * page_size, page_size);
     const std::size_t whole = part * ranks.size();
     // The id is a field of its own in the key: group + id could equal another group's number.
-    const detail::link_key key{group_, ranks.front(), detail::purpose::memory,
+    const detail::link_key key{group(), ranks.front(), detail::purpose::memory,
                                static_cast<int>(id)};
     std::shared_ptr<detail::shared_memory> memory;
     if (ranks.size() == 1) {
@@ -193,34 +135,25 @@ class hybrid_transport final : public transport {
     } else {
       memory.reset(new detail::shared_memory(share_among(ranks, key, bytes, whole, limit)));
     }
-    shared_area area{std::vector<std::byte*>(members_.size(), nullptr), bytes, id, memory};
+    shared_area area{std::vector<std::byte*>(links_.size(), nullptr), bytes, id, memory};
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       area.of_rank[static_cast<std::size_t>(ranks[i])] = memory->data() + i * part;
     }
     return area;
   }
 
-  std::unique_ptr<transport> subgroup(std::span<const int> members, std::uint64_t id) override {
-    std::vector<int> globals;
-    int rank = -1;
-    for (const int each : members) {
-      if (each == rank_) rank = static_cast<int>(globals.size());
-      globals.push_back(job_rank(each));
-    }
-    return std::unique_ptr<transport>(new hybrid_transport(shared_, globals, rank, id));
-  }
-
  private:
   using link_owner = std::unique_ptr<detail::process_link>;
-  struct member {
-    int job_rank = -1;
-    std::array<link_owner, channel_count> links;  ///< null until first use
-  };
 
-  hybrid_transport(std::shared_ptr<detail::endpoint> shared, const std::vector<int>& members,
-                   int rank, std::uint64_t group)
-      : shared_(std::move(shared)), rank_(rank), group_(group) {
-    for (const int each : members) members_.push_back({each, {}});
+  hybrid_links(const std::shared_ptr<detail::endpoint>& shared, std::vector<int> members, int rank,
+               std::uint64_t group)
+      : links(shared->job(), std::move(members), rank, group),
+        shared_(shared),
+        links_(static_cast<std::size_t>(size())) {}
+
+  std::unique_ptr<links> make_subgroup(std::vector<int> members, int rank,
+                                       std::uint64_t id) override {
+    return std::unique_ptr<links>(new hybrid_links(shared_, std::move(members), rank, id));
   }
 
   /// Checks again for bytes that a peer published before it could see that this rank sleeps, for as
@@ -247,53 +180,49 @@ class hybrid_transport final : public transport {
     return ranks;
   }
   [[nodiscard]] link_owner& link_slot(int peer, channel traffic) noexcept {
-    return members_[static_cast<std::size_t>(peer)].links[static_cast<std::size_t>(traffic)];
+    return links_[static_cast<std::size_t>(peer)][static_cast<std::size_t>(traffic)];
   }
-  [[nodiscard]] static std::string notice_key(int job_rank) {
-    return formatted("notice/{}", job_rank);
-  }
-
   [[nodiscard]] link_owner make_link(int peer, channel traffic, const detail::peer_record& record) {
-    const bool share = place_of(peer).shares_memory_with(place_of(rank_));
+    const bool share = place_of(peer).shares_memory_with(place_of(rank()));
     const auto what_for =
         traffic == channel::collective ? detail::purpose::collective : detail::purpose::message;
-    const detail::link_key key{group_, peer, what_for};
-    if (share) return link_owner(new shm_link(*shared_, key, rank_, job_rank(peer), record));
+    const detail::link_key key{group(), peer, what_for};
+    if (share) return link_owner(new shm_link(*shared_, key, rank(), job_rank(peer), record));
     if (shared_->own().shares_network_with(record)) {
-      return shared_->other_network()->open(key, rank_, job_rank(peer), record);
+      return shared_->other_network()->open(key, rank(), job_rank(peer), record);
     }
     const int count = std::min(shared_->own().streams, record.streams);
     if (count == 1) return link_owner(new tcp_link(make_stream(key, record), peer));
     return link_owner(new striped_link(peer, count, [&](int number) {
-      return make_stream({group_, peer, what_for, number}, record);
+      return make_stream({group(), peer, what_for, number}, record);
     }));
   }
   [[nodiscard]] detail::tcp_stream make_stream(const detail::link_key& key,
                                                const detail::peer_record& record) {
-    if (rank_ > key.peer) return {*shared_, key, rank_, record};
+    if (rank() > key.peer) return {*shared_, key, rank(), record};
     return {*shared_, key, record.boot_id == shared_->own().boot_id};
   }
 
   /// The ranks that share memory with this one, itself included, in order.
   [[nodiscard]] std::vector<int> host_ranks() {
     std::vector<int> ranks;
-    for (int rank = 0; rank < size(); ++rank) {
-      if (rank == rank_ || place_of(rank).shares_memory_with(place_of(rank_))) {
-        ranks.push_back(rank);
+    for (int each = 0; each < size(); ++each) {
+      if (each == rank() || place_of(each).shares_memory_with(place_of(rank()))) {
+        ranks.push_back(each);
       }
     }
     return ranks;
   }
 
   [[nodiscard]] const detail::placement& place_of(int peer) {
-    return shared_->placements()[static_cast<std::size_t>(job_rank(peer))];
+    return job().peers().placements()[static_cast<std::size_t>(job_rank(peer))];
   }
   /// Asks the store once; later calls return the stored record. Throws link_lost.
   [[nodiscard]] const detail::peer_record& record_of(int peer, std::chrono::milliseconds patience) {
     using time = std::chrono::milliseconds;
     const auto limit = deadline::after(std::min<time>(patience, longest_patience));
     try {
-      return shared_->record_of(job_rank(peer), limit);
+      return job().peers().record_of(job_rank(peer), limit);
     } catch (const error&) {
       std::throw_with_nested(link_lost(
           peer, formatted("the job's store, which rank 0 or the launcher keeps, has not told its "
@@ -306,10 +235,10 @@ class hybrid_transport final : public transport {
   [[nodiscard]] detail::shared_memory share_among(const std::vector<int>& ranks,
                                                   const detail::link_key& key, std::size_t bytes,
                                                   std::size_t whole, const deadline& limit) {
-    if (ranks.front() == rank_) {
+    if (ranks.front() == rank()) {
       const descriptor file = detail::shared_memory::create(whole);
-      for (const int rank : ranks) {
-        if (rank != rank_) pass_memory(file, {key.group, rank, key.what_for, key.stream}, limit);
+      for (const int each : ranks) {
+        if (each != rank()) pass_memory(file, {key.group, each, key.what_for, key.stream}, limit);
       }
       return {file, whole};
     }
@@ -318,7 +247,7 @@ class hybrid_transport final : public transport {
       throw error(errc::mismatch,
                   formatted("rank {} shares {} bytes a rank, but {} shares {}: all ranks must "
                             "ask for the same size",
-                            rank_, bytes, describe(ranks.front()), found / ranks.size()),
+                            rank(), bytes, describe(ranks.front()), found / ranks.size()),
                   {});
     }
     return memory;
@@ -335,14 +264,14 @@ class hybrid_transport final : public transport {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       socket = shared_->connect_to_memory(key.peer, record);
     }
-    shared_->pass_memory(socket, file, key, rank_, record);
+    shared_->pass_memory(socket, file, key, rank(), record);
   }
   [[nodiscard]] detail::shared_memory await_memory(const detail::link_key& key,
                                                    const deadline& limit) {
     auto next_look = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     for (;;) {
       if (auto arrived = shared_->incoming().claim(key)) return std::move(arrived.memory);
-      if (auto reason = shared_->abort_reason()) throw error(errc::aborted, reason->text, {});
+      if (auto reason = job().abort_reason()) throw error(errc::aborted, reason->text, {});
       if (limit.passed()) {
         throw error(errc::timeout,
                     formatted("{} has not passed its shared memory within {:.1f} s",
@@ -350,12 +279,12 @@ class hybrid_transport final : public transport {
                     {});
       }
       if (std::chrono::steady_clock::now() > next_look) {
-        if (shared_->has_ended(job_rank(key.peer)))
+        if (job().has_ended(job_rank(key.peer)))
           throw link_lost(key.peer, "it has ended", link_end::closed);
         next_look += std::chrono::seconds(1);
       }
       const auto [tcp, memory] = shared_->incoming().listeners();
-      pollfd polled[] = {{memory, POLLIN, 0}, {shared_->abort_descriptor(), POLLIN, 0}};
+      pollfd polled[] = {{memory, POLLIN, 0}, {job().abort_descriptor(), POLLIN, 0}};
       ::poll(polled, 2, 2);  // not longer: another thread may accept the connection
     }
   }
@@ -365,14 +294,11 @@ class hybrid_transport final : public transport {
   static constexpr std::chrono::milliseconds longest_nap{100};
 
   std::shared_ptr<detail::endpoint> shared_;
-  std::vector<member> members_;
-  int rank_;
-  std::uint64_t group_;
+  std::vector<std::array<link_owner, channel_count>> links_;  ///< by peer; null until first use
   std::atomic<bool> woken_{false};  ///< wake() was called, and no wait() has consumed it yet
   std::vector<pollfd> polled_;
   std::vector<std::size_t> ends_;  ///< end of each interest's entries in polled_, which begin at 2
   std::chrono::milliseconds nap_ = first_nap;
-  bool abort_signalled_ = false;
   std::optional<bool> shares_memory_;
 };
 

@@ -1,9 +1,10 @@
-// inproc: a transport for ranks that are threads of one process.
+// inproc: links for ranks that are threads of one process; also for a world of one rank.
 //
-// For tests, teaching and sandboxes without sockets. Each pair of ranks has two bounded pipes per
-// channel. A network can have a delay (each byte becomes visible that much later), and any rank can
-// be killed: its peers then lose their links as they would over TCP. Threads: an inproc_network is
-// safe from any thread; each transport belongs to its rank's thread.
+// For tests, teaching and sandboxes without sockets. The job's store is in memory. Each pair of
+// ranks has two bounded pipes per channel. A network can have a delay (each byte becomes visible
+// that much later), and any rank can be killed: its peers then lose their links as they would over
+// TCP. Threads: an inproc_network is safe from any thread; each links object belongs to its rank's
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +18,15 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
-#include <string>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/transport/detail/notices.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/store/hash.hpp>
+#include <parx/transport/job.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -125,14 +127,14 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
     require(size >= 1, "an inproc_network needs at least one rank, not {}", size);
   }
 
-  /// The transport of one rank. The network must be held by a shared_ptr.
-  [[nodiscard]] std::unique_ptr<transport> attach(int rank);
+  /// The links of one rank to all others. The network must be held by a shared_ptr.
+  [[nodiscard]] std::unique_ptr<links> attach(int rank);
 
   /// Simulates that the rank's process is killed: its peers lose their links to it.
   void kill(int rank) {
     {
       const std::lock_guard lock(mutex_);
-      at(rank).alive = false;
+      if (!at(rank).ended_at) at(rank).ended_at = std::chrono::steady_clock::now();
     }
     notify_all();
   }
@@ -140,13 +142,11 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(ranks_.size()); }
 
  private:
-  friend class inproc_transport;
+  friend class inproc_links;
   friend class inproc_link;
   struct rank_state {
-    bool alive = true;
+    std::optional<std::chrono::steady_clock::time_point> ended_at;
     detail::inproc_events events;
-    detail::notices notices;
-    std::string posted;  ///< the notices as others read them
   };
   struct pipe_key {
     std::uint64_t group;
@@ -188,7 +188,13 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   }
   [[nodiscard]] bool alive(int rank) {
     const std::lock_guard lock(mutex_);
-    return at(rank).alive;
+    return !at(rank).ended_at;
+  }
+  /// Whether the rank has ended and all that it sent is visible.
+  [[nodiscard]] bool has_ended(int rank) {
+    const std::lock_guard lock(mutex_);
+    const auto& ended_at = at(rank).ended_at;
+    return ended_at && std::chrono::steady_clock::now() >= *ended_at + options_.delay;
   }
   [[nodiscard]] detail::inproc_events& events(int rank) { return at(rank).events; }
   void notify_all() {
@@ -201,7 +207,7 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   std::vector<rank_state> ranks_;
   std::map<pipe_key, detail::inproc_pipe> pipes_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::pair<shared_area, std::size_t>> areas_;
-  std::optional<failure_record> abort_reason_;
+  std::shared_ptr<store> store_ = std::make_shared<hash_store>();
 };
 
 class inproc_link final : public link {
@@ -246,7 +252,6 @@ class inproc_link final : public link {
   }
 
   [[nodiscard]] std::chrono::steady_clock::time_point next_arrival() { return in_.next_arrival(); }
-  [[nodiscard]] bool drained() { return in_.drained(); }
   void close() { out_.closed = true; }
 
  private:
@@ -257,28 +262,27 @@ class inproc_link final : public link {
   detail::inproc_pipe& in_;
 };
 
-class inproc_transport final : public transport {
+class inproc_links final : public links {
  public:
-  inproc_transport(std::shared_ptr<inproc_network> network, std::vector<int> members, int rank,
-                   std::uint64_t group)
-      : network_(std::move(network)), members_(std::move(members)), rank_(rank), group_(group) {}
-  ~inproc_transport() override {
+  inproc_links(std::shared_ptr<inproc_network> network, std::shared_ptr<parx::job> of,
+               std::vector<int> members, int rank, std::uint64_t id)
+      : links(std::move(of), std::move(members), rank, id), network_(std::move(network)) {}
+  ~inproc_links() override {
     close();
     // Group 0, all ranks of the job, is destroyed last: the rank has ended.
-    if (group_ == 0) network_->kill(job_rank(rank_));
+    if (group() != 0) return;
+    if (network_->alive(self())) job().publish_exit();
+    network_->kill(self());
   }
-
-  [[nodiscard]] int rank() const noexcept override { return rank_; }
-  [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
 
   link& link_to(int peer, channel traffic, std::chrono::milliseconds) override {
     const std::pair key(peer, traffic);
     if (const auto known = links_.find(key); known != links_.end()) return known->second;
-    const int here = job_rank(rank_);
+    const int here = self();
     const int there = job_rank(peer);
     return links_
-        .try_emplace(key, *network_, peer, there, network_->pipe({group_, traffic, here, there}),
-                     network_->pipe({group_, traffic, there, here}))
+        .try_emplace(key, *network_, peer, there, network_->pipe({group(), traffic, here, there}),
+                     network_->pipe({group(), traffic, there, here}))
         .first->second;
   }
 
@@ -294,90 +298,45 @@ class inproc_transport final : public transport {
       if (!each.readable) continue;
       until = std::min(until, links_.at({each.peer, each.traffic}).next_arrival());
     }
-    seen_ = network_->events(job_rank(rank_)).wait_beyond(seen_, until);
+    seen_ = network_->events(self()).wait_beyond(seen_, until);
   }
-  void wake() override { network_->events(job_rank(rank_)).add(); }
-  [[nodiscard]] bool may_spin() const noexcept override { return false; }
-
-  void abort(const failure_record& reason) noexcept override {
-    {
-      const std::lock_guard lock(network_->mutex_);
-      if (!network_->abort_reason_ || network_->abort_reason_->text.empty()) {
-        network_->abort_reason_.emplace();
-        try {
-          network_->abort_reason_ = reason;
-        } catch (const std::bad_alloc&) {
-          // The others abort without a reason.
-        }
-      }
-    }
-    network_->notify_all();
-  }
+  void wake() override { network_->events(self()).add(); }
   void close() noexcept override {
     for (auto& [key, each] : links_) each.close();
     network_->notify_all();
   }
-  std::optional<failure_record> abort_reason() override {
-    const std::lock_guard lock(network_->mutex_);
-    return network_->abort_reason_;
-  }
-
-  void post_notice(std::string_view text) override {
-    const std::lock_guard lock(network_->mutex_);
-    auto& own = network_->at(job_rank(rank_));
-    own.notices.post(group_, text, [&](std::string all) { own.posted = std::move(all); });
-  }
-  std::vector<std::string> notices_of(int job_rank) override {
-    const std::lock_guard lock(network_->mutex_);
-    return detail::notices::split(network_->at(job_rank).posted);
-  }
-
-  [[nodiscard]] bool has_ended(int peer) override {
-    if (network_->alive(job_rank(peer))) return false;
-    // Not before all that it sent has been received.
-    return std::none_of(links_.begin(), links_.end(), [peer](auto& each) {
-      return each.first.first == peer && !each.second.drained();
-    });
-  }
-  /// Output is labelled with the rank in the job, so that one is named as well.
-  [[nodiscard]] std::string describe(int peer) override {
-    if (job_rank(peer) == peer) return formatted("rank {}", peer);
-    return formatted("rank {} (rank {} of the job)", peer, job_rank(peer));
-  }
-  [[nodiscard]] std::string host_of(int) override { return {}; }
-  [[nodiscard]] int job_rank(int peer) const noexcept override {
-    return members_[static_cast<std::size_t>(peer)];
-  }
-
   [[nodiscard]] bool shares_memory() override { return true; }
-  [[nodiscard]] std::vector<int> hosts() override { return std::vector<int>(members_.size(), 0); }
-  [[nodiscard]] shared_area share(std::size_t bytes, std::uint64_t id, deadline) override {
-    return network_->share({group_, id}, members_.size(), bytes);
+  [[nodiscard]] std::vector<int> hosts() override {
+    return std::vector<int>(static_cast<std::size_t>(size()), 0);
   }
-
-  std::unique_ptr<transport> subgroup(std::span<const int> members, std::uint64_t id) override {
-    std::vector<int> globals;
-    int rank = -1;
-    for (const int member : members) {
-      if (member == rank_) rank = static_cast<int>(globals.size());
-      globals.push_back(job_rank(member));
-    }
-    return std::make_unique<inproc_transport>(network_, std::move(globals), rank, id);
+  [[nodiscard]] shared_area share(std::size_t bytes, std::uint64_t id, deadline) override {
+    return network_->share({group(), id}, static_cast<std::size_t>(size()), bytes);
   }
 
  private:
+  [[nodiscard]] int self() const noexcept { return job_rank(rank()); }
+  std::unique_ptr<links> make_subgroup(std::vector<int> members, int rank,
+                                       std::uint64_t id) override {
+    return std::make_unique<inproc_links>(network_, shared_job(), std::move(members), rank, id);
+  }
+
   std::shared_ptr<inproc_network> network_;
-  std::vector<int> members_;
-  int rank_;
-  std::uint64_t group_;
   std::map<std::pair<int, channel>, inproc_link> links_;
   std::uint64_t seen_ = 0;  ///< events, by the last wait()
 };
 
-inline std::unique_ptr<transport> inproc_network::attach(int rank) {
+inline std::unique_ptr<links> inproc_network::attach(int rank) {
   std::vector<int> everyone(ranks_.size());
   std::iota(everyone.begin(), everyone.end(), 0);
-  return std::make_unique<inproc_transport>(shared_from_this(), std::move(everyone), rank, 0);
+  // The links own the network and the job, and both may call it until they end.
+  auto of_rank = std::make_shared<job>(
+      job_options{.store = store_,
+                  .rank = rank,
+                  .world_size = size(),
+                  .threads = thread_network{[this](int each) { return has_ended(each); },
+                                            [this] { notify_all(); }}});
+  return std::make_unique<inproc_links>(shared_from_this(), std::move(of_rank),
+                                        std::move(everyone), rank, 0);
 }
 
 }  // namespace parx

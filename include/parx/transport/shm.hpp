@@ -88,6 +88,7 @@ class shm_link final : public detail::process_link {
     mine().asleep.store(0, std::memory_order_relaxed);
     if (events != 0) receive_wakes();
     ended_ = has_ended();
+    if (wakes_->ended()) shared_.job()->report_ended(rank_);
   }
 
   void close() noexcept override {
@@ -115,7 +116,7 @@ class shm_link final : public detail::process_link {
   /// There is no fence between the store that publishes bytes and the load of `asleep`, though the
   /// load may be executed before the store is visible: a fence would delay every small message
   /// until it has reached the other core. Instead the sleeper, after setting `asleep`, waits that
-  /// long and checks again (hybrid_transport::can_move_after_all).
+  /// long and checks again (hybrid_links::can_move_after_all).
   void wake_peer() noexcept {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::atomic<std::uint32_t>& asleep = theirs().asleep;

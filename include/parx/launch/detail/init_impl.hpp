@@ -34,7 +34,7 @@
 #include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
 #include <parx/launch/thread_layout.hpp>
-#include <parx/transport/solo.hpp>
+#include <parx/transport/inproc.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -183,7 +183,7 @@ inline void place_threads(const launch_env& job, const environment& env) {
 }  // namespace detail
 
 PARX_INLINE world::world(launch_env job, std::unique_ptr<rendezvous> meeting,
-                         std::unique_ptr<transport> network, group_options options)
+                         std::unique_ptr<links> network, group_options options)
     : process_group(std::move(network), "world", options),
       job_(std::move(job)),
       meeting_(std::move(meeting)),
@@ -244,8 +244,8 @@ PARX_INLINE void world::abort(std::string_view reason) {
   meeting_->abort(record);
 }
 
-PARX_INLINE std::unique_ptr<transport> world::alone() {
-  return std::unique_ptr<transport>(new solo_transport());
+PARX_INLINE std::unique_ptr<links> world::alone() {
+  return std::make_shared<inproc_network>(1)->attach(0);
 }
 
 PARX_INLINE world init(init_options options) {

@@ -91,7 +91,7 @@ class survivors {
       bool complete = true;
       for (int rank = 0; rank < former_.options().world_size; ++rank) {
         if (has(endpoint::record_key(rank))) come.push_back(rank);
-        else complete &= former_.has_ended(rank);
+        else complete &= former_.job()->has_ended(rank);
       }
       if (complete || limit.passed()) {
         return ranks_from(agree("members", joined_text(come, " ")));
@@ -105,8 +105,8 @@ class survivors {
   void describe_the_lost() {
     for (int rank = 0; rank < former_.options().world_size; ++rank) {
       if (std::find(members_.begin(), members_.end(), rank) != members_.end()) continue;
-      static_cast<void>(agree(endpoint::record_key(rank),
-                              former_.record_of(rank, limit_of_question()).to_text()));
+      const auto& record = former_.job()->peers().record_of(rank, limit_of_question());
+      static_cast<void>(agree(endpoint::record_key(rank), record.to_text()));
     }
   }
 
@@ -119,7 +119,7 @@ class survivors {
       for (const int rank : members_) {
         if (has(ready_key(rank))) continue;
         all_ready = false;
-        lost |= former_.has_ended(rank);
+        lost |= former_.job()->has_ended(rank);
       }
       if (all_ready || lost) return agree("outcome", all_ready ? "formed" : "again") == "formed";
       std::this_thread::sleep_for(pause);

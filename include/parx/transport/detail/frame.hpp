@@ -18,11 +18,11 @@ namespace parx::inline PARX_ABI::detail {
 static_assert(std::endian::native == std::endian::little,
               "parx sends integers as they are in memory; a big-endian port must swap them here");
 
-/// The use of a connection. The first two are the channels of transport::link_to.
+/// The use of a connection. The first two are the channels of links::link_to.
 enum class purpose : std::uint32_t {
   collective,
   message,
-  memory,  ///< passes the memory of transport::share
+  memory,  ///< passes the memory of links::share
   wake_up  ///< two processes of a host wake each other over it, for all their groups
 };
 

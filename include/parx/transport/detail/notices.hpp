@@ -1,4 +1,4 @@
-// notices: the notices of one rank's groups (transport::post_notice), encoded as one text.
+// notices: the notices of one rank's groups (job::post_notice), encoded as one text.
 //
 // One key of the store holds all of them, so that readers need not know the rank's groups. Each
 // group has one notice. Beyond `most` the oldest is dropped, since a group that ends does not

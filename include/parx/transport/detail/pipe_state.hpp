@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -1,11 +1,11 @@
-// process_link: a link between two processes, with what hybrid_transport::wait() needs to sleep on.
+// process_link: a link between two processes, with what hybrid_links::wait() needs to sleep on.
 #pragma once
 
 #include <poll.h>
 
 #include <vector>
 
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -27,7 +27,7 @@
 #include <parx/transport/detail/address.hpp>
 #include <parx/transport/detail/pipe_state.hpp>
 #include <parx/transport/detail/write_guard.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include <parx/core/abi.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -16,7 +16,7 @@
 
 #include <parx/core/abi.hpp>
 #include <parx/transport/detail/frame.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

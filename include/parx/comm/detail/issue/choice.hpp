@@ -9,7 +9,7 @@
 
 #include <parx/comm/options.hpp>
 #include <parx/comm/schedule/rules.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -20,7 +20,7 @@ class choice {
   [[nodiscard]] bool ready() const noexcept { return found_hosts_ && costs_.has_value(); }
 
   /// Finds the ranks' hosts. If there is only one, the costs are then known without measuring.
-  void find_hosts(transport& network) {
+  void find_hosts(links& network) {
     if (found_hosts_) return;
     hosts_ = network.hosts();
     found_hosts_ = true;

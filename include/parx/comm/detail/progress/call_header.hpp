@@ -14,7 +14,7 @@
 #include <type_traits>
 
 #include <parx/core/printable.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -68,7 +68,7 @@ struct call_header {
 static_assert(std::is_trivially_copyable_v<call_header>);
 static_assert(sizeof(call_header) == prefix_bytes &&
                   offsetof(call_header, sequence) == prefix_number_at,
-              "links read the sequence number in the prefix (transport/transport.hpp)");
+              "links read the sequence number in the prefix (transport/links.hpp)");
 
 inline constexpr std::size_t header_size = sizeof(call_header);
 using header_bytes = std::array<std::byte, header_size>;

@@ -8,7 +8,7 @@
 
 #include <parx/comm/detail/progress/host_barrier.hpp>
 #include <parx/comm/schedule/staged.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI::detail {

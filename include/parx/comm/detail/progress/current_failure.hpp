@@ -7,11 +7,11 @@
 #include <parx/comm/detail/progress/failure.hpp>
 #include <parx/comm/detail/progress/pending_calls.hpp>
 #include <parx/core/error.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-[[nodiscard]] inline failure describe_current(transport& network, const diagnosis& texts,
+[[nodiscard]] inline failure describe_current(links& network, const diagnosis& texts,
                                               const pending_calls& pending) {
   try {
     throw;
@@ -36,7 +36,7 @@ namespace parx::inline PARX_ABI::detail {
 
 /// To be called in a handler. Does not throw, even if there is no memory left for the text.
 [[nodiscard, gnu::cold, gnu::noinline]] inline failure current_failure(
-    transport& network, const diagnosis& texts, const pending_calls& pending) noexcept {
+    links& network, const diagnosis& texts, const pending_calls& pending) noexcept {
   try {
     return describe_current(network, texts, pending);
   } catch (...) {

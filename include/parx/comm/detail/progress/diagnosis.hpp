@@ -23,7 +23,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -32,7 +32,7 @@ class diagnosis {
   static constexpr int most_named = 8;
   static constexpr int most_asked = 64;  ///< ranks of a group
 
-  diagnosis(transport& network, const std::string& group_name, std::uint64_t group_id,
+  diagnosis(links& network, const std::string& group_name, std::uint64_t group_id,
             const flight_notes& notes)
       : network_(network), name_(group_name), id_(group_id), flight_(notes) {}
 
@@ -55,7 +55,7 @@ class diagnosis {
             .sequence = request.header.number(),
             .rank = network_.rank(),
             .peer = peer,
-            .host = peer >= 0 ? network_.host_of(peer) : std::string(),
+            .host = peer >= 0 ? network_.job().host_of(network_.job_rank(peer)) : std::string(),
             .elapsed_seconds = request.until.elapsed_seconds(),
             .advice = "The group is closed; restart the job to go on" + flight_.where()};
   }
@@ -84,7 +84,7 @@ class diagnosis {
       record.blamed = reason.told->culprit();
       record.host = reason.told->host;
     } else if (reason.peer >= 0) {
-      record.host = network_.host_of(reason.peer);
+      record.host = network_.job().host_of(network_.job_rank(reason.peer));
     }
     if (pending == nullptr) return record;
     record.operation = name_of(*pending);
@@ -111,7 +111,7 @@ class diagnosis {
   void post(notice mine) const {
     for (int& each : mine.awaited) each = network_.job_rank(each);
     mine.group = name_;
-    network_.post_notice(mine.to_text());
+    network_.job().post_notice(network_.group(), mine.to_text());
   }
 
   /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ...", and
@@ -128,7 +128,7 @@ class diagnosis {
     }
     if (peers.size() > named) text += formatted("; and {} more", peers.size() - named);
     text += cause_of_wait(peers);
-    if (!network_.has_notices()) text += notices_are_missing;
+    if (!network_.job().has_notices()) text += notices_are_missing;
     return text;
   }
 
@@ -155,7 +155,7 @@ class diagnosis {
     std::vector<int> entered;
     for (const int peer : peers) {
       const auto theirs = notice_of(peer);
-      if (!network_.has_notices()) return;
+      if (!network_.job().has_notices()) return;
       (!theirs || theirs->call.sequence < sequence ? late : entered).push_back(peer);
     }
     if (late.empty() && network_.size() <= most_asked) late = absent(sequence);
@@ -183,7 +183,7 @@ class diagnosis {
     for (int rank = 0; rank < network_.size(); ++rank) {
       if (rank == network_.rank()) continue;
       const auto theirs = notice_of(rank);
-      if (!network_.has_notices()) return {};
+      if (!network_.job().has_notices()) return {};
       if (!theirs || theirs->call.sequence < sequence) late.push_back(rank);
     }
     return late;
@@ -284,7 +284,7 @@ class diagnosis {
 
   [[nodiscard]] std::vector<notice> notices_of(int job_rank) const {
     std::vector<notice> found;
-    for (const std::string& text : network_.notices_of(job_rank)) {
+    for (const std::string& text : network_.job().notices_of(job_rank)) {
       if (auto each = notice::from_text(text)) found.push_back(std::move(*each));
     }
     return found;
@@ -304,7 +304,7 @@ class diagnosis {
   /// Where a rank is that a collective waits for.
   [[nodiscard]] std::string whereabouts(int peer, std::uint64_t sequence) const {
     const auto here = notice_of(peer);
-    if (!network_.has_notices()) return {};
+    if (!network_.job().has_notices()) return {};
     if (here && here->call.sequence >= sequence) return ", which is in " + place_of(*here);
     const auto theirs = wait_of(network_.job_rank(peer));
     if (theirs && theirs->waits()) {
@@ -317,7 +317,7 @@ class diagnosis {
   /// Where a rank is whose message is waited for.
   [[nodiscard]] std::string whereabouts(int job_rank) const {
     const auto theirs = wait_of(job_rank);
-    if (!network_.has_notices()) return {};
+    if (!network_.job().has_notices()) return {};
     if (theirs && theirs->waits()) return ", which waits in " + place_of(*theirs);
     return formatted(", which waits in no call {})", elsewhere);
   }
@@ -356,7 +356,7 @@ class diagnosis {
     };
     const int own = network_.job_rank(network_.rank());
     const wait_chain chain = find_culprit(own, peers, awaited_by);
-    if (!network_.has_notices()) return {};
+    if (!network_.job().has_notices()) return {};
     std::string text;
     if (chain.circle) {
       text = ". These wait for each other in a circle:";
@@ -375,7 +375,7 @@ class diagnosis {
     return text;
   }
 
-  transport& network_;
+  links& network_;
   const std::string& name_;
   std::uint64_t id_;
   const flight_notes& flight_;

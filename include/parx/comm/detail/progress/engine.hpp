@@ -19,7 +19,7 @@
 #include <parx/comm/detail/progress/host_barrier.hpp>
 #include <parx/comm/detail/progress/workspace.hpp>
 #include <parx/comm/schedule/execution_plan.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -41,7 +41,7 @@ class engine {
   /// `data` are filled in. Opens the links, with `patience` as in link_to. If the plan has a
   /// barrier, `barrier` must be open.
   void start(const execution_plan& steps, collective_data& data, const call_header& header,
-             transport& network, host_barrier& barrier, std::chrono::milliseconds patience) {
+             links& network, host_barrier& barrier, std::chrono::milliseconds patience) {
     plan_ = &steps;
     data_ = &data;
     header_ = &header;
@@ -241,7 +241,7 @@ class engine {
     return progressed;
   }
 
-  void find_host_ranks(transport& network, std::chrono::milliseconds patience) {
+  void find_host_ranks(links& network, std::chrono::milliseconds patience) {
     for (int ahead = 1; ahead < network.size(); ++ahead) {
       const int rank = wrap(network.rank() + ahead, network.size());
       host_ranks_.push_back({rank, &network.link_to(rank, channel::collective, patience)});

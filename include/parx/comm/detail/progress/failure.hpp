@@ -11,7 +11,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -29,8 +29,8 @@ struct failure {
 };
 
 /// Throws a failure if a rank has aborted the job.
-inline void throw_if_aborted(transport& network) {
-  if (auto reason = network.abort_reason()) {
+inline void throw_if_aborted(links& network) {
+  if (auto reason = network.job().known_abort_reason()) {
     throw failure{reason->text, errc::aborted, -1, {}, reason};
   }
 }
@@ -41,11 +41,11 @@ inline constexpr std::string_view notices_are_missing =
     "not answer; its process may be stopped";
 
 /// A link often breaks because another rank failed first: waits briefly for that rank's reason.
-[[nodiscard]] inline failure reason_of(const link_lost& lost, transport& network) {
+[[nodiscard]] inline failure reason_of(const link_lost& lost, links& network) {
   static constexpr std::chrono::milliseconds grace{100};
   const auto until = std::chrono::steady_clock::now() + grace;
   for (;;) {
-    if (auto reason = network.abort_reason()) {
+    if (auto reason = network.job().known_abort_reason()) {
       return {reason->text, errc::aborted, lost.peer, {}, reason};
     }
     if (std::chrono::steady_clock::now() >= until) break;
@@ -53,7 +53,7 @@ inline constexpr std::string_view notices_are_missing =
   }
   std::string why = lost.what();
   if (lost.how == link_end::closed) {
-    why += network.has_ended(lost.peer)
+    why += network.job().has_ended(network.job_rank(lost.peer))
                ? ": it ended or was killed (see its output); a rank that has fewer batches than "
                  "the others ends so"
                : ": its process is still there, so it left the group, or the network cut the "
@@ -61,8 +61,8 @@ inline constexpr std::string_view notices_are_missing =
   }
   // A rank whose wait for a stopped one has ended closes its links. If that one keeps the store,
   // nobody can say so: find out whether the store answers.
-  static_cast<void>(network.notices_of(network.job_rank(lost.peer)));
-  if (!network.has_notices()) why += notices_are_missing;
+  static_cast<void>(network.job().notices_of(network.job_rank(lost.peer)));
+  if (!network.job().has_notices()) why += notices_are_missing;
   return {formatted("lost {}: {}", network.describe(lost.peer), why), errc::peer_lost, lost.peer,
           cause_of(lost)};
 }

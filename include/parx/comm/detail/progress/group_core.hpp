@@ -46,7 +46,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class group_core final : private inline_groups::group {
  public:
-  group_core(std::unique_ptr<transport> network, std::string name, std::uint64_t id,
+  group_core(std::unique_ptr<links> network, std::string name, std::uint64_t id,
              group_options options, std::shared_ptr<groups_of_rank> siblings)
       : network_(std::move(network)), name_(std::move(name)), id_(id), options_(options),
         siblings_(std::move(siblings)) {
@@ -86,7 +86,7 @@ class group_core final : private inline_groups::group {
                 name_, rank());
   }
 
-  [[nodiscard]] transport& network() noexcept { return *network_; }
+  [[nodiscard]] links& network() noexcept { return *network_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] const group_options& options() const noexcept { return options_; }
@@ -173,7 +173,7 @@ class group_core final : private inline_groups::group {
   void abort(std::string_view reason) {
     failure_record record = record_of(std::current_exception(), network_->job_rank(rank()));
     record.text = reason;
-    network_->abort(record);
+    network_->job().abort(record);
     ending_.set_if_first(reason);
     flight_.fail(record);
   }
@@ -334,7 +334,7 @@ class group_core final : private inline_groups::group {
         while (!progressed && waited_for() && !has_incoming_.load(std::memory_order_relaxed)) {
           const auto others = inline_mode() ? move_others_on() : inline_groups::state::idle;
           if (others == inline_groups::state::moved) backoff_.progressed();
-          else if (!backoff_.idle(network_->may_spin())) {
+          else if (!backoff_.idle(network_->job().may_spin())) {
             sleep(others == inline_groups::state::idle ? longest_sleep : nap, waiter::program);
           }
           progressed = pending_.step();
@@ -433,10 +433,10 @@ class group_core final : private inline_groups::group {
       const failure_record record = diagnosis_.record_of_end(reason, pending_.oldest());
       ending_.set(record.text);
       flight_.fail(record);
-      network_->abort(record);
+      network_->job().abort(record);
     } catch (const std::exception&) {
       ending_.set("");
-      network_->abort({.text = "out of memory"});  // short enough for the string's inline buffer
+      network_->job().abort({.text = "out of memory"});  // fits the string's inline buffer
     }
     network_->close();
     const auto end = [&](call& request) {
@@ -460,7 +460,7 @@ class group_core final : private inline_groups::group {
   }
 
   const own_process process_;
-  std::unique_ptr<transport> network_;
+  std::unique_ptr<links> network_;
   const std::string name_;
   const std::uint64_t id_;
   const group_options options_;

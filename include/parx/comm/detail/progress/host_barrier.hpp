@@ -18,7 +18,7 @@
 #include <utility>
 
 #include <parx/comm/detail/progress/call_header.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -15,7 +15,7 @@
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/schedule/barrier.hpp>
 #include <parx/comm/schedule/staged.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -36,8 +36,8 @@ class host_memory {
     return set_up_.get();
   }
 
-  /// Called when a call starts to run. Throws what transport::share does.
-  void prepare(call& next, transport& network) {
+  /// Called when a call starts to run. Throws what links::share does.
+  void prepare(call& next, links& network) {
     const bool wanted = network.size() > 1 && wants_memory(*next.steps);
     if (!next.sets_up_memory && !wanted) return;
     if (area_ == nullptr && (wanted || network.rank() == 0)) {

@@ -23,7 +23,7 @@
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -39,7 +39,7 @@ class messages {
   /// Bytes of unexpected messages that are buffered before senders have to wait.
   static constexpr std::size_t unexpected_limit = std::size_t{64} << 20;
 
-  void post(call& request, transport& network) {
+  void post(call& request, links& network) {
     network_ = &network;
     if (request.peer == any_source && !post_to_all(request)) return;
     if (request.peer == network.rank()) {
@@ -465,7 +465,7 @@ class messages {
     return true;
   }
 
-  transport* network_ = nullptr;
+  links* network_ = nullptr;
   std::map<int, lane> lanes_;
   std::vector<call*> finished_;
   std::size_t kept_bytes_ = 0;

@@ -22,14 +22,14 @@
 #include <parx/comm/detail/progress/standing.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/trace/event.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 class pending_calls {
  public:
   /// All arguments must outlive it.
-  pending_calls(transport& network, const diagnosis& texts, const flight_notes& notes,
+  pending_calls(links& network, const diagnosis& texts, const flight_notes& notes,
                 group_standing& standing)
       : network_(network), diagnosis_(texts), flight_(notes), standing_(standing) {}
 
@@ -223,7 +223,7 @@ class pending_calls {
     started_ = true;
   }
 
-  transport& network_;
+  links& network_;
   const diagnosis& diagnosis_;
   const flight_notes& flight_;
   group_standing& standing_;

@@ -12,7 +12,7 @@
 
 #include <parx/comm/detail/progress/collective_data.hpp>
 #include <parx/core/error.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -20,7 +20,7 @@ class shared_areas {
  public:
   /// Collective: an area of `bytes` per rank. While it exists, find() finds buffers in it. Throws
   /// parx::error.
-  [[nodiscard]] std::shared_ptr<const shared_area> make(transport& network, std::size_t bytes,
+  [[nodiscard]] std::shared_ptr<const shared_area> make(links& network, std::size_t bytes,
                                                         deadline limit) {
     std::shared_ptr<const shared_area> area;
     try {

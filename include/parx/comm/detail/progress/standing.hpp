@@ -13,13 +13,13 @@
 #include <vector>
 
 #include <parx/comm/detail/progress/notice.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 class group_standing {
  public:
-  group_standing(std::uint64_t group, const transport& network)
+  group_standing(std::uint64_t group, const links& network)
       : group_(group), network_(network) {}
   ~group_standing() { delete[] sent_.load(); }
   group_standing(const group_standing&) = delete;
@@ -63,7 +63,7 @@ class group_standing {
   static constexpr auto relaxed = std::memory_order_relaxed;
 
   const std::uint64_t group_;
-  const transport& network_;
+  const links& network_;
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<counter*> sent_{nullptr};  ///< by receiver; null before the first message
   std::atomic<bool> driven_{false};

@@ -16,7 +16,7 @@
 #include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -26,7 +26,7 @@ struct unread_call {
 };
 
 /// Takes the header off the link.
-[[nodiscard]] inline std::optional<unread_call> find_unread_call(transport& network) {
+[[nodiscard]] inline std::optional<unread_call> find_unread_call(links& network) {
   std::optional<unread_call> found;
   network.for_each_link(channel::collective, [&](int peer, link& stream) {
     if (found) return;
@@ -51,7 +51,7 @@ struct unread_call {
 /// For a group that ends without failure after `calls` calls, with none pending: if a peer has sent
 /// data for one of these calls that was never read, logs it, aborts the job and returns true. For
 /// later calls the peer notices from the closed link that this rank took no part.
-inline bool tell_of_unread_call(transport& network, const std::string& group, std::uint64_t calls,
+inline bool tell_of_unread_call(links& network, const std::string& group, std::uint64_t calls,
                                 const flight_notes& flight) noexcept {
   try {
     const auto found = find_unread_call(network);
@@ -65,14 +65,14 @@ inline bool tell_of_unread_call(transport& network, const std::string& group, st
     failure_record record = record_of(nullptr, network.job_rank(network.rank()));
     record.code = errc::mismatch;
     record.blamed = network.job_rank(found->peer);
-    record.host = network.host_of(found->peer);
+    record.host = network.job().host_of(network.job_rank(found->peer));
     record.operation = name_of(static_cast<operation>(found->theirs.operation));
     record.group = group;
     record.sequence = found->theirs.number();
     record.text = formatted("rank {}: {}", record.rank, text);
     flight.fail(record);
     log(log_level::error, "{}", text);
-    network.abort(record);
+    network.job().abort(record);
     return true;
   } catch (const std::exception&) {
     return false;  // out of memory: the group ends without this report

@@ -24,7 +24,7 @@
 #include <parx/core/blocked_threads.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -38,7 +38,7 @@ enum class waiter {
 class watch {
  public:
   /// All arguments must outlive it.
-  watch(transport& network, const diagnosis& texts, const pending_calls& pending,
+  watch(links& network, const diagnosis& texts, const pending_calls& pending,
         const group_standing& standing, const groups_of_rank& siblings,
         const group_options& options)
       : network_(network),
@@ -108,14 +108,15 @@ class watch {
     pause_ = std::min(2 * pause_, longest_pause);
     std::vector<int> peers;
     const auto ended = [&](int peer) {
-      return peer != network_.rank() && (pending_.has_lost(peer) || network_.has_ended(peer));
+      return peer != network_.rank() &&
+             (pending_.has_lost(peer) || network_.job().has_ended(network_.job_rank(peer)));
     };
     pending_.for_each([&](const call& request) {
       auto missing = pending_.missing_peers(request);
       // For a receive from any rank, senders may leave, but none may have been killed.
       if (is_any_source(request) && !std::all_of(missing.begin(), missing.end(), ended)) {
         std::erase_if(missing, [&](int each) {
-          return !ended(each) || network_.may_have_left(each);
+          return !ended(each) || network_.job().may_have_left(network_.job_rank(each));
         });
       }
       for (const int peer : missing) {
@@ -143,7 +144,7 @@ class watch {
     const call_header* const mine = pending_.running();
     for (const int peer : peers) {
       const auto theirs = diagnosis_.notice_of(peer);
-      if (!network_.has_notices()) return;
+      if (!network_.job().has_notices()) return;
       if (!theirs) continue;
       if (mine != nullptr && theirs->call.sequence == mine->sequence &&
           !theirs->call.matches(*mine)) {
@@ -205,7 +206,7 @@ class watch {
     posted_.reset();
   }
 
-  transport& network_;
+  links& network_;
   const diagnosis& diagnosis_;
   const pending_calls& pending_;
   const group_standing& standing_;

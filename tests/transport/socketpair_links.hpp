@@ -1,12 +1,12 @@
-// socketpair_transport: a transport written against transport/transport.hpp alone, as somebody
-// would write one for another network. Ranks are threads; a pair of Unix sockets joins two of them
+// socketpair_links: links written against transport/links.hpp and job.hpp alone, as somebody
+// would write them for another network. Ranks are threads; a pair of Unix sockets joins two of them
 // for each channel of a group.
 //
 // No memory is shared, and small kernel buffers make sends stop in the middle of a message.
-// Threads: a socketpair_network is safe from any thread; each transport belongs to its rank's.
+// Threads: a socketpair_network is safe from any thread; each links object belongs to its rank's.
 #pragma once
 
-#include <parx/transport/transport.hpp>
+#include <parx/transport/links.hpp>
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -20,12 +20,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
+
+#include <parx/store/hash.hpp>
+#include <parx/transport/job.hpp>
 
 namespace parx_test {
 
@@ -86,28 +88,15 @@ class socketpair_network {
     return !ranks_.at(static_cast<std::size_t>(rank)).alive;
   }
 
-  void abort(const parx::failure_record& reason) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!reason_) reason_ = reason;
-    }
-    for (int rank = 0; rank < size(); ++rank) ring(rank);
-  }
-  [[nodiscard]] std::optional<parx::failure_record> abort_reason() {
-    const std::lock_guard lock(mutex_);
-    return reason_;
-  }
-  void post(std::uint64_t group, int rank, std::string_view text) {
-    const std::lock_guard lock(mutex_);
-    notices_[{group, rank}] = std::string(text);
-  }
-  [[nodiscard]] std::vector<std::string> notices_of(int rank) {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::string> all;
-    for (const auto& [key, text] : notices_) {
-      if (key.second == rank) all.push_back(text);
-    }
-    return all;
+  [[nodiscard]] std::shared_ptr<parx::job> job_of(int rank) {
+    return std::make_shared<parx::job>(parx::job_options{
+        .store = store_,
+        .rank = rank,
+        .world_size = size(),
+        .threads = parx::thread_network{[this](int each) { return has_ended(each); },
+                                        [this] {
+                                          for (int each = 0; each < size(); ++each) ring(each);
+                                        }}});
   }
 
  private:
@@ -118,8 +107,7 @@ class socketpair_network {
   std::mutex mutex_;
   std::vector<rank_state> ranks_;
   std::map<std::tuple<std::uint64_t, parx::channel, int, int>, std::array<int, 2>> pairs_;
-  std::optional<parx::failure_record> reason_;
-  std::map<std::pair<std::uint64_t, int>, std::string> notices_;
+  std::shared_ptr<parx::store> store_ = std::make_shared<parx::hash_store>();
 };
 
 class socketpair_link final : public parx::link {
@@ -162,30 +150,31 @@ class socketpair_link final : public parx::link {
   int peer_;
 };
 
-class socketpair_transport final : public parx::transport {
+class socketpair_links final : public parx::links {
  public:
-  /// `members` are ranks of the job.
-  socketpair_transport(std::shared_ptr<socketpair_network> network, std::vector<int> members,
-                       int rank, std::uint64_t group)
-      : network_(std::move(network)), members_(std::move(members)), rank_(rank), group_(group) {}
-  ~socketpair_transport() override {
+  /// Among all ranks of the job.
+  socketpair_links(const std::shared_ptr<socketpair_network>& network, std::vector<int> everyone,
+                   int rank)
+      : socketpair_links(network, network->job_of(rank), std::move(everyone), rank, 0) {}
+  socketpair_links(std::shared_ptr<socketpair_network> network, std::shared_ptr<parx::job> of,
+                   std::vector<int> members, int rank, std::uint64_t id)
+      : links(std::move(of), std::move(members), rank, id), network_(std::move(network)) {}
+  ~socketpair_links() override {
     close();
-    if (group_ == 0) network_->end_rank(job_rank(rank_));
+    if (group() == 0) network_->end_rank(self());
   }
-
-  [[nodiscard]] int rank() const noexcept override { return rank_; }
-  [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
 
   parx::link& link_to(int peer, parx::channel traffic, std::chrono::milliseconds) override {
     const std::pair key(peer, traffic);
     if (const auto known = links_.find(key); known != links_.end()) return known->second;
-    const int socket = network_->end_of(group_, traffic, job_rank(rank_), job_rank(peer));
+    const int socket = network_->end_of(group(), traffic, self(), job_rank(peer));
     return links_.try_emplace(key, socket, peer).first->second;
   }
+  void for_each_link(parx::channel, const std::function<void(int, parx::link&)>&) override {}
 
   void wait(const std::vector<parx::link_interest>& interests,
             std::chrono::milliseconds limit) override {
-    std::vector<pollfd> polled{{network_->alarm(job_rank(rank_)), POLLIN, 0}};
+    std::vector<pollfd> polled{{network_->alarm(self()), POLLIN, 0}};
     for (const parx::link_interest& each : interests) {
       const int events = (each.readable ? POLLIN : 0) | (each.writable ? POLLOUT : 0);
       polled.push_back(
@@ -199,50 +188,29 @@ class socketpair_transport final : public parx::transport {
       [[maybe_unused]] const auto got = ::read(polled[0].fd, &rings, sizeof rings);
     }
   }
-  void wake() override { network_->ring(job_rank(rank_)); }
-  [[nodiscard]] bool may_spin() const noexcept override { return false; }
-
-  void abort(const parx::failure_record& reason) noexcept override { network_->abort(reason); }
-  void close() noexcept override { network_->end_group(group_, job_rank(rank_)); }
-  std::optional<parx::failure_record> abort_reason() override { return network_->abort_reason(); }
-
-  void post_notice(std::string_view text) override {
-    network_->post(group_, job_rank(rank_), text);
-  }
-  std::vector<std::string> notices_of(int job_rank) override {
-    return network_->notices_of(job_rank);
-  }
-  [[nodiscard]] bool has_ended(int peer) override { return network_->has_ended(job_rank(peer)); }
-  [[nodiscard]] std::string describe(int peer) override { return "rank " + std::to_string(peer); }
-  [[nodiscard]] std::string host_of(int) override { return {}; }
-  [[nodiscard]] int job_rank(int peer) const noexcept override {
-    return members_[static_cast<std::size_t>(peer)];
-  }
-
+  void wake() override { network_->ring(self()); }
+  void close() noexcept override { network_->end_group(group(), self()); }
   [[nodiscard]] bool shares_memory() override { return false; }
-  [[nodiscard]] std::vector<int> hosts() override { return std::vector<int>(members_.size(), 0); }
+  [[nodiscard]] std::vector<int> hosts() override {
+    return std::vector<int>(static_cast<std::size_t>(size()), 0);
+  }
   [[nodiscard]] parx::shared_area share(std::size_t bytes, std::uint64_t id,
                                         parx::deadline) override {
     const auto own = std::make_shared<std::vector<std::byte>>(bytes);
-    std::vector<std::byte*> parts(members_.size(), nullptr);
-    parts[static_cast<std::size_t>(rank_)] = own->data();
+    std::vector<std::byte*> parts(static_cast<std::size_t>(size()), nullptr);
+    parts[static_cast<std::size_t>(rank())] = own->data();
     return {std::move(parts), bytes, id, own};
   }
 
-  std::unique_ptr<parx::transport> subgroup(std::span<const int> members,
-                                            std::uint64_t id) override {
-    std::vector<int> globals;
-    for (const int each : members) globals.push_back(job_rank(each));
-    const auto own = std::find(members.begin(), members.end(), rank_) - members.begin();
-    return std::make_unique<socketpair_transport>(network_, std::move(globals),
-                                                  static_cast<int>(own), id);
+ private:
+  [[nodiscard]] int self() const noexcept { return job_rank(rank()); }
+  std::unique_ptr<parx::links> make_subgroup(std::vector<int> members, int rank,
+                                             std::uint64_t id) override {
+    return std::make_unique<socketpair_links>(network_, shared_job(), std::move(members), rank,
+                                              id);
   }
 
- private:
   std::shared_ptr<socketpair_network> network_;
-  std::vector<int> members_;
-  int rank_;
-  std::uint64_t group_;
   std::map<std::pair<int, parx::channel>, socketpair_link> links_;
 };
 

@@ -1,28 +1,28 @@
-// transport: the interface between a process group and the network that moves its bytes.
+// links: the interface between a process group and the network that moves its bytes.
 //
-// A `link` is an ordered, reliable stream of bytes to one peer. A `transport` owns one group's
-// links and can sleep until one of them is ready. A process group needs nothing else, so a new
-// network is a new implementation of these two classes. Links are opened on first use: in a ring of
-// 10 000 ranks each rank opens two, not 9 999. Only wait() and share() block; link_to(),
-// has_ended(), describe() and the notices may ask the job's store. Threads: a transport and its
-// links belong to one thread at a time; abort() and wake() may be called from any thread.
+// A `link` is an ordered, reliable stream of bytes to one peer. A `links` object owns one group's
+// links and can sleep until one of them is ready. A new network is a new implementation of these
+// two classes. What all networks have in common is the `job` (job.hpp): failures, liveness, names.
+// Links are opened on first use: in a ring of 10 000 ranks each rank opens two, not 9 999. Only
+// wait() and share() block; link_to() may ask the job's store. Threads: a links object and its
+// links belong to one thread at a time; wake() may be called from any thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <parx/core/deadline.hpp>
-#include <parx/core/failure_record.hpp>
+#include <parx/transport/job.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -43,7 +43,7 @@ enum class link_end {
   closed,  ///< the peer has closed it, or its process has ended
 };
 
-/// Thrown by links and transports when a peer is gone. The process group turns it into parx::error;
+/// Thrown by links when a peer is gone. The process group turns it into parx::error;
 /// an exception nested in it (std::throw_with_nested) becomes that error's cause.
 class link_lost : public std::runtime_error {
  public:
@@ -109,18 +109,36 @@ struct link_interest {
 struct shared_area {
   std::vector<std::byte*> of_rank;  ///< each rank's part; null for the ranks of other hosts
   std::size_t bytes = 0;            ///< size of each part
-  std::uint64_t id = 0;             ///< as given to transport::share
+  std::uint64_t id = 0;             ///< as given to links::share
   std::shared_ptr<const void> owner;
 };
 
-class transport {
+/// One group's links. An implementation also calls job().report_ended() for a peer that it finds to
+/// have ended. Its wait() returns when a rank has aborted: where ranks are processes it polls
+/// job().abort_descriptor(), and calls job().abort_signalled().
+class links {
  public:
   static constexpr std::chrono::seconds longest_patience{30};
 
-  virtual ~transport() = default;
+  /// The group `id`, in which this rank is `rank`. `members`: each rank's number in the job.
+  links(std::shared_ptr<parx::job> of, std::vector<int> members, int rank, std::uint64_t id)
+      : job_(std::move(of)), members_(std::move(members)), rank_(rank), group_(id) {}
+  virtual ~links() = default;
+  links(const links&) = delete;
+  links& operator=(const links&) = delete;
 
-  [[nodiscard]] virtual int rank() const noexcept = 0;
-  [[nodiscard]] virtual int size() const noexcept = 0;
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
+  [[nodiscard]] std::uint64_t group() const noexcept { return group_; }
+  [[nodiscard]] parx::job& job() const noexcept { return *job_; }
+  /// Converts a rank of this group to its rank in the job.
+  [[nodiscard]] int job_rank(int peer) const noexcept {
+    return members_[static_cast<std::size_t>(peer)];
+  }
+  /// "rank 3 (node2, pid 4711)", or less where less is known. Never throws.
+  [[nodiscard]] std::string describe(int peer) const {
+    return job_->describe(job_rank(peer), peer);
+  }
 
   /// The link to `peer` (never this rank itself), opened on first use. Opening does not wait for
   /// the peer, but may ask the job's store for its address, for at most `patience`. Throws
@@ -130,8 +148,7 @@ class transport {
 
   /// Calls visit(peer, link) for each link of this kind that link_to() has opened. For diagnosis
   /// only: an implementation may visit none.
-  virtual void for_each_link(channel /*traffic*/,
-                             const std::function<void(int, link&)>& /*visit*/) {}
+  virtual void for_each_link(channel traffic, const std::function<void(int, link&)>& visit) = 0;
 
   /// Sleeps until a link of interest may move bytes, wake() was called, a rank aborted, or `limit`
   /// has passed. Spurious returns are allowed.
@@ -139,38 +156,8 @@ class transport {
                     std::chrono::milliseconds limit) = 0;
   /// Makes the current or the next wait() return at once.
   virtual void wake() = 0;
-
-  /// Whether each rank of this host has a core of its own, so that busy waiting costs no other.
-  [[nodiscard]] virtual bool may_spin() const noexcept = 0;
-
-  /// Tells every rank of the job that this one has failed, and why. The first record is kept.
-  virtual void abort(const failure_record& reason) noexcept = 0;
   /// Closes every link: peers see link_lost once they have read what was sent before.
   virtual void close() noexcept = 0;
-  /// The record of the first rank that aborted; nullopt while none has. Does not block.
-  virtual std::optional<failure_record> abort_reason() = 0;
-
-  /// Publishes which call this rank waits in, for all ranks of the job to read. Replaces this
-  /// group's previous notice. Only for diagnosis.
-  virtual void post_notice(std::string_view text) = 0;
-  /// The notices that the groups of a rank have posted. `job_rank` is its number in the job.
-  virtual std::vector<std::string> notices_of(int job_rank) = 0;
-  /// False while notices cannot be read, because the store does not answer.
-  [[nodiscard]] virtual bool has_notices() { return true; }
-
-  /// Whether the peer's process has certainly ended. Also for a peer that has not opened its link
-  /// yet, whose loss no link can report. May take some milliseconds.
-  [[nodiscard]] virtual bool has_ended(int peer) = 0;
-  /// For a peer that has ended or closed its links: false where it was certainly killed, that is,
-  /// did not leave the job by itself.
-  [[nodiscard]] virtual bool may_have_left(int /*peer*/) { return true; }
-
-  /// "rank 3 (node2, pid 4711)", or less where less is known. Never throws.
-  [[nodiscard]] virtual std::string describe(int peer) = 0;
-  /// The name of the peer's host; empty where it is not known. Never throws.
-  [[nodiscard]] virtual std::string host_of(int peer) = 0;
-  /// Converts a rank of this group to its rank in the job.
-  [[nodiscard]] virtual int job_rank(int peer) const noexcept = 0;
 
   /// Whether all ranks of the group can share memory. Equal on all ranks.
   [[nodiscard]] virtual bool shares_memory() = 0;
@@ -181,9 +168,26 @@ class transport {
   /// parx::error where memory cannot be had or `limit` passes.
   [[nodiscard]] virtual shared_area share(std::size_t bytes, std::uint64_t id, deadline limit) = 0;
 
-  /// A transport among `members` (ranks of this transport, in the order of their new ranks), which
+  /// The links among `members` (ranks of this group, in the order of their new ranks), which
   /// include this rank. Local: opens nothing. `id` must be equal on all members and new in the job.
-  virtual std::unique_ptr<transport> subgroup(std::span<const int> members, std::uint64_t id) = 0;
+  [[nodiscard]] std::unique_ptr<links> subgroup(std::span<const int> members, std::uint64_t id) {
+    const auto own = std::find(members.begin(), members.end(), rank_) - members.begin();
+    std::vector<int> of_job;
+    for (const int each : members) of_job.push_back(job_rank(each));
+    return make_subgroup(std::move(of_job), static_cast<int>(own), id);
+  }
+
+ protected:
+  /// As the constructor's arguments, over the same network and job.
+  [[nodiscard]] virtual std::unique_ptr<links> make_subgroup(std::vector<int> members, int rank,
+                                                             std::uint64_t id) = 0;
+  [[nodiscard]] const std::shared_ptr<parx::job>& shared_job() const noexcept { return job_; }
+
+ private:
+  std::shared_ptr<parx::job> job_;
+  std::vector<int> members_;
+  int rank_;
+  std::uint64_t group_;
 };
 
 }  // namespace parx

@@ -1,0 +1,119 @@
+// abort_watch: finds out whether a rank of the job has aborted it, by the first rank's record in
+// the store.
+//
+// A thread that sleeps polls descriptor(); reason() then reads the record, once for all groups.
+// Threads: safe from any thread.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/core/deadline.hpp>
+#include <parx/core/failure_record.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/log.hpp>
+#include <parx/store/store.hpp>
+#include <parx/transport/detail/job_store.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class abort_watch {
+ public:
+  /// Throws parx::error where the store does not answer before `limit`.
+  abort_watch(job_store& all, std::optional<deadline> limit) : store_(all) {
+    begin(store_.require()->watch(first_failure_key, limit));
+  }
+
+  /// Becomes readable when a rank has aborted; -1 where the store has none.
+  [[nodiscard]] int descriptor() const noexcept {
+    return descriptor_.load(std::memory_order_acquire);
+  }
+  /// descriptor() was seen to be readable.
+  void signal() noexcept { may_be_set_.store(true, std::memory_order_release); }
+
+  /// The record of the first rank that aborted; nullopt while none has. Does not block. Without a
+  /// signal() it costs an atomic load: to read the watch is a system call.
+  [[nodiscard]] std::optional<failure_record> reason() {
+    if (!may_be_set_.load(std::memory_order_acquire) && descriptor() >= 0) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    if (!reason_) find_reason();
+    may_be_set_.store(reason_.has_value(), std::memory_order_release);
+    return reason_;
+  }
+
+  /// Gives the groups of this process that still exist a reason, unless there is one already.
+  void end(failure_record reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!reason_) reason_ = std::move(reason);
+      signal();
+    }
+    // Shut down, not closed: a thread of such a group may be about to poll it.
+    ::shutdown(descriptor(), SHUT_RDWR);
+  }
+
+ private:
+  static constexpr std::size_t most_watches = 16;
+  /// Usually rank 0 has ended, which should be reported soon.
+  static constexpr std::chrono::milliseconds reconnect_patience{400};
+
+  void begin(std::unique_ptr<store_watch> next) {
+    descriptor_.store(next->descriptor(), std::memory_order_release);
+    watches_.push_back(std::move(next));
+  }
+  /// Locked.
+  void find_reason() {
+    switch (watches_.back()->ready()) {
+      case watch_state::pending: return;
+      case watch_state::set: reason_ = read(); return;
+      case watch_state::lost: break;
+    }
+    if (watches_again()) return;
+    reason_ = failure_record{
+        .code = errc::peer_lost,
+        .blamed = 0,
+        .text = formatted("rank 0, which keeps the job's store ({}), has ended or was killed, or "
+                          "cannot be reached any more",
+                          store_.require()->describe())};
+  }
+  /// Connects again, since the connection may have broken although the store is alive.
+  [[nodiscard]] bool watches_again() {
+    if (watches_.size() == most_watches) return false;
+    try {
+      const auto all = store_.require();
+      begin(all->watch(first_failure_key, deadline::after(reconnect_patience)));
+      log(log_level::info, "the connection to {} broke and was made again", all->describe());
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+  [[nodiscard]] failure_record read() {
+    try {
+      const auto text = watches_.back()->value(deadline::after(std::chrono::seconds(2)));
+      if (auto record = failure_from_text(text)) return std::move(*record);
+      return {.text = "another rank has failed, and its record cannot be understood"};
+    } catch (const std::exception& failure) {
+      return {.text = formatted("another rank has failed, but its record cannot be read: {}",
+                                failure.what())};
+    }
+  }
+
+  job_store& store_;
+  /// The last one is current. Others stay open: a thread may be about to poll their descriptors.
+  std::vector<std::unique_ptr<store_watch>> watches_;
+  std::atomic<int> descriptor_{-1};
+  std::atomic<bool> may_be_set_{false};
+  std::mutex mutex_;
+  std::optional<failure_record> reason_;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,215 @@
+// job: what a rank knows of the other ranks of its job, whichever network carries their bytes: that
+// one has aborted, that one has ended, what each waits for, and where it is.
+//
+// All of it goes through the job's store, once for all groups of the rank. Ranks are numbered as in
+// the job. Threads: safe from any thread.
+//
+// A rank's life, as the others see it:
+//
+//   record in the store -> listens -> "left/N" in the store -> does not listen  it left by itself
+//                                  -> does not listen, no "left/N"              it was killed
+//
+// That it does not listen is found by a probe of its address (has_ended), or by a link of this rank
+// to it, which then says so (report_ended).
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/core/deadline.hpp>
+#include <parx/core/failure_record.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/socket_address.hpp>
+#include <parx/store/store.hpp>
+#include <parx/transport/detail/abort_watch.hpp>
+#include <parx/transport/detail/job_store.hpp>
+#include <parx/transport/detail/notices.hpp>
+#include <parx/transport/detail/peer_directory.hpp>
+#include <parx/transport/detail/sockets.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// The network that joins the ranks of a job that are threads of one process.
+struct thread_network {
+  std::function<bool(int rank)> has_ended;
+  std::function<void()> wake_all;  ///< ends each rank's links::wait(); must not throw
+};
+
+struct job_options {
+  std::shared_ptr<parx::store> store;  ///< prefixed: holds the keys of this job only
+  int rank = 0;
+  int world_size = 1;
+  bool may_spin = false;  ///< whether each rank of this host has a core of its own
+  /// Where ranks are threads: they have no record in the store.
+  std::optional<thread_network> threads = {};
+};
+
+class job {
+ public:
+  /// Throws parx::error where the store does not answer before `limit`, by default within its
+  /// timeout.
+  explicit job(job_options options, std::optional<deadline> limit = {})
+      : options_(std::move(options)),
+        store_(options_.store),
+        peers_(store_, options_.world_size),
+        abort_(store_, limit),
+        ended_(static_cast<std::size_t>(options_.world_size)) {
+    options_.store.reset();
+  }
+  job(const job&) = delete;
+  job& operator=(const job&) = delete;
+
+  [[nodiscard]] int rank() const noexcept { return options_.rank; }
+  [[nodiscard]] int world_size() const noexcept { return options_.world_size; }
+  /// Whether busy waiting costs no other rank a core.
+  [[nodiscard]] bool may_spin() const noexcept { return options_.may_spin; }
+  [[nodiscard]] detail::job_store& store() noexcept { return store_; }
+  [[nodiscard]] detail::peer_directory& peers() noexcept { return peers_; }
+
+  /// Tells every rank of the job that this one has failed, and why. The first record is kept.
+  void abort(const failure_record& reason) noexcept {
+    const auto all = store_.get();
+    if (all == nullptr) return;
+    // Where the store is gone, its clients notice that by themselves.
+    store_.is_answered([&] {
+      all->compare_set(first_failure_key, "", to_text(reason), store_.parting_deadline());
+    });
+    if (options_.threads) options_.threads->wake_all();
+  }
+  /// The record of the first rank that aborted; nullopt while none has. Does not block.
+  [[nodiscard]] std::optional<failure_record> abort_reason() {
+    abort_.signal();
+    return abort_.reason();
+  }
+  /// The same for the hot path, an atomic load: nullopt also while no thread has found
+  /// abort_descriptor() readable and said so by abort_signalled().
+  [[nodiscard]] std::optional<failure_record> known_abort_reason() { return abort_.reason(); }
+  /// Becomes readable when a rank has aborted; -1 where ranks are threads.
+  [[nodiscard]] int abort_descriptor() const noexcept { return abort_.descriptor(); }
+  void abort_signalled() noexcept { abort_.signal(); }
+
+  /// Whether the rank has certainly ended. Also for one to which this rank has no link, whose loss
+  /// no link can report. May take some milliseconds.
+  [[nodiscard]] bool has_ended(int rank) {
+    if (flag_of(rank).load(std::memory_order_relaxed)) return true;
+    if (!(options_.threads ? options_.threads->has_ended(rank) : listens_no_more(rank))) {
+      return false;
+    }
+    report_ended(rank);
+    return true;
+  }
+  /// For a network that has found that the rank's process has certainly ended. A link that broke is
+  /// not enough for that.
+  void report_ended(int rank) noexcept { flag_of(rank).store(true, std::memory_order_relaxed); }
+  /// False where the rank has ended and was certainly killed, that is, did not leave by itself.
+  [[nodiscard]] bool may_have_left(int rank) {
+    // A rank publishes that it leaves before it stops listening.
+    if (!has_ended(rank)) return true;
+    bool left = true;
+    store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
+      left = all.check(std::vector{exit_key(rank)}, limit);
+    });
+    return left;
+  }
+  /// To be called before this rank stops listening.
+  void publish_exit() noexcept {
+    if (const auto all = store_.get()) publish_exit(*all);
+  }
+  /// publish_exit(), and releases the store, which may then end. Groups of this process that still
+  /// exist are aborted.
+  void leave() {
+    const auto last = store_.release();
+    abort_.end({.rank = rank(),
+                .text = formatted("rank {} has left the job, since its parx::world is gone",
+                                  rank())});
+    if (last != nullptr) publish_exit(*last);
+  }
+
+  /// Publishes which call of a group this rank waits in, for all ranks of the job to read. Replaces
+  /// the group's previous notice. Only for diagnosis.
+  void post_notice(std::uint64_t group, std::string_view text) {
+    notices_.post(group, text, [&](const std::string& joined) {
+      store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
+        all.set(notice_key(rank()), joined, limit);
+      });
+    });
+  }
+  /// The notices that the groups of a rank have posted.
+  [[nodiscard]] std::vector<std::string> notices_of(int rank) {
+    std::string found;
+    store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
+      const std::vector<std::string> keys{notice_key(rank)};
+      if (all.check(keys, limit)) found = all.get(keys.front(), limit);
+    });
+    return detail::notices::split(found);
+  }
+  /// False while notices cannot be read, because the store does not answer.
+  [[nodiscard]] bool has_notices() const noexcept { return !store_.is_silent(); }
+
+  /// "rank 3 (node2, pid 4711)", or less where less is known. `called`: its number in the caller's
+  /// group. Never throws.
+  [[nodiscard]] std::string describe(int rank, int called) {
+    const auto* record = record_of(rank);
+    std::string where;
+    // Logs and output are labelled with the rank in the job, so name that one as well.
+    if (rank != called) where = formatted("rank {} of the job", rank);
+    if (record != nullptr) {
+      where += formatted("{}{}, pid {}", where.empty() ? "" : ", ", record->host, record->pid);
+    }
+    return where.empty() ? formatted("rank {}", called) : formatted("rank {} ({})", called, where);
+  }
+  /// The name of the rank's host; empty where it is not known. Never throws.
+  [[nodiscard]] std::string host_of(int rank) {
+    const auto* record = record_of(rank);
+    return record != nullptr ? record->host : std::string();
+  }
+
+ private:
+  [[nodiscard]] static std::string exit_key(int rank) { return formatted("left/{}", rank); }
+  [[nodiscard]] static std::string notice_key(int rank) { return formatted("notice/{}", rank); }
+
+  void publish_exit(parx::store& all) noexcept {
+    // Where the store is gone, nobody can ask for it.
+    store_.is_answered([&] { all.set(exit_key(rank()), "1", store_.parting_deadline()); });
+  }
+  [[nodiscard]] const detail::peer_record* record_of(int rank) {
+    return options_.threads ? nullptr : peers_.find(rank);
+  }
+  [[nodiscard]] std::atomic<bool>& flag_of(int rank) noexcept {
+    return ended_[static_cast<std::size_t>(rank)];
+  }
+
+  /// Whether the rank's host answers, but nothing listens at the rank's port.
+  [[nodiscard]] bool listens_no_more(int rank) {
+    static constexpr int patience_ms = 200;
+    const auto* record = record_of(rank);
+    if (record == nullptr) return false;
+    const auto address = detail::socket_address::tcp(record->address, record->port);
+    const descriptor probe = detail::stream_socket(address.storage.ss_family);
+    if (!probe.valid()) return false;
+    if (::connect(probe.get(), address.data(), address.length) == 0) return false;
+    if (errno != EINPROGRESS) return errno == ECONNREFUSED;
+    return detail::connection_state(probe.get(), patience_ms) == ECONNREFUSED;
+  }
+
+  job_options options_;
+  detail::job_store store_;
+  detail::peer_directory peers_;
+  detail::abort_watch abort_;
+  detail::notices notices_;
+  std::vector<std::atomic<bool>> ended_;  ///< by rank
+};
+
+}  // namespace parx
