@@ -196,7 +196,7 @@ class endpoint {
 
   /// Throws parx::error where the network that PARX_TRANSPORT names cannot be used.
   void open_network() {
-    const std::string wanted = wanted_transport(options_.env);
+    const std::string wanted(wanted_transport(options_.env).name);
     const network_maker make = network_makers::instance().find(wanted);
     if (make == nullptr) return;
     std::string interface;
