@@ -1,4 +1,4 @@
-// run_threads: a job whose ranks are threads of this process, over the inproc transport.
+// run_threads: a job whose ranks are threads of this process, over the inproc network.
 //
 // For tests, teaching and sandboxes: the same code as with processes, without a launcher.
 #pragma once

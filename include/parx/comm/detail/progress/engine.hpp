@@ -1,4 +1,4 @@
-// engine: runs one rank's part of one collective, over any transport.
+// engine: runs one rank's part of one collective, over any network.
 //
 // step() moves what can move without blocking and returns whether anything did; the caller decides
 // how to wait. All state between steps is byte counts, so a schedule streams: received bytes are

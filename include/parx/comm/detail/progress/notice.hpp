@@ -5,7 +5,7 @@
 // the name of the group and the ranks it waits for, which are none once it has made progress. For
 // the proof of a deadlock it has all messages that are waited for, and how far the rank is in its
 // other groups. Ranks are numbered as in the job, so that a wait can be followed from group to
-// group. Pure: the transport stores the notices.
+// group. Pure: the job stores the notices.
 #pragma once
 
 #include <algorithm>
