@@ -13,7 +13,6 @@
 // to it, which then says so (report_ended).
 #pragma once
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -29,6 +28,7 @@
 #include <vector>
 
 #include <parx/core/deadline.hpp>
+#include <parx/core/descriptor.hpp>
 #include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/socket_address.hpp>

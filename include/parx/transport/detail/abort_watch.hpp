@@ -9,14 +9,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <parx/core/deadline.hpp>
+#include <parx/core/error.hpp>
 #include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
