@@ -95,6 +95,7 @@ std::vector<outcome> train(jobs::kind kind, int world, std::optional<parx::fsdp_
                            const steps& run, const std::function<void(Model&)>& prepare,
                            parx::reduction_finish finish) {
   std::vector<outcome> found(static_cast<std::size_t>(world));
+  if (options) options->finish = finish;
   const auto failures = jobs::run_collecting(kind, world, [&](parx::process_group& group) {
     Model m;
     prepare(m);
@@ -131,7 +132,6 @@ std::vector<outcome> train(jobs::kind kind, int world, std::optional<parx::fsdp_
       parx::ddp ddp{m, group, {.order = parx::reduction_order::serial, .finish = finish}};
       drive(ddp, [&](double most) { return parx::optim::clip_grad_norm(ddp.parameters(), most); });
     } else {
-      options->finish = finish;
       parx::fsdp fsdp{m, group, *options};
       drive(fsdp,
             [&](double most) { return parx::optim::clip_grad_norm(fsdp.parameters(), most); });
