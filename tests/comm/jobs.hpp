@@ -19,7 +19,8 @@ namespace jobs {
 /// shm_ring: shared memory when the kernel forbids reading another process's memory.
 /// tcp_striped: several connections for each link; rank 0 asks for 3, the others for 4.
 /// hybrid: ranks 0, 2, 4, ... act as one host and 1, 3, 5, ... as another.
-/// ucx_tcp, ucx_memory: each rank acts as a host. Only for tests that include transport/ucx.hpp.
+/// ucx_tcp, ucx_memory (by rendezvous): each rank acts as a host. Only for tests that include
+/// transport/ucx.hpp.
 enum class kind { inproc, tcp, tcp_striped, shm, shm_ring, hybrid, ucx_tcp, ucx_memory };
 
 inline std::string name_of(kind which) {
@@ -72,6 +73,7 @@ inline std::vector<std::string> run_collecting(kind which, int world, const body
             given.env["PARX_TRANSPORT"] = "ucx";
             given.env["PARX_HOST_ID"] = std::to_string(rank);
             given.env["UCX_TLS"] = which == kind::ucx_tcp ? "tcp" : "self,sm";
+            if (which == kind::ucx_memory) given.env["UCX_RNDV_THRESH"] = "4096";
           }
           links = std::make_unique<parx::hybrid_links>(
               std::make_shared<parx::detail::endpoint>(std::move(given)));

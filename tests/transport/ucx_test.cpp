@@ -1,4 +1,5 @@
-// Links over UCX between two processes, over its TCP and over its shared memory.
+// Links over UCX between two processes, over its TCP and over its shared memory, there also with
+// large bodies by rendezvous.
 #include <parx/transport/ucx.hpp>
 
 #include <boost/test/data/test_case.hpp>
@@ -37,7 +38,7 @@ using parx::ucx_link;
 using parx::detail::purpose;
 using parx::detail::ucx_network;
 
-const auto transports = boost::unit_test::data::make({"tcp", "self,sm"});
+const auto transports = boost::unit_test::data::make({"tcp", "self,sm", "rendezvous"});
 
 std::byte pattern(std::size_t i) { return static_cast<std::byte>((i * 2654435761u) >> 13); }
 
@@ -96,14 +97,18 @@ std::string on_two_processes(const std::string& transport,
     children.push_back(::fork());
     if (children.back() != 0) continue;
     ::close(control[1 - rank]);
-    ::setenv("UCX_TLS", transport.c_str(), 1);
+    const bool rendezvous = transport == "rendezvous";
+    ::setenv("UCX_TLS", rendezvous ? "self,sm" : transport.c_str(), 1);
+    if (rendezvous) ::setenv("UCX_RNDV_THRESH", "4096", 1);
     if (transport != "tcp") ::setenv("UCX_MM_ERROR_HANDLING", "y", 1);
     std::string failure;
     try {
       ucx_network network({.rank = rank,
                            .challenge = "challenge",
                            .tag = tag_of_tests,
-                           .wake = [](std::uint64_t) {}},
+                           .wake = [](std::uint64_t) {},
+                           .rendezvous_from =
+                               parx::detail::rendezvous_threshold(parx::process_environment())},
                           parx::detail::ucx_settings_for(parx::process_environment(), false, "lo"));
       side own{rank, control[rank], network, {}};
       own.other = std::stoi(swap_texts(own.control, std::to_string(::getpid())));

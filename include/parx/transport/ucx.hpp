@@ -57,7 +57,8 @@ class ucx_transport final : public detail::network {
         shared_({.rank = self.rank,
                  .challenge = self.challenge,
                  .tag = std::move(self.tag),
-                 .wake = std::move(self.wake)},
+                 .wake = std::move(self.wake),
+                 .rendezvous_from = detail::rendezvous_threshold(self.env)},
                 detail::ucx_settings_for(self.env, detail::has_rdma_device(), self.own_interface)) {
     newest() = this;
   }

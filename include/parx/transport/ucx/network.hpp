@@ -21,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,8 @@ struct ucx_identity {
   /// The tag of messages from the rank that a hello is from, to the one that made the challenge.
   std::function<std::uint64_t(const link_hello&, std::string_view challenge)> tag;
   std::function<void(std::uint64_t group)> wake;  ///< wakes the group if it sleeps
+  /// Larger bodies go by rendezvous; where it is empty, the path decides.
+  std::optional<std::size_t> rendezvous_from = std::nullopt;
 };
 
 class ucx_network {
@@ -93,7 +96,8 @@ class ucx_network {
   [[nodiscard]] ucx_peer& peer(int rank, const std::string& address, const std::string& challenge) {
     auto& known = peers_[rank];
     if (known == nullptr) {
-      known.reset(new ucx_peer(worker_, rank, address, challenge, lost_one_));
+      known.reset(new ucx_peer(worker_, rank, address, challenge, self_.rendezvous_from,
+                               lost_one_));
       // Connects now, so that the peer's end will be noticed although nothing is sent to it.
       send_control(*known, ucx_header{.rank = self_.rank});
     }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,10 +42,11 @@ namespace parx::inline PARX_ABI::detail {
 
 class ucx_peer {
  public:
-  /// `address` is that of the peer's worker, `challenge` what it has published. Sets `lost_one`
-  /// when UCX has lost the peer. Does not wait for the peer. Throws errc::io.
+  /// `address` is that of the peer's worker, `challenge` what it has published. Bodies of more
+  /// than `rendezvous_from` bytes go by rendezvous; where it is empty, the path decides. Sets
+  /// `lost_one` when UCX has lost the peer. Does not wait for the peer. Throws errc::io.
   ucx_peer(const ucx_worker& worker, int rank, const std::string& address, std::string challenge,
-           bool& lost_one)
+           std::optional<std::size_t> rendezvous_from, bool& lost_one)
       : worker_(worker), rank_(rank), challenge_(std::move(challenge)), lost_one_(lost_one) {
     ucp_ep_params_t how{};
     how.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
@@ -60,7 +62,11 @@ class ucx_peer {
     worker.ucx().require_ok(worker.ucx().ep_create(worker.handle(), &how, &endpoint_),
                             "cannot reach a rank's address");
     lanes_ = ucx_lanes(printed());
-    over_tcp_ = lanes_.starts_with("tcp/");
+    // What fits into one of UCX's segments together with its header and ours.
+    most_eager_ = lanes_.starts_with("tcp/") ? std::size_t{60} << 10 : 7936;
+    const bool zero_copy = lanes_.find("rma_bw") != std::string::npos;
+    if (rendezvous_from) most_eager_ = std::min(most_eager_, *rendezvous_from);
+    piece_ = rendezvous_from || zero_copy ? std::size_t{256} << 10 : most_eager_;
   }
   ~ucx_peer() { close(closing::by_force, std::chrono::seconds(1)); }
   ucx_peer(const ucx_peer&) = delete;
@@ -74,13 +80,11 @@ class ucx_peer {
   [[nodiscard]] bool usable() const noexcept { return lost_ == UCS_OK && endpoint_ != nullptr; }
   [[nodiscard]] const std::string& lanes() const noexcept { return lanes_; }
 
-  /// Larger bodies go by rendezvous. Never over TCP, where that saves no copy and costs a round
-  /// trip.
-  [[nodiscard]] std::size_t most_eager() const noexcept { return over_tcp_ ? piece() : 8192; }
-  /// The largest body of one message. Over TCP what fits into one of UCX's segments.
-  [[nodiscard]] std::size_t piece() const noexcept {
-    return std::size_t{over_tcp_ ? 60u : 256u} << 10;
-  }
+  /// Larger bodies go by rendezvous. Without zero copy none is larger: there a rendezvous saves no
+  /// copy, and costs a round trip in which both processes must be awake.
+  [[nodiscard]] std::size_t most_eager() const noexcept { return most_eager_; }
+  /// The largest body of one message.
+  [[nodiscard]] std::size_t piece() const noexcept { return piece_; }
 
   enum class closing {
     in_order,  ///< sends first what was given to UCX
@@ -128,7 +132,8 @@ class ucx_peer {
   ucp_ep_h endpoint_ = nullptr;
   ucs_status_t lost_ = UCS_OK;
   std::string lanes_;
-  bool over_tcp_ = false;
+  std::size_t most_eager_ = 0;
+  std::size_t piece_ = 0;
 };
 
 }  // namespace parx::detail

@@ -8,12 +8,15 @@
 
 #include <dirent.h>
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <parx/core/env.hpp>
+#include <parx/core/parse_number.hpp>
 #include <parx/core/split.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -40,6 +43,11 @@ using ucx_settings = std::vector<std::pair<std::string, std::string>>;
   while (const dirent* const each = ::readdir(folder)) found |= each->d_name[0] != '.';
   ::closedir(folder);
   return found;
+}
+
+/// UCX_RNDV_THRESH in bytes; nullopt where it is not set, or left to UCX ("auto").
+[[nodiscard]] inline std::optional<std::size_t> rendezvous_threshold(const environment& env) {
+  return parse_number<std::size_t>(env_string(env, "UCX_RNDV_THRESH").value_or(""));
 }
 
 /// What differs from UCX's defaults, and what `env` sets in their place. `interface_name` is that
