@@ -2,6 +2,7 @@
 // commands and prints those that start something.
 //
 //   parx_slurm where -N 3 --cores 8 --time 30m --program ./train
+//   parx_slurm prepare -- ./train --data news --cache tokens
 //   parx_slurm check -n 2 -c 4 --needs ~/data -- ./train
 //   parx_slurm logs 4711
 //   parx_slurm scale --nodes 1,2,4 --ranks-threads 4x2,8x1 -- ./train --max-steps 50
@@ -23,6 +24,7 @@
 #include "slurm_check.hpp"
 #include "slurm_command_line.hpp"
 #include "slurm_logs.hpp"
+#include "slurm_prepare.hpp"
 #include "slurm_run.hpp"
 #include "slurm_scale.hpp"
 #include "slurm_where.hpp"
@@ -36,6 +38,7 @@ constexpr std::string_view usage =
     "What comes before and after a training on a Slurm cluster\nUsage:\n"
     "  parx_slurm where FLAGS                the partition that has the nodes for a job, and the\n"
     "                                        salloc line. Exits with 3 where none has\n"
+    "  parx_slurm prepare -- PROGRAM         makes a program's token caches here, before its job\n"
     "  parx_slurm check FLAGS -- PROGRAM     whether the nodes of a job are fit for a program.\n"
     "                                        Exits with 4 where one is not\n"
     "  parx_slurm run FLAGS -- PROGRAM       allocates, checks, copies what nodes do not see, and "
@@ -109,6 +112,10 @@ int run_word(int argc, const char* const* argv) {
   const command_line line = examples::split_command_line(argc - 1, argv + 1);
   if (word == "where") return where(line);
   if (word == "check") return check(line);
+  if (word == "prepare") {
+    return with_flags("prepare", "Makes a program's token caches on this host\n", line,
+                      [](auto&) {}, [&](const auto&) { return examples::prepare(line.command); });
+  }
   if (word == "batch") return batch(line, {argv, argv + argc});
   if (word == "logs") {
     parx::require(argc == 3,
@@ -118,7 +125,7 @@ int run_word(int argc, const char* const* argv) {
   if (word == "run") return run(line, {argv, argv + argc});
   if (word == "scale") return scale(line);
   const std::string meant =
-      examples::did_you_mean(word, {"where", "check", "batch", "logs", "run", "scale"});
+      examples::did_you_mean(word, {"where", "prepare", "check", "batch", "logs", "run", "scale"});
   parx::throw_usage("there is no \"{}\"{} parx_slurm --help lists the words", word,
                     examples::question(meant));
 }

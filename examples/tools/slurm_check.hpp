@@ -169,6 +169,16 @@ inline std::string srun_says(std::string_view errors, const std::string& node) {
   return {};
 }
 
+/// Slurm 22.05 does not tell its steps when the job ends.
+inline void add_time_left(const std::string& job, std::vector<parx::slurm::host_facts>& facts) {
+  if (facts.empty() || facts.front().time_left_s >= 0) return;
+  const auto answer =
+      parx::slurm::run_command({"squeue", "-h", "-j", job, "-o", "%L"}, std::chrono::seconds(10));
+  const auto left = parx::slurm::parse_time_limit(answer.out.substr(0, answer.out.find('\n')));
+  if (!answer.success() || !left || *left == parx::slurm::no_time_limit) return;
+  for (auto& each : facts) each.time_left_s = left->count();
+}
+
 /// Asks all nodes and judges; gives up when one of `signals` waits. Prints the command.
 inline check_result check_nodes(const check_options& options,
                                 const parx::slurm::held_signals& signals) {
@@ -180,12 +190,18 @@ inline check_result check_nodes(const check_options& options,
   const auto answer = parx::slurm::run_command(words, limit, {}, &signals);
   check_result result;
   result.facts = facts_among(answer.out);
+  add_time_left(options.job, result.facts);
   result.found = parx::slurm::preflight(options.nodes, result.facts, options.takes);
   for (auto& each : result.found) {
     if (each.fact != parx::slurm::did_not_answer) continue;
     if (const std::string said = srun_says(answer.err, each.node); !said.empty()) {
       each.fact += " (" + said + ")";
     }
+  }
+  // One node that Slurm cannot reach keeps srun from starting anything on the others.
+  const auto is_named = [&](const auto& each) { return !srun_says(answer.err, each.node).empty(); };
+  if (result.facts.empty() && std::any_of(result.found.begin(), result.found.end(), is_named)) {
+    std::erase_if(result.found, [&](const auto& each) { return !is_named(each); });
   }
   if (result.facts.empty() && !answer.err.empty()) {
     fmt::print(stderr, "{}\n", parx::printable(answer.err, parx::line_breaks::indent));

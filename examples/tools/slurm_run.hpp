@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -43,6 +44,7 @@ inline void add_run_flags(cxxopts::Options& options) {
   options.add_options()
       ("N,nodes", "how many, where this is not inside a job", text("1"))
       ("p,partition", "else the one that parx_slurm where finds", text(""))
+      ("x,exclude", "nodes to leave out: n[3,7]", text(""))
       ("A,account", "the account that is billed", text(""))
       ("gpu-nodes", "nodes with GPUs count as well", yes)
       ("stage",
@@ -71,6 +73,7 @@ inline run_options run_options_of(const cxxopts::ParseResult& given,
   options.request.partition = given["partition"].as<std::string>();
   options.request.account = given["account"].as<std::string>();
   options.request.gpu_nodes = given["gpu-nodes"].as<bool>();
+  options.request.exclude = parx::expand_hostlist(given["exclude"].as<std::string>());
   options.request.groups = groups_of_this_user();
   options.request.is_root = ::geteuid() == 0;
   if (const auto file = parx::detail::file_text(options.check.program)) {
@@ -98,14 +101,16 @@ inline void show(const std::vector<std::string>& words) {
   std::fflush(stdout);
 }
 
-/// The salloc line whose command is this one again.
+/// The salloc line whose command is this one again; empty, and said why, where no partition has the
+/// nodes.
 inline std::vector<std::string> allocation_command(const run_options& options,
                                                    const std::vector<std::string>& all) {
   const search_result found = search_nodes(options.request);
   const auto what = parx::slurm::verdict(found.ranked, found.nodes, options.request);
   if (!what.found) {
-    fmt::print("{}", parx::slurm::where_table(found.ranked, options.request, found.at));
-    throw parx::usage_error(what.text);
+    fmt::print("{}{}\n", parx::slurm::where_table(found.ranked, options.request, found.at),
+               what.text);
+    return {};
   }
   std::vector<std::string> words{"salloc"};
   for (std::string& each :
@@ -124,7 +129,10 @@ inline std::vector<std::string> launch_command(
   const auto& takes = options.check.takes;
   auto words = parx::slurm::srun_step(options.check.job, options.check.nodes.size() - bad.size());
   words.insert(words.end(),
+               // All parxruns end together. Where the first could not even begin, the others would
+               // wait for it.
                {"-c", std::to_string(takes.ranks * takes.threads), "--kill-on-bad-exit=0",
+                "--wait=10",
                 "--bcast=" + sent_along("parxrun", options.check.job)});
   if (!bad.empty()) words.push_back("--exclude=" + parx::slurm::compress_hostlist(bad));
   words.insert(words.end(), {(here / "parxrun").string(), "-n", std::to_string(takes.ranks),
@@ -221,6 +229,17 @@ class sent_files {
   std::vector<std::string> made_here_;
 };
 
+/// When Slurm will end the job, by what the nodes know now.
+inline std::chrono::steady_clock::time_point end_of_job_of(
+    const std::vector<parx::slurm::host_facts>& facts) {
+  auto end = std::chrono::steady_clock::time_point::max();
+  for (const auto& each : facts) {
+    if (each.time_left_s < 0) continue;
+    end = std::min(end, std::chrono::steady_clock::now() + std::chrono::seconds(each.time_left_s));
+  }
+  return end;
+}
+
 /// Inside the job: checks, copies, ranks, and removes the copies. Returns the ranks' code, 4 where
 /// the nodes are not fit.
 inline int run_in_job(const run_options& given) {
@@ -246,6 +265,7 @@ inline int run_in_job(const run_options& given) {
   print_check(options.check, result);
   const auto bad = parx::slurm::bad_nodes(result.found);
   int code = 4;
+  const auto end_of_job = end_of_job_of(result.facts);
   // The ranks share a secret, which srun hands on, so that nobody else of the cluster can join
   // them.
   if (!parx::env_string(parx::process_environment(), "PARX_SECRET_FILE")) {
@@ -253,6 +273,11 @@ inline int run_in_job(const run_options& given) {
   }
   if (bad.empty() || (options.drops_bad_nodes && bad.size() < nodes)) {
     code = run_here(launch_command(options, bad, staged));
+  }
+  if (code != 0 && std::chrono::steady_clock::now() + std::chrono::seconds(5) > end_of_job) {
+    fmt::print("job {} on {} has come to its time limit: give a longer -t, or let the program save "
+               "and go on (parx_slurm batch)\n",
+               options.check.job, parx::slurm::compress_hostlist(options.check.nodes));
   }
   if (code == 75) {
     fmt::print("the ranks were stopped and have saved their work: the same command goes on\n");
@@ -264,6 +289,7 @@ inline int run_in_job(const run_options& given) {
 inline int run(const run_options& options, const std::vector<std::string>& all) {
   if (!options.inside_job) {
     auto words = allocation_command(options, all);
+    if (words.empty()) return 3;
     if (!options.only_prints) return run_here(words, parx::slurm::passed_on::to_its_child);
     words.resize(words.size() - all.size());
     fmt::print("$ {}\n# and inside that job:\n", parx::slurm::shell_text(words));

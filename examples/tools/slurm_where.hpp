@@ -15,6 +15,7 @@
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/instructions.hpp>
+#include <parx/launch/hostlist.hpp>
 #include <parx/slurm.hpp>
 
 namespace examples {
@@ -87,6 +88,7 @@ inline void add_request_flags(cxxopts::Options& options) {
       ("isa", "baseline, avx, avx2 or avx512, instead of --program", text(""))
       ("gpu-nodes", "nodes with GPUs count as well", yes)
       ("p,partition", "only this one", text(""))
+      ("x,exclude", "nodes to leave out: n[3,7]", text(""))
       ("A,account", "the account that is billed", text(""));
 }
 
@@ -118,7 +120,8 @@ inline parx::slurm::node_request request_of(const cxxopts::ParseResult& given) {
           .partition = given["partition"].as<std::string>(),
           .account = account,
           .groups = groups_of_this_user(),
-          .is_root = ::geteuid() == 0};
+          .is_root = ::geteuid() == 0,
+          .exclude = parx::expand_hostlist(given["exclude"].as<std::string>())};
 }
 
 /// What the cluster has for a request, the best first; Slurm is asked for each start.
@@ -133,6 +136,10 @@ inline search_result search_nodes(const parx::slurm::node_request& request) {
   search_result found;
   found.nodes = slurm::parse_sinfo(
       slurm_output({"sinfo", "-h", "-N", "-o", std::string(slurm::sinfo_format)}));
+  std::erase_if(found.nodes, [&](const auto& each) {
+    return std::find(request.exclude.begin(), request.exclude.end(), each.name) !=
+           request.exclude.end();
+  });
   // Both may be forbidden; then less is known.
   const auto optional = [](const std::vector<std::string>& words) {
     const auto result = slurm::run_command(words, std::chrono::seconds(30));

@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/options.hpp"
+#include "prepare.hpp"
 #include <parx/data.hpp>
 #include <parx/models.hpp>
 
@@ -18,6 +21,8 @@ namespace examples {
 namespace data = parx::data;
 namespace models = parx::models;
 using pair_list = std::vector<data::source_target>;
+
+inline constexpr std::size_t built_in_pairs = 8'000;  ///< to train with; the next ones are held out
 
 /// Declares the flags, in groups of their own.
 inline void add_summary_flags(cxxopts::Options& options) {
@@ -32,6 +37,7 @@ inline void add_summary_flags(cxxopts::Options& options) {
       ("vocab-size", "at most, of a vocabulary that is made", text("6000"))
       ("max-source-length", "tokens of a text; longer texts are cut off", text("160"))
       ("max-target-length", "tokens of a summary", text("48"));
+  add_cache_flags(options);
   options.add_options("Model")
       ("d-model", "width", text("128"))
       ("encoder-layers", "layers of the encoder", text("2"))
@@ -81,8 +87,12 @@ struct summary_settings {
                                                     : data::csv_header::absent};
   s.vocabulary = text("vocab");
   s.vocab_size = count("vocab-size", 100);
-  s.lengths = {.max_source_length = count("max-source-length", 3),
-               .max_target_length = count("max-target-length", 2)};
+  s.lengths = {.source = s.columns.source,
+               .target = s.columns.target,
+               .header = s.columns.header,
+               .max_source_length = count("max-source-length", 3),
+               .max_target_length = count("max-target-length", 2),
+               .cache = cache_flag(given, s.train)};
   s.model = {.d_model = count("d-model"),
              .encoder_layers = count("encoder-layers"),
              .decoder_layers = count("decoder-layers"),
@@ -113,15 +123,43 @@ struct summary_settings {
   return notes;
 }
 
-/// Uses the vocabulary of --eval-only's folder or of --vocab, or makes one from the training pairs:
-/// the same on every rank.
-[[nodiscard]] inline data::wordpiece_tokenizer make_tokenizer(const summary_settings& s,
-                                                              const pair_list& training_pairs) {
-  if (!s.trained.empty()) return data::wordpiece_tokenizer::read(s.trained + "/vocab.txt");
-  if (!s.vocabulary.empty()) return data::wordpiece_tokenizer::read(s.vocabulary);
-  data::vocabulary_builder words;
-  for (const auto& pair : training_pairs) words.add(pair.source), words.add(pair.target);
-  return data::wordpiece_tokenizer(words.build({.vocab_size = s.vocab_size}));
+struct found_tokenizer {
+  data::wordpiece_tokenizer tokenizer;
+  data::cache_use cached;
+};
+
+/// Uses the vocabulary of --eval-only's folder or of --vocab, or the one in --cache, or makes one
+/// from the training pairs: the same on every rank.
+[[nodiscard]] inline found_tokenizer make_tokenizer(const summary_settings& s) {
+  using words = data::wordpiece_tokenizer;
+  if (!s.trained.empty()) return {words::read(s.trained + "/vocab.txt"), data::cache_use::found};
+  if (!s.vocabulary.empty()) return {words::read(s.vocabulary), data::cache_use::found};
+  const std::string folder = s.train.empty() ? "" : s.lengths.cache;
+  const std::uint64_t key =
+      folder.empty() ? 0
+                     : data::content_hash(s.train) ^
+                           parx::stable_hash(fmt::format(
+                               "pair vocabulary 1|{}|{}|{}|{}|{}", s.columns.source,
+                               s.columns.target, static_cast<int>(s.columns.header),
+                               static_cast<int>(data::text_format_of(s.train, s.lengths.format)),
+                               s.vocab_size));
+  auto [found, cached] = data::cached_vocabulary(folder, key, [&] {
+    data::vocabulary_builder builder;
+    for (const auto& pair : read_pairs(s.train, s.columns, 0, built_in_pairs)) {
+      builder.add(pair.source), builder.add(pair.target);
+    }
+    return builder.build({.vocab_size = s.vocab_size});
+  });
+  return {words(std::move(found)), cached};
+}
+
+/// The tokens of a file, which --cache may have, or of built-in notes from number `first` on.
+[[nodiscard]] inline data::sequence_pairs read_tokens(const std::string& file,
+                                                      const summary_settings& s,
+                                                      const data::wordpiece_tokenizer& tokenizer,
+                                                      std::size_t first, std::size_t count) {
+  if (!file.empty()) return {file, tokenizer, s.lengths};
+  return {read_pairs(file, s.columns, first, count), tokenizer, s.lengths};
 }
 
 }  // namespace examples

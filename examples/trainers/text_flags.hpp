@@ -4,10 +4,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/options.hpp"
+#include "prepare.hpp"
 #include <parx/data.hpp>
 
 namespace examples {
@@ -31,8 +34,8 @@ inline void add_text_flags(cxxopts::Options& options) {
       ("vocab", "vocab.txt of a BERT; else made from the training texts", text(""))
       ("vocab-size", "at most, of a vocabulary that is made", text("30522"))
       ("max-length", "tokens of a text, [CLS] and [SEP] included", text("128"))
-      ("too-long", "what happens to longer texts: cut or refuse", text("cut"))
-      ("cache", "folder for tokenised texts", text(""));
+      ("too-long", "what happens to longer texts: cut or refuse", text("cut"));
+  add_cache_flags(options);
 }
 
 /// The files, and how to read them.
@@ -66,7 +69,7 @@ struct text_source {
         given["header"].as<bool>() ? data::csv_header::present : data::csv_header::absent;
   }
   source.columns.max_length = number<std::size_t>(given, "max-length", 3, 1 << 20);
-  source.columns.cache = text("cache");
+  source.columns.cache = cache_flag(given, source.train);
   if (choice(given, "too-long", {"cut", "refuse"}) == "refuse") {
     source.columns.truncation = data::truncation::refuse;
   }
@@ -83,9 +86,8 @@ struct text_source {
   return texts;
 }
 
-/// Uses the vocabulary of --vocab, or makes one from the training texts: the same on every rank.
-[[nodiscard]] inline data::wordpiece_tokenizer make_tokenizer(const text_source& source) {
-  if (!source.vocabulary.empty()) return data::wordpiece_tokenizer::read(source.vocabulary);
+/// A vocabulary from the training texts: the same on every rank.
+[[nodiscard]] inline data::vocabulary made_vocabulary(const text_source& source) {
   data::vocabulary_builder words;
   if (source.train.empty()) {
     for (const auto& each : built_in_texts(0, 4000)) words.add(each.text);
@@ -99,7 +101,33 @@ struct text_source {
   if (words.words() == 0) {
     parx::throw_error(parx::errc::bad_data, "\"{}\" has no texts to train with", source.train);
   }
-  return data::wordpiece_tokenizer(words.build({.vocab_size = source.vocab_size}));
+  return words.build({.vocab_size = source.vocab_size});
+}
+
+struct found_tokenizer {
+  data::wordpiece_tokenizer tokenizer;
+  data::cache_use cached;
+};
+
+/// Uses the vocabulary of --vocab, or the one in --cache, or makes one from the training texts.
+[[nodiscard]] inline found_tokenizer make_tokenizer(const text_source& source) {
+  if (!source.vocabulary.empty()) {
+    return {data::wordpiece_tokenizer::read(source.vocabulary), data::cache_use::found};
+  }
+  const auto& columns = source.columns;
+  const std::uint64_t key =
+      columns.cache.empty() || source.train.empty()
+          ? 0
+          : data::content_hash(source.train) ^
+                parx::stable_hash(fmt::format(
+                    "vocabulary 1|{}|{}|{}|{}", fmt::join(columns.texts, "|"),
+                    static_cast<int>(columns.header),
+                    static_cast<int>(data::text_format_of(source.train, columns.format)),
+                    source.vocab_size));
+  const std::string folder = source.train.empty() ? "" : columns.cache;
+  auto [words, cached] =
+      data::cached_vocabulary(folder, key, [&] { return made_vocabulary(source); });
+  return {data::wordpiece_tokenizer(std::move(words)), cached};
 }
 
 struct labelled_texts {
@@ -116,6 +144,19 @@ struct labelled_texts {
   data::text_classification train(source.train, tokenizer, columns);
   columns.class_count = train.classes();
   return {std::move(train), {source.test, tokenizer, columns}};
+}
+
+/// is_prepared() of prepare.hpp for labelled texts.
+[[nodiscard]] inline bool are_prepared(const parx::world& world, const cxxopts::ParseResult& given,
+                                       const text_source& source, const found_tokenizer& words,
+                                       const labelled_texts& read, int argc,
+                                       const char* const* argv) {
+  if (source.train.empty()) return false;
+  std::vector<cached_part> parts;
+  parts.push_back({vocabulary_text(words.tokenizer, read.train), words.cached});
+  parts.push_back({"tokens of " + source.train, read.train.cached()});
+  parts.push_back({"tokens of " + source.test, read.test.cached()});
+  return is_prepared(world, given, source.columns.cache, parts, argc, argv);
 }
 
 }  // namespace examples

@@ -6,6 +6,7 @@
 //   parxrun -n 2 train_summarizer --eval-only out/model --test other.jsonl.gz --beams 8
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "parallel_flags.hpp"
 #include "summarise.hpp"
@@ -44,11 +45,11 @@ int main(int argc, char** argv) {
     auto s = examples::summary_flags(given);
     examples::start_run(world, training);
 
-    const auto test_pairs = examples::read_pairs(s.test, s.columns, 8'000, 500);
-    examples::pair_list train_pairs;
-    if (s.trained.empty()) train_pairs = examples::read_pairs(s.train, s.columns, 0, 8'000);
-    const auto tokenizer = examples::make_tokenizer(s, train_pairs);
-    const data::sequence_pairs test(test_pairs, tokenizer, s.lengths);
+    const std::size_t built_in = examples::built_in_pairs;
+    const auto test_pairs = examples::read_pairs(s.test, s.columns, built_in, 500);
+    const auto words = examples::make_tokenizer(s);
+    const auto& tokenizer = words.tokenizer;
+    const auto test = examples::read_tokens(s.test, s, tokenizer, built_in, 500);
     s.model.vocab_size = tokenizer.size();
     if (!s.trained.empty()) {
       s.model = models::encoder_decoder_config_from(parx::load_config(s.trained));
@@ -67,10 +68,17 @@ int main(int argc, char** argv) {
       return examples::summarise(net, test_pairs, test, tokenizer, s, world);
     }
 
-    const data::sequence_pairs train(train_pairs, tokenizer, s.lengths);
+    const auto train = examples::read_tokens(s.train, s, tokenizer, 0, built_in);
     parx::print0(world, "{} + {} pairs, {} + {} texts cut; vocabulary of {}\n", train.size(),
                  test.size(), train.counts().truncated_rows, test.counts().truncated_rows,
                  tokenizer.size());
+    if (!s.train.empty()) {
+      std::vector<examples::cached_part> parts;
+      parts.push_back({examples::vocabulary_text(tokenizer, train), words.cached});
+      parts.push_back({"tokens of " + s.train, train.cached()});
+      parts.push_back({"tokens of " + s.test, test.cached()});
+      if (examples::is_prepared(world, given, s.lengths.cache, parts, argc, argv)) return;
+    }
     parx::parallel model{net, world, layout};
     model.initialize(training.trainer.seed);
     parx::process_group& readers = model.data_group();

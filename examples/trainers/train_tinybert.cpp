@@ -89,7 +89,8 @@ int main(int argc, char** argv) {
     const double hidden = examples::number(given, "token-dropout", 0.0, 1.0);
     examples::start_run(world, s);
     const auto source = examples::text_flags(given);
-    const auto tokenizer = examples::make_tokenizer(source);
+    const auto words = examples::make_tokenizer(source);
+    const auto& tokenizer = words.tokenizer;
     const auto read = examples::read_texts(source, tokenizer);
     const auto &texts = read.train, &held_out = read.test;
     const auto& counts = texts.counts();
@@ -97,6 +98,7 @@ int main(int argc, char** argv) {
                  held_out.size(),
                  static_cast<double>(counts.tokens) / static_cast<double>(texts.size()),
                  counts.truncated_rows, tokenizer.size());
+    if (examples::are_prepared(world, given, source, words, read, argc, argv)) return;
     config.vocab_size = tokenizer.size();
     config.num_labels = texts.classes();
     parx::models::bert_classifier<float> net(config);

@@ -37,6 +37,7 @@
 #include <parx/data/text/padding.hpp>              // IWYU pragma: export
 #include <parx/data/text/records.hpp>              // IWYU pragma: export
 #include <parx/data/text/rouge.hpp>                // IWYU pragma: export
+#include <parx/data/text/cached_vocabulary.hpp>    // IWYU pragma: export
 #include <parx/data/text/token_cache.hpp>          // IWYU pragma: export
 #include <parx/data/text/token_dropout.hpp>        // IWYU pragma: export
 #include <parx/data/text/token_rows.hpp>           // IWYU pragma: export

@@ -13,6 +13,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <parx/data/text/cached_vocabulary.hpp>
 #include <parx/data/text_classification.hpp>
 
 #include <data/small_texts.hpp>
@@ -149,7 +150,8 @@ BOOST_AUTO_TEST_CASE(
   };
   parx_test::captured_log log;
   const std::string cache = folder.file("c");
-  (void)data::cached_rows(cache, 77, build);
+  BOOST_CHECK(data::cached_rows(cache, 77, build).cached() == data::cache_use::made);
+  BOOST_CHECK(data::cached_rows(cache, 77, build).cached() == data::cache_use::found);
   const std::string file = fmt::format("{}/{:016x}.tokens", cache, 77);
   const std::string good = parx_test::read_file(file);
   std::mt19937 random(9);
@@ -167,7 +169,8 @@ BOOST_AUTO_TEST_CASE(
       alone = made.made_alone;
       build(made);
     });
-    if (built != 1 || !alone || rows.size() != 2 || rows[1].size() != 3 || rows.labels()[1] != 8)
+    if (built != 1 || !alone || rows.size() != 2 || rows[1].size() != 3 || rows.labels()[1] != 8 ||
+        rows.cached() != data::cache_use::repaired)
       BOOST_ERROR("round " << round << " took a damaged file");
   }
   BOOST_TEST(parx_test::read_file(file) == good);
@@ -188,6 +191,7 @@ BOOST_AUTO_TEST_CASE(
   logger::instance().set_rank(-1);
   BOOST_TEST(parx_test::mentions(log.text(), "rank 3] warning: cannot write the cache"));
   BOOST_TEST(rows.size() == 2U);
+  BOOST_CHECK(rows.cached() == data::cache_use::none);
   BOOST_TEST(built == 1);
 }
 
@@ -223,4 +227,20 @@ BOOST_AUTO_TEST_CASE(a_process_that_is_killed_while_it_tokenises_leaves_the_work
   ::close(ready[1]);
   BOOST_TEST(waited);
   BOOST_TEST(rows == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_vocabulary_is_made_once_and_read_word_for_word) {
+  const parx_test::scratch_folder folder;
+  const data::vocabulary words({"[PAD]", "gr\xc3\xbc\xc3\x9f", "##e"});
+  int built = 0;
+  const auto build = [&] {
+    ++built;
+    return words;
+  };
+  const auto made = data::cached_vocabulary(folder.file("c"), 5, build);
+  const auto found = data::cached_vocabulary(folder.file("c"), 5, build);
+  BOOST_CHECK(made.cached == data::cache_use::made && found.cached == data::cache_use::found);
+  BOOST_TEST(built == 1);
+  BOOST_TEST(made.words.tokens() == words.tokens(), boost::test_tools::per_element());
+  BOOST_TEST(found.words.tokens() == words.tokens(), boost::test_tools::per_element());
 }

@@ -29,4 +29,41 @@ claim "and it leaves nothing either" leaves_none
 limited() { shown=no; timeout 4 "$bin/parx_slurm" run -N 3 -t 5m -- ./waits >"$work/out" 2>&1; }
 claim "timeout, whose signal reaches all processes of a run, ends it" ends_with 124 limited
 claim "and it leaves nothing either" within 20 leaves_none
+
+# What stands in the way: each message names the node, the fact and the remedy.
+cp "$bin/hello_all_reduce" program && mkdir data && echo 1 >data/file
+runs() { shown=no; timeout 60 "$bin/parx_slurm" run -n 2 "$@" >"$work/out" 2>&1; }
+in_a_job() { shown=no; timeout 60 salloc -Q -I10 -N 3 --ntasks-per-node=1 -c 2 "$@" >"$work/out" 2>&1; }
+scontrol update nodename=node2 state=drain reason="disk full"
+claim "run exits with 3 where a node is drained" ends_with 3 runs -N 3 -- ./program
+claim "it names the node with its administrator's reason" says '^node2 is drained: disk full$'
+claim "and says what would do" says 'test has 2 of 3: it would do with -N 2$'
+claim "which does" runs -N 2 -- ./program
+scontrol update nodename=node2 state=resume
+is_idle() { [ "$(sinfo -h -N -o %t | sort -u)" = idle ]; }  # idle*: it does not answer yet
+claim "the node comes back" within 40 is_idle
+claim "run -x leaves a node out" runs -N 2 -x node1 -- ./program
+claim "that of its --exclude" says '^\$ salloc -p test -N 2 .*--exclude=node1 '
+claim "too short a time is found" ends_with 4 in_a_job -t 1 "$bin/parx_slurm" run -n 2 -t 30m -- ./program
+claim "with what is left and what to do" says '^! node(1|\[1-3\]): .* left of the job, .* needed\. Ask for a longer --time$'
+if [ "$SLURM_TEST_MODE" = hosts ]; then
+  on node3 mount -t tmpfs none "$work/data"
+  claim "data missing on one node are found" ends_with 4 runs -N 3 --needs "$work/data/file" -- ./program
+  claim "with the node and what to do" says '^! node3: .*/data/file cannot be read: No such file.*\. Copy it there, or put it on a file system that all nodes see$'
+  claim "--drop-bad goes on without the node" runs -N 3 --drop-bad --needs "$work/data/file" -- ./program
+  if command -v python3 >/dev/null; then
+    port=$((19000 + RANDOM % 900))
+    python3 -c "import socket, time; s = socket.socket(); s.bind(('', $port)); s.listen(); time.sleep(40)" & holder=$!
+    export MASTER_PORT=$port
+    fails() { local code=0; "$@" || code=$?; [ $code != 0 ] && [ $code != 124 ]; }
+    claim "a port that is taken ends the run" fails runs -N 3 -- ./program
+    unset MASTER_PORT
+    kill $holder
+    claim "with the node, the port and what to do" says "listen for the other nodes at node1:$port: it is in use by .* Choose another port"
+  fi
+fi
+claim "nothing is left of these runs" leaves_none
+scontrol update nodename=node[1,3] features=avx512 && scontrol update nodename=node2 features=sse4_2
+claim "a processor older than the program is kept out" ends_with 3 runs -N 3 -- ./program
+claim "with the node and what to do" says '^node2 has the wrong processor: the program was compiled for AVX.*: compile it without -march=native'
 [ $failures = 0 ]

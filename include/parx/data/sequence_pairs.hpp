@@ -98,11 +98,14 @@ class sequence_pairs {
   [[nodiscard]] std::span<const token_id> source(std::size_t index) const {
     return rows_[2 * index];
   }
+  /// As source().
+  [[nodiscard]] std::span<const token_id> tokens(std::size_t index) const { return source(index); }
   /// The target's tokens and the end token.
   [[nodiscard]] std::span<const token_id> target(std::size_t index) const {
     return rows_[2 * index + 1];
   }
   [[nodiscard]] const text_counts& counts() const noexcept { return rows_.counts(); }
+  [[nodiscard]] cache_use cached() const noexcept { return rows_.cached(); }
   /// The decoder's first token: the start token, or the end token where there is none.
   [[nodiscard]] token_id start_id() const noexcept {
     return special_.start >= 0 ? special_.start : special_.separator;

@@ -118,6 +118,7 @@ class text_classification {
   [[nodiscard]] std::int64_t label(std::size_t index) const { return rows_.labels()[index]; }
   [[nodiscard]] std::span<const token_id> tokens(std::size_t index) const { return rows_[index]; }
   [[nodiscard]] const text_counts& counts() const noexcept { return rows_.counts(); }
+  [[nodiscard]] cache_use cached() const noexcept { return rows_.cached(); }
 
   /// Tokens of each sample, for sampler_options::group_by_length.
   [[nodiscard]] std::shared_ptr<const std::vector<std::uint32_t>> lengths() const;

@@ -128,7 +128,9 @@ inline void check_node(const host_facts& node, const preflight_needs& needs,
     fault(formatted("its name resolves to {}, which other nodes cannot reach", node.own_name_is),
           "Set PARX_SOCKET_IFNAME to its network (eth0, =10.0.0.0/8), or mend /etc/hosts");
   }
-  if (needs.time_s > 0 && node.time_left_s >= 0 && node.time_left_s < needs.time_s) {
+  // A job that was asked for as long as it takes has begun some time ago.
+  const std::int64_t begun_s = 60 + needs.time_s / 20;
+  if (needs.time_s > 0 && node.time_left_s >= 0 && node.time_left_s + begun_s < needs.time_s) {
     fault(formatted("{} are left of the job, {} are needed",
                     to_time_limit(std::chrono::seconds(node.time_left_s)),
                     to_time_limit(std::chrono::seconds(needs.time_s))),

@@ -104,7 +104,7 @@ namespace detail {
   if (request.memory_mb > 0) words.push_back(formatted("--mem={}M", request.memory_mb));
   if (!request.account.empty()) words.insert(words.end(), {"-A", request.account});
   std::vector<sinfo_node> unfit;
-  std::vector<std::string> names;
+  std::vector<std::string> names = request.exclude;
   for (const sinfo_node& each : nodes) {
     if (each.partition != chosen.rules.name) continue;
     for (const obstacle why : {obstacle::gpu, obstacle::processor, obstacle::another_kind}) {
@@ -114,13 +114,13 @@ namespace detail {
       names.push_back(each.name);
     }
   }
-  if (unfit.empty()) return words;
-  const auto features = detail::telling_features(chosen.usable, unfit);
+  const auto features = unfit.empty() ? std::vector<std::string>()
+                                      : detail::telling_features(chosen.usable, unfit);
   if (!features.empty()) {
     words.insert(words.end(), {"-C", joined_text(features, "|")});
-  } else {
-    words.push_back("--exclude=" + compress_hostlist(names));
+    names = request.exclude;
   }
+  if (!names.empty()) words.push_back("--exclude=" + compress_hostlist(names));
   return words;
 }
 

@@ -37,6 +37,7 @@ struct node_request {
   std::string account;              ///< empty: the user's default, which is not known here
   std::vector<std::string> groups;  ///< of the user
   bool is_root = false;
+  std::vector<std::string> exclude = {};  ///< nodes to leave out
 };
 
 /// Why a node does not count.

@@ -92,6 +92,34 @@ namespace detail {
   return table.text();
 }
 
+namespace detail {
+
+/// A line for each node that is out for now, or too old for the program; at most eight.
+[[nodiscard]] inline std::string nodes_out(const candidate& chosen,
+                                           const std::vector<sinfo_node>& nodes,
+                                           instruction_level level) {
+  std::string text;
+  std::size_t lines = 0;
+  for (const auto& [why, names] : chosen.others) {
+    const bool old = why == obstacle::processor;
+    const bool out =
+        why == obstacle::drained || why == obstacle::down || why == obstacle::maintenance;
+    if (!old && !out) continue;
+    for (const sinfo_node& each : nodes) {
+      if (each.partition != chosen.rules.name || !has(names, each.name)) continue;
+      if (++lines > 8) return text;
+      text += old ? formatted("\n{} has the wrong processor: the program was compiled for {}: "
+                              "compile it without -march=native, or for the oldest node",
+                              each.name, to_string(level))
+                  : formatted("\n{} is {}{}", each.name, to_string(why),
+                              each.reason.empty() ? "" : ": " + each.reason);
+    }
+  }
+  return text;
+}
+
+}  // namespace detail
+
 /// What to type, or the nearest miss where no partition has such nodes: {true, "best: salloc ..."}.
 struct where_verdict {
   bool found = false;
@@ -138,6 +166,7 @@ struct where_verdict {
     if (there < wanted) {
       text += formatted("; nearest: {} has {} of {}: it would do with -N {}", nearest->rules.name,
                         there, wanted, there);
+      text += detail::nodes_out(*nearest, nodes, request.level);
     } else {
       text += formatted("; nearest: {}, but Slurm says: {}", nearest->rules.name,
                         nearest->start.refusal);

@@ -62,12 +62,15 @@ template <typename Build>
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   const std::string path = formatted("{}/{:016x}.tokens", folder, key);
-  if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
+  if (auto rows = detail::open_cache(path, key)) return rows->with(cache_use::found);
   const detail::cache_lock lock = detail::lock_cache(path);
+  cache_use use = cache_use::made;
   if (lock.file.valid()) {
-    if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
-    if (::access(path.c_str(), R_OK) == 0)
+    if (auto rows = detail::open_cache(path, key)) return rows->with(cache_use::found);
+    if (::access(path.c_str(), R_OK) == 0) {
+      use = cache_use::repaired;
       log(log_level::warn, "the cache \"{}\" is damaged or incomplete; making it again", path);
+    }
   }
   made.made_alone = lock.held;
   build(made);
@@ -75,7 +78,7 @@ template <typename Build>
   token_rows in_memory(std::move(made));
   const int reason = lock.file.valid() ? detail::write_cache(path, in_memory.encode(key)) : EACCES;
   if (reason == 0) {
-    if (auto rows = detail::open_cache(path, key)) return std::move(*rows);
+    if (auto rows = detail::open_cache(path, key)) return rows->with(use);
   } else if (logs_warnings) {
     log(log_level::warn,
         "cannot write the cache \"{}\": {}; each process keeps its tokens in memory", path,

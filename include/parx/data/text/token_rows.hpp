@@ -29,6 +29,14 @@ struct text_counts {
   friend bool operator==(const text_counts&, const text_counts&) = default;
 };
 
+/// Where rows came from.
+enum class cache_use {
+  none,      ///< there is no cache, or it cannot be written: they are in this process alone
+  found,     ///< the cache had them, whole
+  made,      ///< they were made, and are in the cache now
+  repaired,  ///< the same, because what was there was damaged
+};
+
 /// Rows while they are being made.
 struct token_rows_data {
   std::vector<token_id> ids;
@@ -64,6 +72,13 @@ class token_rows {
   [[nodiscard]] std::span<const token_id> ids() const noexcept { return ids_; }
   [[nodiscard]] std::span<const std::int64_t> labels() const noexcept { return labels_; }
   [[nodiscard]] const text_counts& counts() const noexcept { return counts_; }
+  [[nodiscard]] cache_use cached() const noexcept { return cached_; }
+  /// The same rows with another answer of cached().
+  [[nodiscard]] token_rows with(cache_use cached) const {
+    token_rows rows = *this;
+    rows.cached_ = cached;
+    return rows;
+  }
   /// Keeps ids() and labels() alive.
   [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept { return owner_; }
 
@@ -83,6 +98,7 @@ class token_rows {
   std::span<const std::uint64_t> offsets_;
   std::span<const std::int64_t> labels_;
   text_counts counts_;
+  cache_use cached_ = cache_use::none;
   std::shared_ptr<const void> owner_;
 };
 
