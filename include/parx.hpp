@@ -29,7 +29,7 @@
 #include <parx/parallel.hpp>
 #include <parx/pipeline.hpp>
 #include <parx/ddp/hook_powersgd.hpp>
-#include <parx/ddp/save.hpp>
+#include <parx/checkpoint/save.hpp>
 #include <parx/ddp/sync_batch_norm.hpp>
 #include <parx/fsdp.hpp>
 #include <parx/tensor_parallel.hpp>

@@ -7,9 +7,10 @@
 #include "banner.hpp"
 #include "common/networks.hpp"
 #include "common/options.hpp"
+#include <parx/checkpoint/save.hpp>
+#include <parx/checkpoint/writable.hpp>
 #include <parx/data.hpp>
 #include <parx/ddp.hpp>
-#include <parx/ddp/save.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 #include <parx/trace.hpp>
@@ -72,7 +73,7 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
   parx::print0(world, "parameters are {} on all {} ranks (hash {:016x})\n",
                ddp.replicas_equal() ? "bit-equal" : "DIFFERENT", world.size(), ddp.values_hash());
   if (!s.save.empty()) {
-    parx::save0(world, model, s.save);
+    parx::save(ddp, s.save);
     parx::print0(world, "saved to {}\n", s.save);
   }
   parx::print0(world, "held-out accuracy: {:.2f} %\n", accuracy);
@@ -100,7 +101,7 @@ int main(int argc, char** argv) {
     const std::string model = examples::choice(given, "model", {"mlp", "cnn"});
     const std::string folder = given["data"].as<std::string>();
     examples::print_ranks(world);
-    if (!s.save.empty()) parx::check_writable0(world, s.save);
+    if (!s.save.empty()) parx::require_writable(world, s.save);
 
     data::any_dataset images = data::generated_digits{20'000};
     data::any_dataset test = data::generated_digits{10'000, {.first = 20'000}};

@@ -193,7 +193,7 @@ inline void start_run(parx::world& world, const trainer_settings& s) {
   if (!s.trainer.output_dir.empty()) {
     parx::checkpoint_manager(world, s.trainer.output_dir).probe();
   }
-  if (!s.report.empty()) parx::check_writable0(world, s.report);
+  if (!s.report.empty()) parx::require_writable(world, s.report);
 }
 
 /// Local. Rank 0 writes the report of --report.

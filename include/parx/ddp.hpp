@@ -1,6 +1,6 @@
 // L8: distributed data parallel training of any model. These headers are left out, since they take
-// longer to compile; include them by name: <parx/ddp/save.hpp> (save0), <parx/ddp/hook_state.hpp>
-// (a hook's state in checkpoints), <parx/ddp/hook_powersgd.hpp> and <parx/ddp/sync_batch_norm.hpp>.
+// longer to compile; include them by name: <parx/checkpoint.hpp> (save and load),
+// <parx/ddp/hook_powersgd.hpp> and <parx/ddp/sync_batch_norm.hpp>.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

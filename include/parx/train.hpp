@@ -5,7 +5,6 @@
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
 #include <parx/ddp.hpp>                 // IWYU pragma: export
-#include <parx/ddp/training_state.hpp>  // IWYU pragma: export
 #include <parx/train/announce.hpp>     // IWYU pragma: export
 #include <parx/train/callbacks.hpp>    // IWYU pragma: export
 #include <parx/train/evaluation.hpp>   // IWYU pragma: export

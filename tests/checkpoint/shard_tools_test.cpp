@@ -56,7 +56,7 @@ void save(const std::string& folder, std::uint64_t step = 0, float more = 0) {
     auto list = parts_of(group.rank(), 3, more);
     parx::checkpoint_parts parts;
     parts.add_shard("model", parx::sharded_over(group), list);
-    parx::save_sharded(group, folder, parts, step);
+    parx::save(group, parts, folder, step);
     return 0;
   });
 }
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(merged_or_written_together_there_is_one_file_that_any_progr
   parx::merge_shards(parx::safetensors_shards(folder), merged);
   on_ranks(3, [&](parx::process_group& group) {
     auto list = parts_of(group.rank(), 3);
-    parx::save_whole(group, together, parx::sharded_over(group), list);
+    parx::save(group, parx::sharded_over(group), list, together);
     return 0;
   });
   for (const std::string& path : {merged, together}) {
@@ -171,13 +171,13 @@ BOOST_AUTO_TEST_CASE(a_failed_collective_write_is_an_error_on_all_and_keeps_the_
   };
   for (const auto& each : said([&](parx::process_group& group, int rank) {
          auto list = parts_of(rank == 2 ? 0 : rank, 3);
-         parx::save_whole(group, path, parx::sharded_over(group), list);
+         parx::save(group, parx::sharded_over(group), list, path);
        }))
     BOOST_TEST(mentions(each, "so some elements are on none of them"), each);
   for (const auto& each : said([&](parx::process_group& group, int rank) {
          auto list = parts_of(rank, 3);
          if (rank == 1) list[1].rename("other");
-         parx::save_whole(group, path, parx::sharded_over(group), list);
+         parx::save(group, parx::sharded_over(group), list, path);
        }))
     BOOST_TEST(mentions(each, "other names, types or shapes"), each);
   BOOST_TEST(parx_test::read_file(path) == "old");
@@ -246,7 +246,7 @@ BOOST_AUTO_TEST_CASE(no_index_is_made_of_shards_of_two_steps) {
   const std::string read = parx_test::message_of([&] {
     std::vector<parx::parameter<float>> all{{"table", parx::shape{50, 8}},
                                             {"proj", parx::shape{6, 20}}};
-    parx::load_sharded(ten, all);
+    parx::load(all, ten);
   });
   BOOST_TEST(mentions(read, shard(2), "is of step 20, but the other shards are of step 10"), read);
 }
@@ -268,7 +268,7 @@ BOOST_AUTO_TEST_CASE(
     const auto told = on_ranks(3, [&](parx::process_group& group) {
       return parx_test::message_of([&] {
         auto list = parts_of(group.rank(), 3, 1);
-        parx::save_sharded(group, folder, parx::sharded_over(group), list);
+        parx::save(group, parx::sharded_over(group), list, folder);
       });
     });
     for (const std::string& each : told)
@@ -318,7 +318,7 @@ BOOST_AUTO_TEST_CASE(more_shards_than_files_may_be_open_are_read_verified_and_me
     list[0].spec().for_each_run([&](const parx::shard_run& run) {
       for (std::size_t i = 0; i < run.length; ++i) values[run.local + i] = element(run.global + i);
     });
-    parx::save_sharded(group, folder, parx::sharded_over(group), list);
+    parx::save(group, parx::sharded_over(group), list, folder);
     return 0;
   });
   rlimit before{};

@@ -2,7 +2,7 @@
 //
 // Every element has a value that follows from its tensor's name and its index in the whole, so each
 // rank can tell what has to lie on it without knowing how it got there.
-#include <parx/checkpoint/sharded.hpp>
+#include <parx/checkpoint/save.hpp>
 
 #include <sys/resource.h>
 
@@ -168,7 +168,7 @@ std::vector<std::string> save(const std::string& folder, int world, cut how,
     parx::checkpoint_parts parts;
     mine.add_to(parts, parx::sharded_over(group));
     try {
-      parx::save_sharded(group, folder, parts, step);
+      parx::save(group, parts, folder, step);
     } catch (const parx::error& failure) {
       return failure.what();
     }
@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(a_rank_reads_the_bytes_of_its_own_part_and_hardly_any_other
   on_ranks(4, [&](parx::process_group& group) {
     model mine(cut::flat, group.rank(), 4, large);
     mine.fill();
-    parx::save_sharded(group, folder, parx::sharded_over(group), mine.list);
+    parx::save(group, parx::sharded_over(group), mine.list, folder);
     return 0;
   });
   std::uint64_t sum = 0;
@@ -230,7 +230,7 @@ BOOST_AUTO_TEST_CASE(a_rank_reads_the_bytes_of_its_own_part_and_hardly_any_other
       std::uint64_t own = 0;
       for (const share& each : mine.shares) own += 4 * each.indices.size();
       const std::uint64_t before = bytes_read();
-      parx::load_sharded(folder, mine.list);
+      parx::load(mine.list, folder);
       const std::uint64_t read = bytes_read() - before;
       BOOST_TEST(read >= own);
       BOOST_TEST(read < own + 8'000);  // the manifest, the index and the headers
@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE(replicated_tensors_are_written_once_each_rank_a_share) {
       auto replicas = *parx::split(group, mine);
       model part(cut::flat, mine, shards, some);
       part.fill();
-      parx::save_sharded(group, folder, parx::sharded_over(group, replicas), part.list);
+      parx::save(group, parx::sharded_over(group, replicas), part.list, folder);
       return 0;
     });
     std::uint64_t sum = 0, most = 0;
@@ -266,7 +266,7 @@ BOOST_AUTO_TEST_CASE(replicated_tensors_are_written_once_each_rank_a_share) {
     BOOST_TEST(sum == whole);
     if (shards == 1) BOOST_TEST(most < whole / 4 + 40);
     model all(cut::flat, 0, 1, some);
-    parx::load_sharded(folder, all.list);
+    parx::load(all.list, folder);
     for (std::size_t i = 0; i < some.size(); ++i) {
       BOOST_TEST(model::right(some[i].name, 0, all.list[i].value().span(), all.shares[i].indices));
     }
@@ -281,7 +281,7 @@ BOOST_AUTO_TEST_CASE(a_wrong_word_about_copies_is_an_error_when_it_is_saved) {
     return on_ranks(2, [&](parx::process_group& group) {
       model mine(cut::rows, alike ? 0 : group.rank(), alike ? 1 : 2, {{"w", {64, 512}}});
       auto how = alike ? parx::sharded_over(group) : parx::replicated_over(group);
-      return message_of([&] { parx::save_sharded(group, to, how, mine.list); });
+      return message_of([&] { parx::save(group, how, mine.list, to); });
     });
   };
   for (const auto& said : saved_as(folder, true)) {
@@ -305,11 +305,11 @@ BOOST_AUTO_TEST_CASE(a_mismatched_folder_is_reported_and_nothing_is_loaded) {
   model mine(cut::rows, 0, 2);
   mine.fill(1);
   const std::string shard = "model-00002-of-00003.safetensors";
-  const auto said = [&] { return message_of([&] { parx::load_sharded(folder, mine.list); }); };
+  const auto said = [&] { return message_of([&] { parx::load(mine.list, folder); }); };
 
   // Another model, by name; a list without a tensor, too.
   model fewer(cut::rows, 0, 2, {{"embed.weight", {37, 24}}, {"fc.weight", {24, 90}}, {"new", {3}}});
-  const std::string differences = message_of([&] { parx::load_sharded(folder, fewer.list); });
+  const std::string differences = message_of([&] { parx::load(fewer.list, folder); });
   BOOST_TEST(mentions(differences, "missing from the file: new"), differences);
   BOOST_TEST(mentions(differences, "unknown to the model: fc.bias, nothing, scale"), differences);
   BOOST_TEST(mentions(differences, "fc.weight: [24, 18, 5] F32 in the file, [24, 90]"),
@@ -371,7 +371,7 @@ BOOST_AUTO_TEST_CASE(files_of_other_programs_are_loaded_in_parts) {
     for (const cut how : {cut::flat, cut::rows, cut::columns}) {
       for (int rank = 0; rank < 3; ++rank) {
         model mine(how, rank, 3);
-        parx::load_sharded(from, mine.list);
+        parx::load(mine.list, from);
         for (std::size_t i = 0; i < tensors.size(); ++i) {
           BOOST_TEST(model::right(tensors[i].name, 0, mine.list[i].value().span(),
                                   mine.shares[i].indices));
@@ -389,7 +389,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_is_saved_whole_into_a_folder_of_shards_takes_t
   all.fill(2);
   parx::save_pretrained(all.list, parx::json::object{}, folder);
   model mine(cut::flat, 0, 1);
-  parx::load_sharded(folder, mine.list);
+  parx::load(mine.list, folder);
   BOOST_TEST(mine.list[0].value().data()[5] == element("embed.weight", 5, 2));
 }
 
@@ -428,7 +428,7 @@ BOOST_AUTO_TEST_CASE(rows_of_a_table_that_were_put_off_are_saved_as_if_they_had_
     parx::checkpoint_parts parts;
     parts.add_shard("model", parx::sharded_over(group), list);
     parts.add_shard("optimizer", parx::sharded_over(group), adamw);
-    parx::save_sharded(group, folder, parts);
+    parx::save(group, parts, folder);
     return 0;
   });
   auto loaded = start(0, 9), unbroken = start(0, 9);
@@ -451,7 +451,7 @@ BOOST_AUTO_TEST_CASE(a_collective_load_that_fails_on_one_rank_fails_on_all) {
   const auto said = on_ranks(3, [&](parx::process_group& group) {
     model mine(cut::rows, group.rank(), 3);
     if (group.rank() == 1) mine.list[1].rename("other");
-    return message_of([&] { parx::load_sharded(group, folder, mine.list); });
+    return message_of([&] { parx::load(group, mine.list, folder); });
   });
   for (const auto& each : said) BOOST_TEST(mentions(each, "missing from the file: other"), each);
 }
@@ -463,7 +463,7 @@ BOOST_AUTO_TEST_CASE(a_folder_that_holds_other_things_is_not_replaced) {
   for (const auto& failure : save(folder.string(), 2, cut::flat)) BOOST_TEST(failure == "");
   std::ofstream(folder / "thesis.tex") << "years";
   for (const auto& failure : save(folder.string(), 2, cut::flat)) {
-    BOOST_TEST(mentions(failure, "save_sharded did not write"), failure);
+    BOOST_TEST(mentions(failure, "parx::save did not write"), failure);
   }
   BOOST_TEST(read_text(folder / "thesis.tex") == "years");
 }
@@ -476,18 +476,18 @@ BOOST_AUTO_TEST_CASE(where_a_disk_is_full_all_ranks_say_whose_and_the_old_one_st
     all.start(rank, 3, [&](parx::world& group) {
       model mine(cut::flat, group.rank(), 3, {{"w", {3000, 1000}}});
       mine.fill(1);
-      parx::save_sharded(group, folder, parx::sharded_over(group), mine.list);
+      parx::save(group, parx::sharded_over(group), mine.list, folder);
       mine.fill(2);
       if (group.rank() == 2) {
         const rlimit a_megabyte{1 << 20, RLIM_INFINITY};
         ::setrlimit(RLIMIT_FSIZE, &a_megabyte);
       }
       const std::string said = message_of(
-          [&] { parx::save_sharded(group, folder, parx::sharded_over(group), mine.list); });
+          [&] { parx::save(group, parx::sharded_over(group), mine.list, folder); });
       parx::require(mentions(said, "model-00003-of-00003") && mentions(said, "ulimit -f") &&
                         (group.rank() == 2 || mentions(said, "rank 2: ")),
                     "it said: {}", said);
-      parx::load_sharded(group, folder, mine.list);
+      parx::load(group, mine.list, folder);
       parx::require(model::right("w", 1, mine.list[0].value().span(), mine.shares[0].indices),
                     "the old one is not there");
     });

@@ -18,7 +18,6 @@
 
 #include <parx/autograd.hpp>
 #include <parx/ddp.hpp>
-#include <parx/ddp/training_state.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 

@@ -70,7 +70,7 @@ void save(Wrapper& fsdp, Optimizer& optimizer, parx::process_group& group,
           const std::string& folder) {
   parx::checkpoint_parts parts;
   add_training_state(fsdp, optimizer, parts);
-  parx::save_sharded(group, folder, parts);
+  parx::save(group, parts, folder);
 }
 
 // The tensors that differ; those of `b` are in shards.

@@ -9,7 +9,7 @@
 #include <ddp/ranks.hpp>
 #include <train/runs.hpp>
 
-#include <parx/checkpoint/distributed_state.hpp>
+#include <parx/checkpoint/save.hpp>
 #include <parx/fsdp.hpp>
 #include <parx/train/wrapped_model.hpp>
 
@@ -100,15 +100,16 @@ BOOST_AUTO_TEST_CASE(a_state_of_four_ranks_loads_at_three_and_under_a_ddp) {
   };
   const auto saved = wrap(4, [&](auto& fsdp) {
     parx::save(fsdp, place.path + "/parts");
-    save_gathered(fsdp, place.path + "/whole.safetensors");
+    parx::save(fsdp, place.path + "/whole.safetensors");
   });
   for (const std::string name : {"/parts", "/whole.safetensors"}) {
     const auto loaded = wrap(3, [&](auto& fsdp) { parx::load(fsdp, place.path + name); });
     BOOST_TEST(loaded == std::vector<std::uint64_t>(3, saved[0]), boost::test_tools::per_element());
     const auto by_ddp = on_ranks(1, [&](parx::process_group& group) {
       classifier model(0);
-      parx::load_sharded(place.path + name, model);
-      return parx::ddp(model, group).values_hash();
+      parx::ddp ddp(model, group);
+      parx::load(ddp, place.path + name);
+      return ddp.values_hash();
     });
     BOOST_TEST(by_ddp[0] == saved[0]);
   }

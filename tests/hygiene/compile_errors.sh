@@ -16,7 +16,7 @@ program() {
 #include <parx/data/table.hpp>
 #include <parx/ddp/ddp.hpp>
 #include <parx/ddp/raw.hpp>
-#include <parx/ddp/save.hpp>
+#include <parx/checkpoint/save.hpp>
 #include <parx/fsdp/fsdp.hpp>
 #include <parx/launch/run.hpp>
 #include <parx/nn/linear.hpp>
@@ -166,7 +166,7 @@ void calls(parx::process_group& world) {
   (void)parx::nn::mse_loss(ddp(images), classes);
   (void)parx::nn::mse_loss(images, images);
   parx::optim::clip_grad_norm(ddp, 1.0);
-  parx::save0(world, "model.safetensors", model);
+  parx::save(world, model, "model.safetensors");
   plain bare;
   parx::ddp wrapped{bare, world};
   (void)parx::data::read_table("a.csv", {.csv = {.header = false}, .label = "3"});
@@ -180,7 +180,7 @@ void calls(parx::process_group& world) {
   parx::nn::sequential sized{784, 128};
   parx::nn::sequential named{"fc", parx::nn::linear{4, 2}};
   parx::ddp alone{model};
-  parx::save0(model, "model.safetensors");
+  parx::save(model, "model.safetensors");
   parx::load_state("model.safetensors", model);
   (void)parx::nn::cross_entropy(ddp(images), classes, x);
   rows set;
@@ -252,7 +252,7 @@ void calls(parx::process_group& world) {
   (void)parx::nn::cross_entropy(elsewhere(images), classes, {.row_weights = x});
   (void)parx::nn::mse_loss(model(images), images, {.row_weights = x});
   parx::optim::clip_grad_norm(model.parameters(), 1.0);
-  parx::save0(world, model, "model.safetensors");
+  parx::save(ddp, "model.safetensors");
 #endif
 }
 END
@@ -295,7 +295,7 @@ told 1 'the targets are a tensor'
 told 1 'modules move but do not copy'
 told 2 'sequential takes modules'
 told 1 'takes the model and the group'
-told 1 'all ranks save together'
+told 1 'save takes a model in its wrapper: '
 told 1 'the order is load_state(model,'
 told 1 'options go in braces: cross_entropy'
 told 1 'options go in braces: loader'
@@ -306,7 +306,7 @@ told 1 "a file's header is csv_header::present"
 told 1 "the target is a tensor or variable of the prediction's type"
 told 1 'the prediction is what a model returns'
 told 1 'clip_grad_norm takes the parameters'
-told 1 'the order is save0(world, model,'
+told 1 'save takes a model in its wrapper, without the group'
 told 1 'a parameter has value_type and const members'
 told 1 'a row_sparse_parameter has const members'
 told 1 'a grouped_parameter has reduction_group'

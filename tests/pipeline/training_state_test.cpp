@@ -14,7 +14,7 @@
 #include <train/runs.hpp>
 
 #include <parx/amp.hpp>
-#include <parx/checkpoint/distributed_state.hpp>
+#include <parx/checkpoint/save.hpp>
 #include <parx/mesh.hpp>
 #include <parx/nn.hpp>
 #include <parx/pipeline/zb1p.hpp>

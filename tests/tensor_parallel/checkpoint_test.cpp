@@ -13,14 +13,13 @@
 #include <ddp/ranks.hpp>
 #include <messages.hpp>
 
-#include <parx/checkpoint/distributed_state.hpp>
+#include <parx/checkpoint/save.hpp>
 #include <parx/checkpoint/pretrained.hpp>
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/sharded.hpp>
 #include <parx/checkpoint/state_dict.hpp>
 #include <parx/checkpoint/whole_file.hpp>
 #include <parx/ddp.hpp>
-#include <parx/ddp/save.hpp>
 #include <parx/fsdp.hpp>
 #include <parx/mesh.hpp>
 #include <parx/parallel.hpp>
@@ -60,7 +59,7 @@ void require_loads(const std::string& from, std::vector<int> worlds) {
     const auto wrong = on_ranks(world, [&](parx::process_group& group) {
       auto model = small();
       (void)parx::parallelize(model, group, parx::tp::ready_plan(model));
-      parx::load_sharded(from, model);
+      parx::load(group, model, from);
       return unlike_seed_5(model, small());
     });
     for (const std::string& each : wrong) BOOST_TEST(each == "", world << " ranks: " << each);
@@ -75,7 +74,7 @@ BOOST_AUTO_TEST_CASE(what_four_ranks_have_saved_in_parts_loads_at_one_two_and_fo
     auto model = small();
     const auto tp = parx::parallelize(model, group, parx::tp::ready_plan(model));
     model.initialize(5);
-    parx::save_sharded(group, scratch.file("tp4"), tp.sharded(), model);
+    parx::save(group, tp.sharded(), model, scratch.file("tp4"));
     return 0;
   });
   require_loads(scratch.file("tp4"), {1, 2, 4});
@@ -88,22 +87,24 @@ BOOST_AUTO_TEST_CASE(a_mesh_with_data_parallel_ranks_saves_every_part_once) {
     auto model = small();
     const auto tp = parx::parallelize(model, mesh["tp"], parx::tp::ready_plan(model));
     model.initialize(5);
-    parx::save_sharded(world, scratch.file("mesh"), tp.sharded_over(world, mesh["dp"]), model);
+    parx::save(world, tp.sharded_over(world, mesh["dp"]), model, scratch.file("mesh"));
     return 0;
   });
   require_loads(scratch.file("mesh"), {1, 2});
 }
 
-BOOST_AUTO_TEST_CASE(save0_of_a_part_names_its_line_and_what_saves_all_parts) {
+BOOST_AUTO_TEST_CASE(a_ddp_over_cut_layers_names_its_line_and_what_saves_all_parts) {
   const parx_test::scratch_folder scratch;
   const auto said = on_ranks(2, [&](parx::process_group& group) -> std::string {
     auto model = small();
     const auto tp = parx::parallelize(model, group, parx::tp::ready_plan(model));
     model.initialize(5);
     try {
-      parx::save0(group, model, scratch.file("part.safetensors"));
+      parx::process_group alone = group.subgroup(std::array{group.rank()});
+      parx::ddp ddp{model, alone};
+      parx::save(ddp, scratch.file("part.safetensors"));
     } catch (const std::exception& wrong) {
-      parx::save_whole(group, scratch.file("all.safetensors"), tp.sharded(), model);
+      parx::save(group, tp.sharded(), model, scratch.file("all.safetensors"));
       return wrong.what();
     }
     return "saved";
@@ -111,7 +112,7 @@ BOOST_AUTO_TEST_CASE(save0_of_a_part_names_its_line_and_what_saves_all_parts) {
   BOOST_TEST(said[0].find("checkpoint_test.cpp:") != std::string::npos, said[0]);
   BOOST_TEST(said[0].find("this rank holds ") != std::string::npos, said[0]);
   BOOST_TEST(
-      said[0].find("parx::save_whole(group, file, tp.sharded(), model)") != std::string::npos,
+      said[0].find("parx::save(group, tp.sharded(), model, path)") != std::string::npos,
       said[0]);
   BOOST_TEST(said[1].find("this rank holds ") != std::string::npos, said[1]);
   require_loads(scratch.file("all.safetensors"), {1, 2});  // the group is still usable

@@ -1,4 +1,4 @@
-#include <parx/ddp/hook_state.hpp>
+#include <parx/checkpoint/hook_state.hpp>
 
 #include <boost/test/unit_test.hpp>
 

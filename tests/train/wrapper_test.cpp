@@ -59,6 +59,8 @@ class wrapper {
   std::size_t bucket_count() const { return inner_.bucket_count(); }
   std::size_t bucket_bytes(std::size_t i) const { return inner_.bucket_bytes(i); }
 
+  std::string reason_to_stop_at_loss() const { return "the pairs of this test need both"; }
+
   parx::ddp<Module>& inner() { return inner_; }
 
  private:
@@ -90,12 +92,9 @@ void load_training_state(wrapper<Module>& model, Optimizer& optimizer,
   saved.load("optimizer", optimizer);
 }
 template <typename Module>
-std::string reason_to_stop_at_loss(wrapper<Module>&) {
-  return "the pairs of this test need both";
-}
-template <typename Module>
-void save_gathered(wrapper<Module>& model, const std::string& path, parx::call_site site) {
-  parx::save0(model.job_group(), model.module(), path, site);
+void save(wrapper<Module>& model, const std::string& path, parx::call_site site) {
+  parx::process_group& job = model.job_group();
+  parx::save(job, parx::replicated_over(job), model.module(), path, site);
 }
 
 }  // namespace pairs

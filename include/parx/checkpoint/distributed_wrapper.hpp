@@ -1,13 +1,12 @@
-// distributed_wrapper: a wrapper of a model of which each rank keeps a part: parx::parallel, fsdp,
-// pipeline. distributed_state.hpp saves and loads it. It names the base and has
+// distributed_wrapper: a wrapper of a model over ranks: parx::parallel, ddp, fsdp, pipeline.
+// save.hpp saves and loads it. It names one of the bases below and has
 //
-//   process_group& job_group();      // the ranks that save and load together
-//   module();                        // this rank's part of the model, for save_state
-//   void before_save(site);          // called on all ranks before anything is saved
-//   void require_resumable(site);    // throws if an optimizer and module() are not the whole state
-//   void before_write();             // called before parameters are overwritten
-//   static constexpr std::string_view keeps;  // "an fsdp keeps a shard of the parameters"
-//   sharding sharded_over(wrapper);  // which rank writes what; a function in its namespace
+//   process_group& job_group();          // the ranks that save and load together
+//   module();                            // this rank's part of the model, for save_state
+//   void before_save(site);              // called on all ranks before anything is saved
+//   void before_write();                 // called before parameters are overwritten
+//   std::string reason_to_stop_at_loss();  // why a lost rank's state is gone; empty if others have
+//                                          // all of it
 #pragma once
 
 #include <concepts>
@@ -16,11 +15,15 @@
 
 namespace parx::inline PARX_ABI {
 
-/// module() has a part of each parameter.
+/// module() has a part of each parameter. A function in the namespace of the wrapper says which:
+///   sharding sharded_over(wrapper);
 struct distributed_wrapper {};
 /// module() has the parameters of some stages, and is a shared_state (state.hpp) that knows the
 /// names of the others; whole_model() has the names and shapes of all.
 struct staged_wrapper : distributed_wrapper {};
+/// module() is the whole model, on each rank, so that rank 0 writes it. What its gradient hook
+/// keeps besides is in remembered_by_hook(), a std::vector<hook_memory>.
+struct whole_wrapper : distributed_wrapper {};
 
 template <typename Wrapper>
 concept distributed = std::derived_from<Wrapper, distributed_wrapper>;

@@ -70,8 +70,7 @@ inline void remove_shards(const std::filesystem::path& folder) {
 }  // namespace detail
 
 /// Writes the configuration and `files` into `folder`, which is created, but not the model. For a
-/// model that is distributed over ranks: rank 0 calls this, and all ranks write model.safetensors
-/// (save_gathered).
+/// model in a wrapper see save.hpp.
 inline void save_pretrained_config(const json::value& config, const std::filesystem::path& folder,
                                    const text_files& files = {}) {
   std::error_code failure;

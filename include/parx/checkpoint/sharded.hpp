@@ -1,19 +1,10 @@
-// save_sharded and load_sharded: a model whose parameters are distributed over ranks, in a folder
-// that all ranks write.
+// A model whose parameters are distributed over ranks, in a folder that all ranks write: what save
+// and load (save.hpp) do for the name of a folder, and the manager for checkpoints.
 //
-//   save_sharded(world, "out/model", sharded_over(world), model);      // all ranks
-//   load_sharded(world, "out/model", model);
-//
-// and as a part of the checkpoints of a run:
-//
-//   parts.add_shard("model", sharded_over(world), model);
-//   parts.add_shard("optimizer", sharded_over(world), optimizer);      // ... .save(step, parts)
-//   saved.load("model", model);  saved.load("optimizer", optimizer);
-//
-// `model` is anything that save_state takes: a class with for_each_parameter(visitor(path,
-// parameter)) and, if it has buffers, for_each_buffer, or a std::vector<parameter<T>>.
-// parameter.spec() is this rank's part. Every rank writes one safetensors file with its parts;
-// nothing is gathered. The state of an optimizer or ema has the same parts.
+// Every rank writes one safetensors file with its parts; nothing is gathered. A model is anything
+// that save_state takes: a class with for_each_parameter(visitor(path, parameter)) and, if it has
+// buffers, for_each_buffer, or a std::vector<parameter<T>>. parameter.spec() is this rank's part.
+// The state of an optimizer or ema has the same parts.
 //
 // Loading works by overlap of intervals: each rank reads only the bytes of its own parts, at any
 // number of ranks and any cut, from a sharded folder, a checkpoint of one file, a Hugging Face
@@ -30,8 +21,7 @@
 // that are not cut) fill in sharding::copies yourself. If it is wrong, saving throws and names the
 // elements that no rank, or more than one, has written.
 //
-// To merge a folder into one file: parx_checkpoint merge out/model model.safetensors. To save one
-// file at once: save_whole() (whole_file.hpp).
+// To merge a folder into one file: parx_checkpoint merge out/model model.safetensors.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +34,7 @@
 #include <parx/checkpoint/agreement.hpp>
 #include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/detail/input_file.hpp>
+#include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
@@ -77,43 +68,33 @@ inline void require_replaceable(const std::filesystem::path& target) {
   };
   if (is_ours()) return;
   throw_error(errc::io,
-              "\"{}\" is {} that save_sharded did not write, and will not be replaced. Give the "
+              "\"{}\" is {} that parx::save did not write, and will not be replaced. Give the "
               "name of a new folder.",
               target.string(), is_folder ? "a folder with files" : "a file");
 }
 
-}  // namespace detail
-
-/// Collective. Writes `parts` as the folder `folder`, with a manifest.json that has checksums. The
-/// folder appears complete or not at all; an earlier one of save_sharded is replaced. Blocks until
-/// it is on the disk. If it fails on one rank (a full disk), every rank throws errc::io, and an
-/// earlier folder is unchanged.
-inline void save_sharded(process_group& group, const std::string& folder,
-                         const checkpoint_parts& parts, std::uint64_t step = 0,
-                         call_site site = call_site::current()) {
+/// Collective. Writes `parts` as the folder `folder`: see save() in save.hpp.
+inline void save_folder(process_group& group, const checkpoint_parts& parts,
+                        const std::string& folder, std::uint64_t step, call_site site) {
   const auto target = std::filesystem::absolute(folder).lexically_normal();
   const auto named = target.has_filename() ? target : target.parent_path();  // "out/model/"
-  detail::agree_on_rank0(&group, site, [&] {
-    detail::make_folders(named.parent_path().string());
-    detail::require_replaceable(named);
+  agree_on_rank0(&group, site, [&] {
+    make_folders(named.parent_path().string());
+    require_replaceable(named);
   });
-  detail::write_together(group, {.target = named, .step = step, .site = site},
-                         parts.written_by(group.rank()));
-}
-/// The same for a model alone.
-template <typename Source>
-void save_sharded(process_group& group, const std::string& folder, const sharding& how,
-                  Source& model, call_site site = call_site::current()) {
-  checkpoint_parts parts;
-  parts.add_shard("model", how, model);
-  save_sharded(group, folder, parts, 0, site);
+  write_together(group, {.target = named, .step = step, .site = site},
+                 parts.written_by(group.rank()));
 }
 
-/// Local. Fills `model` from `path`: a folder of save_sharded or checkpoint_manager, a Hugging Face
-/// model folder, or a safetensors file. Reads only this rank's parts; throws as load_state does.
+}  // namespace detail
+
+/// Local. Fills `model`, which no wrapper has, from `path`: a folder of save() or
+/// checkpoint_manager, a Hugging Face model folder, or a safetensors file. Reads only this rank's
+/// parts; throws as load_state does.
 template <typename Target>
-state_report load_sharded(const std::filesystem::path& path, Target& model,
-                          state_match match = state_match::strict) {
+  requires(!distributed<Target>)
+state_report load(Target& model, const std::filesystem::path& path,
+                  state_match match = state_match::strict) {
   std::error_code failure;
   if (!std::filesystem::is_directory(path, failure)) return load_state(model, path.string(), match);
   if (!std::filesystem::exists(path / detail::manifest_name, failure))
@@ -122,11 +103,10 @@ state_report load_sharded(const std::filesystem::path& path, Target& model,
 }
 /// Collective. The same on all ranks; if it fails on one rank, every rank throws.
 template <typename Target>
-state_report load_sharded(process_group& group, const std::filesystem::path& path, Target& model,
-                          state_match match = state_match::strict,
-                          call_site site = call_site::current()) {
+state_report load(process_group& group, Target& model, const std::filesystem::path& path,
+                  state_match match = state_match::strict, call_site site = call_site::current()) {
   state_report report;
-  detail::agree(&group, site, [&] { report = load_sharded(path, model, match); });
+  detail::agree(&group, site, [&] { report = load(model, path, match); });
   return report;
 }
 

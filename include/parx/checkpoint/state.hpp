@@ -179,10 +179,10 @@ template <state_access Access, typename Source>
 }
 
 inline constexpr const char* advice_for_parts =
-    "All ranks save a model that is cut over them: parx::save(wrapper, folder), or "
-    "save_gathered(wrapper, file) for one file, of <parx/checkpoint.hpp>, with the fsdp, pipeline "
-    "or parallel model for a wrapper; or, where parallelize(model, group, plan) alone has cut it, "
-    "parx::save_whole(group, file, tp.sharded(), model) with what that returned for tp";
+    "All ranks save a model that is cut over them: parx::save(wrapper, path) of "
+    "<parx/checkpoint.hpp>, with the fsdp, pipeline or parallel model for a wrapper; or, where "
+    "parallelize(model, group, plan) alone has cut it, parx::save(group, tp.sharded(), model, "
+    "path) with what that returned for tp";
 
 /// The entries, for reading. Throws usage_error if this rank holds only a part of one.
 template <typename Source>

@@ -1,10 +1,10 @@
-// save_whole and merge_shards: write a model that is distributed over ranks, or over files, as one
-// safetensors file that any program can read.
+// A model that is distributed over ranks, or over files, as one safetensors file that any program
+// can read: what save (save.hpp) does for the name of a file, and merge_shards.
 //
-// save_whole: the header is a function of names, types and global shapes, so every rank knows the
-// offsets of its parts and writes them there. Nothing is gathered. The file system must support
-// writes of several hosts to one file that are not aligned to pages: Lustre, GPFS and a local disk
-// do, NFS may not. On NFS use save_sharded, which writes one file per rank, and merge_shards or
+// The header is a function of names, types and global shapes, so every rank knows the offsets of
+// its parts and writes them there. Nothing is gathered. The file system must support writes of
+// several hosts to one file that are not aligned to pages: Lustre, GPFS and a local disk do, NFS
+// may not. On NFS save a folder, which has one file per rank, and use merge_shards or
 // `parx_checkpoint merge`.
 #pragma once
 
@@ -55,43 +55,41 @@ inline void require_same_header(process_group& group, const std::string& text, c
   all_reduce(group, highest, {.op = reduce_op::max}, site);
   if (highest[0] == ~highest[1]) return;
   throw_error(errc::mismatch,
-              "save_whole at {}: the ranks have other names, types or shapes of tensors. Save what "
-              "they have with save_sharded, and merge that.",
+              "save at {}: the ranks have other names, types or shapes of tensors. Save what they "
+              "have as a folder, and merge that: parx_checkpoint merge.",
               site);
 }
-
-}  // namespace detail
 
 /// Collective. Writes the parameters of `source`, which `how` describes as distributed over the
 /// ranks of `group`, to `path`, atomically. `all` has the names and shapes of all parameters, the
 /// same on all ranks; its values are not used. If it fails on one rank, every rank throws errc::io
 /// and an existing file is unchanged.
 template <typename Source, typename All>
-void save_whole(process_group& group, const std::string& path, const sharding& how, Source& source,
-                All& all, call_site site = call_site::current()) {
-  const auto entries = detail::state_entries<detail::state_access::read>(source);
-  const detail::safetensors_header header =
-      detail::whole_header(detail::state_entries<detail::state_access::overwrite>(all));
-  const std::string head = detail::head_of(header);
-  detail::require_same_header(group, head, site);
+void save_file(process_group& group, const std::string& path, const sharding& how, Source& source,
+               All& all, call_site site) {
+  const auto entries = state_entries<state_access::read>(source);
+  const safetensors_header header =
+      whole_header(state_entries<state_access::overwrite>(all));
+  const std::string head = head_of(header);
+  require_same_header(group, head, site);
   const std::uint64_t bytes = header.tensors.empty() ? 0 : header.tensors.back().end;
 
-  std::optional<detail::atomic_file> made;    // rank 0's
-  std::optional<detail::output_file> joined;  // of the others
+  std::optional<atomic_file> made;    // rank 0's
+  std::optional<output_file> joined;  // of the others
   std::string temporary;
-  detail::agree_on_rank0(&group, site, [&] {
+  agree_on_rank0(&group, site, [&] {
     made.emplace(path);
     made->write(std::as_bytes(std::span(head)));
     temporary = made->file().path();
   });
   broadcast_object(group, temporary, {.root = 0}, site);
   std::array<std::uint64_t, 1> written{0};
-  detail::agree(&group, site, [&] {
+  agree(&group, site, [&] {
     const std::string consequence = formatted("Nothing was changed under \"{}\".", path);
-    if (!made) joined.emplace(temporary, consequence, detail::output_file::made_by::another);
-    detail::output_file& file = made ? made->file() : *joined;
+    if (!made) joined.emplace(temporary, consequence, output_file::made_by::another);
+    output_file& file = made ? made->file() : *joined;
     for (const auto& entry : entries) {
-      const auto piece = detail::piece_of(entry, how);
+      const auto piece = piece_of(entry, how);
       if (!piece) continue;
       const auto stored = std::find_if(header.tensors.begin(), header.tensors.end(),
                                        [&](const auto& each) { return each.name == entry.name; });
@@ -109,18 +107,14 @@ void save_whole(process_group& group, const std::string& path, const sharding& h
   if (written[0] != bytes) {
     throw_error(
         errc::mismatch,
-        "save_whole at {}: the ranks have {} bytes to write of {}, so some elements are on none of "
+        "save at {}: the ranks have {} bytes to write of {}, so some elements are on none of "
         "them, or on more than sharding::copies says. Nothing was changed under \"{}\".",
         site, written[0], bytes, path);
   }
-  detail::agree_on_rank0(&group, site, [&] { made->commit(); });
+  agree_on_rank0(&group, site, [&] { made->commit(); });
 }
-/// The same if every rank has a part of every parameter.
-template <typename Source>
-void save_whole(process_group& group, const std::string& path, const sharding& how, Source& source,
-                call_site site = call_site::current()) {
-  save_whole(group, path, how, source, source, site);
-}
+
+}  // namespace detail
 
 /// Local. Writes all tensors of `from` as one safetensors file to `path`, atomically. Needs 16 MiB
 /// of memory. Throws errc::io, errc::bad_data; an existing file is unchanged then.

@@ -34,6 +34,7 @@
 
 #include <parx/autograd/distributed_module.hpp>
 #include <parx/autograd/lendable.hpp>
+#include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/formatted.hpp>
@@ -81,7 +82,7 @@ struct no_module {
 }  // namespace detail
 
 template <distributed_module Module>
-class ddp : public data_parallel_wrapper {
+class ddp : public data_parallel_wrapper, public whole_wrapper {
   using gradient_buckets = detail::gradient_buckets<parameter_handle>;
 
  public:
@@ -119,7 +120,7 @@ class ddp : public data_parallel_wrapper {
     return model_(std::forward<Inputs>(inputs)...);
   }
 
-  /// Collective. Copies rank 0's buffers, the ones that save0 writes, to all ranks. Call it before
+  /// Collective. Copies rank 0's buffers, the ones that save() writes, to all ranks. Call it before
   /// an evaluation, so that all ranks evaluate the same model; the trainer does. PyTorch's DDP
   /// broadcasts them in every forward pass instead.
   void broadcast_buffers(call_site site = call_site::current()) {
@@ -166,6 +167,30 @@ class ddp : public data_parallel_wrapper {
     return buckets_->remembered_by_hook();
   }
   [[nodiscard]] bool has_hook_state() { return !remembered_by_hook().empty(); }
+
+  // For saving (checkpoint/distributed_wrapper.hpp).
+  /// Throws usage_error for a ddp with reduction groups, whose ranks may have different parts.
+  void before_save(call_site site) const {
+    require(has_one_group(),
+            "ddp at {}: this ddp sums some gradients over reduction_groups of their own, so its "
+            "ranks may hold different parts of the model, and what one of them saves would be a "
+            "part. Train it in a loop of your own: merge the norm with optim::grad_squares over "
+            "the ranks that hold the parts, and save each part",
+            site);
+  }
+  void before_write() const noexcept {}
+  /// Local. Why training cannot continue after a rank is lost; empty if it can.
+  [[nodiscard]] std::string reason_to_stop_at_loss() {
+    if (!has_one_group()) {
+      return "this ddp sums some gradients over reduction_groups of their own, which a lost rank "
+             "leaves incomplete";
+    }
+    if (has_hook_state()) {
+      return "this ddp's hook keeps what it has not sent yet on each rank, and a lost rank's is "
+             "gone";
+    }
+    return {};
+  }
 
   [[nodiscard]] Module& module() noexcept { return model_; }
   [[nodiscard]] process_group& group() noexcept { return group_; }

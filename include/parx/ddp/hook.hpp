@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/checkpoint/hook_memory.hpp>  // IWYU pragma: export
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/reduction_order.hpp>
 #include <parx/core/source.hpp>
@@ -53,18 +54,6 @@ struct hook_bucket {
 
   /// The factor from a sum of gradients times `scale` to their mean.
   [[nodiscard]] double unscale() const noexcept { return count == 0 ? 0 : 1 / (scale * count); }
-};
-
-enum class hook_share {
-  equal,   ///< the same bits on all ranks
-  addend,  ///< differs by rank; only the sum over the ranks matters
-};
-
-/// A piece of a hook's state. The hook owns the memory.
-struct hook_memory {
-  std::string name;  ///< "bucket.0.left_out"
-  buffer_view values;
-  hook_share share = hook_share::equal;
 };
 
 template <typename H>

@@ -28,7 +28,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -156,9 +155,10 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
   /// places, instead of waiting for each other.
   void synchronize(call_site site = call_site::current()) { units_->synchronize(site); }
   // For saving (checkpoint/distributed_wrapper.hpp).
-  static constexpr std::string_view keeps = "an fsdp keeps a shard of the parameters";
   void before_save(call_site site) { synchronize(site); }
-  void require_resumable(call_site /*site*/) const noexcept {}
+  [[nodiscard]] std::string reason_to_stop_at_loss() const {
+    return "an fsdp keeps a shard of the parameters on each rank, and a lost rank's is gone";
+  }
 
   /// Local; call it on all ranks. Each rank fills its part of all parameters with the initial
   /// values that the model would get from this seed, and seeds the model's random layers.
@@ -216,8 +216,6 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
   [[nodiscard]] process_group& shard_group() noexcept { return units_->shards(); }
   /// The ranks that have the same part as this one.
   [[nodiscard]] process_group& replica_group() noexcept { return units_->replicas(); }
-  /// False: an fsdp has no communication hooks.
-  [[nodiscard]] bool has_hook_state() const noexcept { return false; }
   /// What this rank has sent since the wrapper was made, including what the program itself sends on
   /// group().
   [[nodiscard]] fsdp_traffic bytes_sent() const noexcept { return units_->bytes_sent(); }

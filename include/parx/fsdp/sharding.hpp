@@ -1,6 +1,6 @@
 // sharded_over(fsdp): how parx::save, parx::load and a trainer distribute an fsdp's checkpoint over
 // the ranks. They are in <parx/checkpoint.hpp> and <parx/train.hpp>, see
-// checkpoint/distributed_state.hpp.
+// checkpoint/save.hpp.
 #pragma once
 
 #include <parx/checkpoint/shard_layout.hpp>

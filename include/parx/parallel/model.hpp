@@ -18,7 +18,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -239,9 +238,11 @@ class parallel_model : public staged_wrapper {
 
   // For checkpoints (checkpoint/distributed_wrapper.hpp) and the trainer (train/wrapped_model.hpp).
 
-  static constexpr std::string_view keeps = "a parallel model keeps a part of the model";
   void before_save(call_site /*site*/) const noexcept {}
-  void require_resumable(call_site /*site*/) const noexcept {}
+  [[nodiscard]] std::string reason_to_stop_at_loss() const {
+    if (keeps_whole_replicas()) return {};
+    return "a parallel model keeps a part of the model on each rank, and a lost rank's is gone";
+  }
   /// Call this on all ranks before parameters are written by anything other than an optimizer or
   /// load().
   void before_write() { strategy_->before_write(); }

@@ -221,7 +221,7 @@ class parallel final
   Model& model_;
 };
 
-/// For sharded_over(model) in checkpoint/distributed_state.hpp. Valid while the model lives.
+/// For sharded_over(model) in checkpoint/save.hpp. Valid while the model lives.
 template <typename T, typename Input>
 [[nodiscard]] sharding sharded_over(parallel_model<T, Input>& model) {
   const shard_place all = place_in(model.job_group());

@@ -36,7 +36,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -193,9 +192,10 @@ class pipeline : public staged_wrapper {
   /// Call this on all ranks before parameters are written by anything other than an optimizer or
   /// load(): it invalidates the gathered values of sharded stages.
   void before_write() { reductions_->before_write(); }
-  static constexpr std::string_view keeps = "a pipeline keeps a stage";
   void before_save(call_site /*site*/) const noexcept {}
-  void require_resumable(call_site /*site*/) const noexcept {}
+  [[nodiscard]] std::string reason_to_stop_at_loss() const {
+    return "a pipeline keeps a stage on each rank, and a lost rank's is gone";
+  }
   /// Whether the stages are sharded over the data-parallel ranks.
   [[nodiscard]] bool is_sharded() const noexcept { return options_.sharding.has_value(); }
 

@@ -1,6 +1,6 @@
 // sharded_over(pipeline): how parx::save, parx::load and a trainer distribute a pipeline's
 // checkpoint over the ranks. They are in <parx/checkpoint.hpp> and <parx/train.hpp>, see
-// checkpoint/distributed_state.hpp.
+// checkpoint/save.hpp.
 #pragma once
 
 #include <string>

@@ -56,7 +56,7 @@ class parallelized {
     return axis_->rank() == 0 || is_cut(name);
   }
 
-  /// For save_sharded and checkpoints (checkpoint/sharded.hpp). `world` are all ranks, `replicas`
+  /// For parx::save and checkpoints (checkpoint/sharded.hpp). `world` are all ranks, `replicas`
   /// those that have the same parts (of a ddp its group, of an fsdp its replica_group()). Nothing
   /// is gathered; ranks that have the same parts share the writing. Loads with any number of ranks
   /// and any cut. Valid while this object lives.

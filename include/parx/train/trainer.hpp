@@ -85,7 +85,7 @@ class trainer : public detail::trainer_base {
         rates_(optimizer, options_.learning_rate) {
     detail::check_samples_differ(loader.sampler(), data(), "training");
     if (options_.on_loss) {
-      detail::require_replaceable(reason_to_stop_at_loss(model), detail::dealable<Loader>,
+      detail::require_replaceable(model.reason_to_stop_at_loss(), detail::dealable<Loader>,
                                   options_.words);
     }
     make_plan_for_ranks();
@@ -158,8 +158,9 @@ class trainer : public detail::trainer_base {
     return *evaluate_unless({});
   }
 
-  /// Collective. Writes the model's parameters to `path`, one safetensors file.
-  void save_model(const std::string& path) { save_gathered(model_, path, site_); }
+  /// Collective. Writes the model's parameters to `path`, a safetensors file or a folder: see
+  /// parx::save.
+  void save_model(const std::string& path) { save(model_, path, site_); }
 
  private:
   /// Trains from the current state to the end.
@@ -405,7 +406,7 @@ class trainer : public detail::trainer_base {
       evaluate_step(epoch_ends);
       progress_.done = detail::step_stage::evaluated;
     }
-    if (checkpoint_is_due(epoch_ends)) save(progress_.metric, progress_.best);
+    if (checkpoint_is_due(epoch_ends)) save_checkpoint(progress_.metric, progress_.best);
     if (epoch_ends && !state_.evaluation_is_due) call(&callbacks::on_epoch_end);
     progress_.done = detail::step_stage::complete;
   }
@@ -461,7 +462,7 @@ class trainer : public detail::trainer_base {
     metrics_.watch.resume();
   }
 
-  void save(std::optional<double> metric, bool best) {
+  void save_checkpoint(std::optional<double> metric, bool best) {
     fold();
     metrics_.watch.pause();
     if (best) state_.best_model_checkpoint = folder_.path_of(state_.best_global_step);

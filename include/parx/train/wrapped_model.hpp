@@ -8,9 +8,9 @@
 // same samples, each on its part of the computation. A ddp has one group for both.
 //
 // Everything is called on all ranks of the job, from one thread and in the same order, so each
-// function may communicate. The free functions are found by argument-dependent lookup. Those of a
-// ddp are in ddp/training_state.hpp; those of the wrappers of which each rank keeps a part are in
-// checkpoint/distributed_state.hpp, but for sharded_over, which their chapters have.
+// function may communicate. The free functions are found by argument-dependent lookup. Those of
+// parx's own wrappers are in checkpoint/save.hpp, but for sharded_over, which the
+// chapters of the wrappers have of which each rank keeps a part.
 #pragma once
 
 #include <concepts>
@@ -60,9 +60,9 @@ concept wrapped_model = requires(Wrapper& wrapper, Optimizer& optimizer, checkpo
   load_training_state(wrapper, optimizer, saved);
   load_model(wrapper, saved);
   // Why training cannot continue after a rank is lost; empty if the wrapper is regroupable.
-  { reason_to_stop_at_loss(wrapper) } -> std::same_as<std::string>;
+  { wrapper.reason_to_stop_at_loss() } -> std::same_as<std::string>;
   // Writes the whole model as one file.
-  save_gathered(wrapper, path, site);
+  save(wrapper, path, site);
 };
 
 namespace detail {
@@ -72,8 +72,8 @@ template <typename Model>
 inline constexpr bool is_in_a_wrapper = requires(Model& model) { model.data_group(); };
 template <typename Wrapper, typename Optimizer>
 inline constexpr bool has_its_whole_chapter =
-    !distributed<Wrapper> || (wrapped_model<Wrapper, Optimizer> &&
-                              requires(Wrapper& wrapper) { sharded_over(wrapper); });
+    !distributed<Wrapper> || std::derived_from<Wrapper, whole_wrapper> ||
+    (wrapped_model<Wrapper, Optimizer> && requires(Wrapper& wrapper) { sharded_over(wrapper); });
 
 /// Names what a wrapper that is none of parx's lacks.
 template <typename Wrapper, typename Optimizer>

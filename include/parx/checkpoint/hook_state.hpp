@@ -5,12 +5,14 @@
 //   ...
 //   parx::load_hook_state(ddp, *checkpoints.latest());
 //
-// The trainer does so. The state of every rank is saved, so a run with the same number of ranks
-// resumes with the same bits. With another number of ranks, each gets an equal part of the sum: no
-// error feedback is lost, and PowerSGD continues as before up to rounding. While saving, rank 0
-// holds the state of all ranks: for PowerSGD, the number of ranks times the bytes of the gradients.
+// save(ddp, optimizer, folder) and the trainer do so. The state of every rank is saved, so a run
+// with the same number of ranks resumes with the same bits. With another number of ranks, each gets
+// an equal part of the sum: no error feedback is lost, and PowerSGD continues as before up to
+// rounding. While saving, rank 0 holds the state of all ranks: for PowerSGD, the number of ranks
+// times the bytes of the gradients.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,13 +22,14 @@
 #include <utility>
 #include <vector>
 
+#include <parx/checkpoint/distributed_wrapper.hpp>
+#include <parx/checkpoint/hook_memory.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/comm/collectives/gather.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/source.hpp>
-#include <parx/ddp/ddp.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -92,9 +95,9 @@ class hook_state {
  public:
   /// Collective, between two steps. Rank 0 gets a copy of the hook's state of all ranks; the other
   /// ranks get nothing. Empty if there is no hook.
-  template <typename Module>
-  explicit hook_state(ddp<Module>& wrapper, call_site site = call_site::current()) {
-    process_group& group = wrapper.group();
+  template <std::derived_from<whole_wrapper> Wrapper>
+  explicit hook_state(Wrapper& wrapper, call_site site = call_site::current()) {
+    process_group& group = wrapper.job_group();
     for (const hook_memory& each : wrapper.remembered_by_hook()) {
       const bool by_rank = each.share == hook_share::addend;
       const auto ranks = static_cast<std::size_t>(by_rank ? group.size() : 1);
@@ -135,18 +138,18 @@ class hook_state {
 /// Local, on every rank. Restores the state of the hook of `wrapper` from `saved`. If that was
 /// saved with another hook, other options or other buckets, or without a hook, the hook starts with
 /// no state and rank 0 warns. Throws errc::io when the disk fails.
-template <typename Module>
-void load_hook_state(ddp<Module>& wrapper, const saved_checkpoint& saved) {
+template <std::derived_from<whole_wrapper> Wrapper>
+void load_hook_state(Wrapper& wrapper, const saved_checkpoint& saved) {
   const std::vector<hook_memory> memory = wrapper.remembered_by_hook();
   const bool kept = saved.contains(formatted("{}.safetensors", detail::hook_state_name));
   std::size_t stored = 0;
   if (kept) {
     const safetensors_file file = saved.tensors(detail::hook_state_name);
     stored = file.tensors().size();
-    if (detail::load_hook_memory(file, memory, wrapper.group())) return;
+    if (detail::load_hook_memory(file, memory, wrapper.job_group())) return;
   }
   // samples_of_last_step, which every ddp with a hook saves, may be lost: the next step sets it.
-  if ((memory.size() <= 1 && stored <= 1) || wrapper.group().rank() != 0) return;
+  if ((memory.size() <= 1 && stored <= 1) || wrapper.job_group().rank() != 0) return;
   constexpr const char* absent =
       "without the state of a gradient hook: this run's hook starts without state";
   constexpr const char* none =
