@@ -1,9 +1,14 @@
 // Over which nodes a job runs, by parxrun's options; and what parxrun on them say to each other.
 #include <parx/launch/detail/agent_channel.hpp>
+#include <parx/launch/detail/endpoint_listener.hpp>
 #include <parx/launch/job_nodes.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -110,6 +115,29 @@ BOOST_AUTO_TEST_CASE(what_would_become_two_worlds_or_wait_for_ever_is_refused) {
   BOOST_TEST(says(refusal({.nodes = "2", .endpoint = "n1", .backend = "etcd"}, {}), "etcd"));
   BOOST_TEST(says(refusal({.nodes = "2", .endpoint = "n1", .conf = "a=1"}, {}), "known are"));
   BOOST_TEST(says(refusal({.nodes = "2", .endpoint = "n1", .node_rank = "2"}, {}), "0 to 1"));
+}
+
+BOOST_AUTO_TEST_CASE(a_port_that_somebody_has_without_listening_is_refused_at_once) {
+  int code = 0;
+  const auto found = parx::detail::find_addresses("127.0.0.1", 0, 0, code);
+  const parx::descriptor other = parx::detail::stream_socket(AF_INET);
+  BOOST_REQUIRE(::bind(other.get(), found->ai_addr, found->ai_addrlen) == 0);
+  const std::uint16_t port = parx::detail::bound_port(other.get());
+  const parx::job_nodes nodes{
+      .host = "127.0.0.1", .port = port, .id = "x", .role = keeper_role::by_address};
+  const auto started = std::chrono::steady_clock::now();
+  std::string text;
+  try {
+    static_cast<void>(parx::detail::listen_at_endpoint(nodes, {}));
+  } catch (const parx::error& refused) {
+    text = refused.what();
+  }
+  BOOST_TEST(says(text, "127.0.0.1:" + std::to_string(port) + ": it is in use"), text);
+  BOOST_TEST(says(text, "Choose another port"), text);
+  BOOST_TEST((std::chrono::steady_clock::now() - started < std::chrono::seconds(2)));
+  // One that listens is the job's first parxrun, for what can be known here.
+  BOOST_REQUIRE(::listen(other.get(), 1) == 0);
+  BOOST_TEST(!parx::detail::listen_at_endpoint(nodes, {}).valid());
 }
 
 using parx::detail::agent_channel;

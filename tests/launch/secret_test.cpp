@@ -137,12 +137,20 @@ BOOST_AUTO_TEST_CASE(a_secret_that_can_be_guessed_is_warned_of) {
   BOOST_TEST(results[1].text == "");
 }
 
+BOOST_AUTO_TEST_CASE(a_job_of_parxrun_without_a_secret_is_not_told_to_start_by_parxrun) {
+  parx::launch_env job;
+  job.keeper = parx::store_keeper::parxrun;
+  BOOST_TEST(!contains(std::string(parx::detail::way_to_a_secret(job)), "Start it by"));
+  BOOST_TEST(contains(std::string(parx::detail::way_to_a_secret(job)), "PARX_SECRET"));
+}
+
 BOOST_AUTO_TEST_CASE(a_job_without_a_secret_says_once_what_that_means) {
   job open;
   for (int rank = 0; rank < 3; ++rank) open.start(rank, 3, [](parx::world&) {});
   const auto warned = open.wait();
   BOOST_TEST(contains(warned[0].text, "this job has no secret"), warned[0].text);
   BOOST_TEST(contains(warned[0].text, "PARX_SECRET_FILE"));
+  BOOST_TEST(contains(warned[0].text, "Start it by parxrun"), warned[0].text);
   BOOST_TEST(warned[1].text == "");
   BOOST_TEST(warned[2].text == "");
   const folder here;

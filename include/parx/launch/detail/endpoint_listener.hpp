@@ -1,15 +1,20 @@
 // endpoint_listener: listening at a job's endpoint, where that is an address of this host.
 #pragma once
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <parx/core/descriptor.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/deadline.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/socket_address.hpp>
@@ -63,9 +68,28 @@ namespace parx::inline PARX_ABI::detail {
   return true;
 }
 
+/// Whether somebody listens at `host`, which is this one. A process can have a port without
+/// listening; then the kernel refuses connections.
+[[nodiscard]] inline bool is_listened_at(const std::string& host, std::uint16_t port) {
+  static constexpr int most_milliseconds = 200;
+  int code = 0;
+  const address_list found = find_addresses(without_brackets(host).c_str(), port, 0, code);
+  for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
+    const descriptor probe = stream_socket(each->ai_family);
+    if (!probe.valid()) continue;
+    if (::connect(probe.get(), each->ai_addr, each->ai_addrlen) == 0) return true;
+    if (errno != EINPROGRESS) continue;
+    pollfd answer{.fd = probe.get(), .events = POLLOUT, .revents = 0};
+    const int answered = ::poll(&answer, 1, most_milliseconds);
+    if (answered == 0) return true;  // who listens has many connections to accept
+    if (answered == 1 && connection_error(probe.get()) == 0) return true;
+  }
+  return false;
+}
+
 /// A socket that listens there; not valid where another node, or another parxrun of this one, is to
 /// listen. Throws usage_error where this node is to, and the endpoint is no address of it; errc::io
-/// where it cannot.
+/// where it cannot, for instance since a process has the port without listening there.
 [[nodiscard]] inline descriptor listen_at_endpoint(const job_nodes& nodes, const environment& env) {
   if (nodes.role == keeper_role::no) return {};
   const bool is_own = is_own_address(nodes.host);
@@ -80,17 +104,31 @@ namespace parx::inline PARX_ABI::detail {
           "this node is to be the first of the job, but {} is no address of it: give the first "
           "node's name by --rdzv-endpoint or --master-addr, the same on all nodes",
           nodes.host);
+  // Another parxrun of this node listens at once, and a connection that has the port may end soon.
+  static constexpr std::chrono::milliseconds patience{500};
+  static constexpr std::chrono::milliseconds pause{20};
+  const deadline limit = deadline::after(patience);
   int why = 0;
   int code = 0;
   const std::string address = narrowest_address(nodes.host);
   const char* const node = address.empty() ? nullptr : address.c_str();
   const address_list found = find_addresses(node, nodes.port, AI_PASSIVE, code);
-  for (const int family : {AF_INET6, AF_INET}) {
-    for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
-      if (each->ai_family != family) continue;
-      if (descriptor socket = listen_at(*each, why); socket.valid()) return socket;
-      if (why == EADDRINUSE && nodes.role == keeper_role::by_address) return {};
+  const auto listen = [&]() -> descriptor {
+    for (const int family : {AF_INET6, AF_INET}) {
+      for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
+        if (each->ai_family != family) continue;
+        if (descriptor socket = listen_at(*each, why); socket.valid()) return socket;
+        if (why == EADDRINUSE) return {};
+      }
     }
+    return {};
+  };
+  for (;;) {
+    if (descriptor socket = listen(); socket.valid()) return socket;
+    if (why != EADDRINUSE || nodes.role != keeper_role::by_address) break;
+    if (is_listened_at(nodes.host, nodes.port)) return {};
+    if (limit.passed()) break;
+    std::this_thread::sleep_for(pause);
   }
   throw_error(errc::io, "parxrun cannot listen for the other nodes at {}: {}",
               with_port(nodes.host, nodes.port),

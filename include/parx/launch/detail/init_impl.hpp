@@ -123,9 +123,12 @@ inline void record_refusal(failure_log& failures, int rank) noexcept {
   }
 }
 
-/// For a job without one.
-[[nodiscard]] inline std::string_view way_to_a_secret() {
+/// For a job without one. parxrun makes one itself, unless the job has several hosts.
+[[nodiscard]] inline std::string_view way_to_a_secret(const launch_env& job) {
   if (!why_no_hmac().empty()) return why_no_hmac();
+  if (job.keeper == store_keeper::parxrun) {
+    return "Give all parxrun the same PARX_SECRET, or PARX_SECRET_FILE";
+  }
   return "Start it by parxrun, or give all ranks the same PARX_SECRET, or PARX_SECRET_FILE";
 }
 
@@ -138,7 +141,7 @@ inline void provide_secret(launch_env& job, const environment& env) {
     log0(log_level::warn,
          "this job has no secret{}: whoever reaches {} can join it, read what its ranks tell "
          "each other about themselves, and end it. {}",
-         why_not, with_port(job.master_host, job.master_port), way_to_a_secret());
+         why_not, with_port(job.master_host, job.master_port), way_to_a_secret(job));
   } else if (job.secret.size() < least_secret) {
     log0(log_level::warn,
          "the job's secret has {} characters: whoever records a connection can try out all that "
@@ -154,7 +157,7 @@ inline void provide_secret(launch_env& job, const environment& env) {
   if (!job.encrypts) return;
   if (job.secret.empty()) {
     throw_usage("PARX_TLS=1: a job without a secret has no key to encrypt with. {}",
-                way_to_a_secret());
+                way_to_a_secret(job));
   }
   require(why_no_tls().empty(), "PARX_TLS=1: this process cannot encrypt: {}", why_no_tls());
 }
