@@ -8,4 +8,5 @@
 #include <parx/types/dtype.hpp>       // IWYU pragma: export
 #include <parx/types/half.hpp>        // IWYU pragma: export
 #include <parx/types/reduce.hpp>      // IWYU pragma: export
+#include <parx/types/replica_range.hpp>  // IWYU pragma: export
 #include <parx/types/square_sum.hpp>  // IWYU pragma: export

@@ -186,3 +186,36 @@ BOOST_AUTO_TEST_CASE(wrong_options_are_refused_with_the_reason) {
                                          data::loader_options>,
                 "a loader must not refer to a temporary data set");
 }
+
+BOOST_AUTO_TEST_CASE(virtual_replicas_take_what_as_many_ranks_would_take_on_any_number_of_ranks) {
+  constexpr int replicas = 5;
+  const auto source = numbered(52);
+  const auto batches_of = [&](int rank, int world, int virtual_ones) {
+    const data::distributed_sampler sampler(52, rank, world,
+                                            {.seed = 9, .replicas = virtual_ones});
+    const data::loader loader{source, {.batch_size = 3, .sampler = sampler}};
+    std::vector<labels> taken;
+    auto epoch = loader.epoch(1);
+    for (auto& batch : epoch) taken.push_back(taken_labels(batch));
+    BOOST_TEST(epoch.position().consumed == 60U);
+    return taken;
+  };
+  for (int world = 1; world <= replicas; ++world) {
+    std::vector<labels> found, expected;
+    for (int rank = 0; rank < world; ++rank) {
+      const auto taken = batches_of(rank, world, replicas);
+      if (found.empty()) found.resize(taken.size());
+      BOOST_TEST_REQUIRE(taken.size() == found.size());
+      for (std::size_t i = 0; i < taken.size(); ++i)
+        found[i].insert(found[i].end(), taken[i].begin(), taken[i].end());
+    }
+    expected.resize(found.size());
+    for (int replica = 0; replica < replicas; ++replica) {
+      const auto taken = batches_of(replica, replicas, 0);
+      for (std::size_t i = 0; i < taken.size(); ++i)
+        expected.at(i).insert(expected.at(i).end(), taken[i].begin(), taken[i].end());
+    }
+    BOOST_TEST((found == expected), world << " ranks");
+  }
+  BOOST_CHECK_THROW(data::distributed_sampler(52, 0, 6, {.replicas = 5}), usage_error);
+}

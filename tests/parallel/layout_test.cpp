@@ -31,6 +31,7 @@ BOOST_AUTO_TEST_CASE(a_text_is_the_layout_that_prints_it) {
       {"auto", {.is_automatic = true}},
       {"dp=4", {.dp = 4}},
       {"microbatches=8", {.microbatches = 8}},
+      {"replicas=8", {.replicas = 8}},
       {"pp=2", {.pp = 2}},
       {"pp=2,dp=3,tp=4,sp,zero=1,schedule=zb1p,microbatches=8",
        {.pp = 2, .dp = 3, .tp = 4, .sp = true, .zero = 1, .microbatches = 8, .schedule = "zb1p"}},

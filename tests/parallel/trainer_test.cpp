@@ -78,11 +78,14 @@ outcome trained_here(parx::process_group& world, const std::string& layout,
   parx::optim::adamw opt{model.parameters(), {.weight_decay = 0.1}};
   const auto source = text();
   parx::process_group& readers = model.data_group();
+  const int replicas = model.layout().replicas;
   const parx::data::loader loader{
       source,
-      {.batch_size = step_samples / static_cast<std::size_t>(readers.size()) /
+      {.batch_size = step_samples /
+                     static_cast<std::size_t>(replicas > 0 ? replicas : readers.size()) /
                      options.gradient_accumulation_steps,
-       .sampler = parx::data::distributed_sampler{source.size(), readers, {.seed = 5}}}};
+       .sampler = parx::data::distributed_sampler{
+           source.size(), readers, {.seed = 5, .replicas = replicas}}}};
   const parx::data::loader held_out{
       source,
       {.batch_size = 6, .sampler = parx::data::distributed_sampler{source.size(), readers}}};
@@ -131,6 +134,17 @@ void expect_curves(const std::vector<outcome>& found, const outcome& expected,
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(with_virtual_replicas_a_run_has_the_same_bits_at_any_number_of_ranks) {
+  const auto options = options_for(8);
+  const outcome alone = trained({"replicas=4", 1}, options)[0];
+  for (const int ranks : {2, 3, 4}) {
+    for (const outcome& each : trained({"replicas=4", ranks}, options)) {
+      BOOST_TEST(each.values == alone.values, ranks << " ranks: values");
+      BOOST_TEST(each.norms == alone.norms, ranks << " ranks: norms");
+    }
+  }
+}
 
 BOOST_AUTO_TEST_CASE(the_curves_are_those_of_one_process_at_every_layout) {
   const auto options = options_for(6);

@@ -32,7 +32,7 @@ namespace parx::inline PARX_ABI::data {
 enum class last_batch { keep, drop };
 
 struct loader_options {
-  std::size_t batch_size = 32;  ///< samples of one rank in one batch
+  std::size_t batch_size = 32;  ///< samples of one rank, or virtual replica, in one batch
   /// Which samples this rank takes; without one, all samples in shuffled order.
   std::optional<distributed_sampler> sampler = std::nullopt;
   data::last_batch last_batch = data::last_batch::keep;
@@ -151,25 +151,30 @@ class loader {
     return nullptr;
   }
 
-  /// The batches of `epoch`, after its first `consumed` samples.
+  /// The batches of `epoch`, after its first `consumed` samples. With virtual replicas a batch has
+  /// the samples of the rank's first one, then those of its second, and so on.
   [[nodiscard]] epoch_batches<batch_type> epoch(std::uint64_t epoch,
                                                 std::size_t consumed = 0) const {
     auto entries = sampler_.entries(epoch, consumed);
     const std::size_t size = options_.batch_size;
-    const std::size_t batches = count_batches(entries.size());
+    const auto own = static_cast<std::size_t>(sampler_.own_parts().size());
+    const std::size_t batches = count_batches(entries.size() / own);
     return {batches,
-            size * sampler_.world(),
+            size * sampler_.parts(),
             {epoch, consumed},
             options_,
-            [source = source_, entries = std::move(entries), size,
+            [source = source_, entries = std::move(entries), size, own,
              fetches = options_.fetches](std::size_t number) {
               const std::size_t begin = number * size;
-              const std::size_t end = std::min(begin + size, entries.size());
+              const std::size_t end = std::min(begin + size, entries.size() / own);
               std::vector<std::size_t> indices;
-              auto weights = tensor<float>::empty({end - begin});
-              for (std::size_t i = begin; i < end; ++i) {
-                indices.push_back(entries[i].index);
-                weights.data()[i - begin] = entries[i].weight;
+              auto weights = tensor<float>::empty({(end - begin) * own});
+              for (std::size_t replica = 0; replica < own; ++replica) {
+                for (std::size_t i = begin; i < end; ++i) {
+                  const sample_entry& taken = entries[i * own + replica];
+                  weights.data()[indices.size()] = taken.weight;
+                  indices.push_back(taken.index);
+                }
               }
               if constexpr (std::default_initializable<batch_type>) {
                 if (!fetches) {
@@ -201,7 +206,7 @@ class loader {
 
   /// Batches in an epoch, the same on all ranks.
   [[nodiscard]] std::size_t batches() const noexcept { return count_batches(sampler_.per_rank()); }
-  /// Samples of one rank in one batch.
+  /// Samples of one rank, or virtual replica, in one batch.
   [[nodiscard]] std::size_t batch_size() const noexcept { return options_.batch_size; }
   [[nodiscard]] const distributed_sampler& sampler() const noexcept { return sampler_; }
   [[nodiscard]] const Dataset& source() const noexcept { return *source_; }

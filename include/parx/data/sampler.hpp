@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <parx/data/group_by_length.hpp>
+#include <parx/types/replica_range.hpp>
 
 namespace parx::inline PARX_ABI::data {
 
@@ -42,6 +43,9 @@ struct sampler_options {
   std::uint64_t seed = 0;
   data::remainder remainder = data::remainder::exact;
   length_groups group_by_length = {};  ///< samples of similar length in the same batch
+  /// Virtual replicas, as in the layout: samples are dealt to these instead of the ranks, and a
+  /// rank takes those of its replicas. 0: each rank is one.
+  int replicas = 0;
 };
 
 /// A place in training: `consumed` samples of `epoch` are done, over all ranks.
@@ -53,8 +57,8 @@ struct sample_position {
 
 class distributed_sampler {
  public:
-  /// For rank `rank` of `world`. Throws usage_error unless 0 <= rank < world, and when there are
-  /// lengths, but not one for each sample.
+  /// For rank `rank` of `world`. Throws usage_error unless 0 <= rank < world, when there are
+  /// lengths, but not one for each sample, and when there are fewer replicas than ranks.
   distributed_sampler(std::size_t size, int rank, int world, sampler_options options = {});
 
   /// For the calling rank of a group: anything that has rank() and size().
@@ -76,7 +80,8 @@ class distributed_sampler {
                   "a sampler takes the number of samples: distributed_sampler{set.size(), world}");
   }
 
-  /// This rank's entries of `epoch`, after the first `consumed` samples of the global order.
+  /// This rank's entries of `epoch`, after the first `consumed` samples of the global order. With
+  /// virtual replicas the first entry of each of them, then the second of each, and so on.
   [[nodiscard]] std::vector<sample_entry> entries(std::uint64_t epoch,
                                                   std::size_t consumed = 0) const;
 
@@ -84,10 +89,12 @@ class distributed_sampler {
   [[nodiscard]] std::vector<std::size_t> indices(std::uint64_t epoch,
                                                  std::size_t consumed = 0) const;
 
-  /// How many entries every rank has, after the first `consumed` samples of the global order.
+  /// How many entries every rank, or virtual replica, has, after the first `consumed` samples of
+  /// the global order.
   [[nodiscard]] std::size_t per_rank(std::size_t consumed = 0) const noexcept {
     const std::size_t left = size_ - std::min(consumed, size_);
-    return options_.remainder == remainder::drop ? left / world_ : (left + world_ - 1) / world_;
+    const std::size_t rest = options_.remainder == remainder::drop ? 0 : parts() - 1;
+    return (left + rest) / parts();
   }
 
   /// The one integer that a checkpoint needs, and its inverse: samples consumed since epoch 0.
@@ -101,6 +108,16 @@ class distributed_sampler {
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
   [[nodiscard]] std::size_t world() const noexcept { return world_; }
   [[nodiscard]] const sampler_options& options() const noexcept { return options_; }
+  /// To how many the samples are dealt: to the virtual replicas, or else the ranks.
+  [[nodiscard]] std::size_t parts() const noexcept {
+    return options_.replicas > 0 ? to_size(options_.replicas) : world_;
+  }
+  /// Those of them that this rank has.
+  [[nodiscard]] replica_range own_parts() const noexcept {
+    const int rank = static_cast<int>(rank_);
+    if (options_.replicas == 0) return {rank, rank + 1};
+    return replicas_of(rank, static_cast<int>(world_), options_.replicas);
+  }
 
  private:
   static constexpr std::size_t to_size(int value) noexcept {

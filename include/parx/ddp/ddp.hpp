@@ -56,6 +56,12 @@ struct ddp_options {
   reduction_finish finish = reduction_finish::with_backward;
   /// For parameters whose gradients are summed over a group other than the ddp's.
   std::vector<reduction_group> reduction_groups{};
+  /// Virtual replicas: a step is this many backward passes over all ranks, of which this one runs
+  /// those of replicas_of(rank, ranks, replicas), all but the last under no_sync(). The bits of
+  /// gradients do not depend on the number of ranks: see replica_tree.hpp. 0: each rank is one
+  /// replica, of any number of passes. Not with .hook or .reduction_groups. Tables of embeddings
+  /// are summed whole, not by rows.
+  int replicas = 0;
 };
 
 namespace detail {
@@ -134,6 +140,7 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
   /// Drops the gradients of all parameters, including those that no optimizer has: the next
   /// backward overwrites them. Same as the model's zero_grad(), without a walk over its layers.
   void zero_grad() {
+    buckets_->drop_replicas();
     for (const auto& each : buckets_->parameters()) each->zero_grad();
   }
 
@@ -221,9 +228,10 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
     }
     const reduction_groups groups(group_, options_.reduction_groups,
                                     formatted("ddp at {}", site_));
+    require_replicas(groups);
     detail::check_layout(groups, parameters, site_);
     buckets_.reset(new gradient_buckets(groups, std::move(parameters), options_.buckets,
-                                        options_.hook, options_.order, site_));
+                                        options_.hook, options_.order, options_.replicas, site_));
     reducer_.reset(new gradient_reducer(groups, *buckets_, buckets_->state(), pass_kind::local,
                                         options_.finish));
     for (std::size_t i = 0; i < buckets_->parameters().size(); ++i) {
@@ -236,6 +244,17 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
     if constexpr (requires { model_.set_replica(std::uint64_t{}); }) {
       model_.set_replica(static_cast<std::uint64_t>(group_.rank()));
     }
+  }
+
+  void require_replicas(const reduction_groups& groups) const {
+    const int replicas = options_.replicas;
+    require(replicas == 0 || replicas >= group_.size(),
+            "ddp at {}: .replicas = {} for {} ranks: a rank needs at least one", site_, replicas,
+            group_.size());
+    require(replicas == 0 || (groups.size() == 1 && !options_.hook),
+            "ddp at {}: .replicas sums gradients in an order of its own: leave .hook and "
+            ".reduction_groups out",
+            site_);
   }
 
   /// Of the parameters for which `counts(parameter)`.

@@ -21,17 +21,23 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <parx/autograd/parameter_handle.hpp>
+#include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/gathered_rows.hpp>
 #include <parx/ddp/hook.hpp>
+#include <parx/ddp/replica_sum.hpp>
+#include <parx/ddp/replica_tree.hpp>
 #include <parx/ddp/shared_rows.hpp>
 #include <parx/reduction/gradient_sums.hpp>
 #include <parx/reduction/group_memory.hpp>
@@ -53,12 +59,13 @@ class gradient_buckets final : public gradient_sums {
   /// Collective over all `groups`, which are borrowed. Binds the gradients of `parameters`. `site`
   /// is where the user's program made the ddp; error messages name the sums by it.
   gradient_buckets(const reduction_groups& groups, handles parameters, const bucket_limits& limits,
-                   comm_hook hook, reduction_order order, call_site site)
+                   comm_hook hook, reduction_order order, int replicas, call_site site)
       : gradient_buckets(groups, std::move(parameters), std::move(hook), order, site) {
+    if (replicas > 0) replicas_.emplace(replicas, groups[own].rank(), groups[own].size());
     std::vector<bucket_parameter> sizes;
     for (const auto& each : parameters_) {
       const std::size_t group = groups.number_of(*each);
-      const bool is_alone = group == own && is_exchanged_by_rows(*each);
+      const bool is_alone = group == own && exchanges_rows(*each);
       sizes.push_back({each->type(), each->bytes(), is_alone, group});
     }
     std::vector<bucket_layout> layouts = assign_buckets(sizes, limits);
@@ -81,6 +88,7 @@ class gradient_buckets final : public gradient_sums {
     for (bucket& each : buckets_) {
       each.sum = {};
       if (each.rows != nullptr) each.rows->settle();
+      if (each.replicas != nullptr) each.replicas->drop();
     }
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (places_[i].memory == nullptr) continue;
@@ -110,6 +118,7 @@ class gradient_buckets final : public gradient_sums {
   }
 
   [[nodiscard]] std::size_t held() const override {
+    if (!counts_.empty()) return 0;  // earlier replicas of the step have gradients
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (parameters_[i]->has_grad()) return i;
     }
@@ -117,9 +126,25 @@ class gradient_buckets final : public gradient_sums {
   }
   void start(const reduction_state& state, const reduction_pass& pass) override {
     is_mean_ = pass.is_mean;
+    if (replicas_ && !is_mean_) send_counts(pass.count);
     headers().send(state, parameters_);
     for (std::size_t i = 0; i < parameters_.size() && !is_mean_; ++i) {
       if (!state.is_awaited(i) && bucket_of(i).rows == nullptr) clear_absent(i);
+    }
+  }
+  /// With virtual replicas: the gradients go to the replica's place in the tree.
+  void end_local_pass(double count) override {
+    if (!replicas_) return;
+    counts_.push_back(count);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) clear_absent(i);
+    for (bucket& each : buckets_) each.replicas->add(each.memory);
+    for (const auto& each : parameters_) each->zero_grad();
+  }
+  /// Forgets the replicas of this step so far: gradients are dropped.
+  void drop_replicas() noexcept {
+    counts_.clear();
+    for (bucket& each : buckets_) {
+      if (each.replicas != nullptr) each.replicas->drop();
     }
   }
   void launch(std::size_t first, std::size_t last) override {
@@ -140,7 +165,7 @@ class gradient_buckets final : public gradient_sums {
       if (each->step() != nullptr) each->step()->end_step();
     }
   }
-  void abandon() noexcept override {}
+  void abandon() noexcept override { drop_replicas(); }
 
   [[nodiscard]] std::vector<hook_memory> remembered_by_hook() {
     if (!hook_) return {};
@@ -172,6 +197,7 @@ class gradient_buckets final : public gradient_sums {
     std::vector<hook_tensor> tensors = {};
     std::unique_ptr<row_exchange> rows = nullptr;  ///< set if the bucket holds one embedding
     bool by_rows = false;                          ///< whether this step uses `rows`
+    std::unique_ptr<replica_sum> replicas = nullptr;  ///< set with virtual replicas
     work sum = {};
 
     [[nodiscard]] buffer_view view() const noexcept {
@@ -217,6 +243,7 @@ class gradient_buckets final : public gradient_sums {
         hook_.proceed(hooked, round);
       }
     }
+    if (replicas_) add_up_replicas();
     for (bucket& each : buckets_) {
       each.sum.wait();
       if (each.by_rows && is_used(each)) each.rows->finish();
@@ -231,9 +258,52 @@ class gradient_buckets final : public gradient_sums {
     }
   }
 
+  /// Each replica's count at its place. Exact, since the others contribute zeros.
+  void send_counts(double last) {
+    counts_.push_back(last);
+    const replica_range mine = replicas_->own();
+    require(static_cast<int>(counts_.size()) == mine.size(),
+            "{}: {} backward passes have run in this step, but {} of the {} replicas are this "
+            "rank's: one pass each, all but the last under no_sync()",
+            headers().who(), counts_.size(), mine.size(), replicas_->replicas());
+    all_counts_.assign(static_cast<std::size_t>(replicas_->replicas()), 0.0);
+    std::copy(counts_.begin(), counts_.end(), all_counts_.begin() + mine.first);
+    counting_ = async_all_reduce(groups()[own], all_counts_, {}, site_);
+  }
+  void add_up_replicas() {
+    counting_.wait();
+    counts_.clear();
+    header().count() = tree_sum(all_counts_);
+    for (bucket& each : buckets_) {
+      const std::vector<std::size_t> blocks = blocks_of(each);
+      const auto rank = static_cast<std::size_t>(groups()[own].rank());
+      const std::size_t begin =
+          std::accumulate(blocks.begin(), blocks.begin() + groups()[own].rank(), std::size_t{0});
+      std::byte* const block = each.memory + begin * size_of(each.layout.type);
+      each.replicas->finish(block, header().factor());
+      const const_buffer_view mine{block, blocks[rank], each.layout.type};
+      const buffer_view whole = each.view();
+      each.sum = async_all_gather_v(groups()[own], mine, whole, blocks, {}, site_);
+    }
+  }
+  /// The elements of a bucket that each rank adds up.
+  [[nodiscard]] std::vector<std::size_t> blocks_of(const bucket& of) const {
+    const auto ranks = static_cast<std::size_t>(groups()[own].size());
+    std::vector<std::size_t> blocks(ranks);
+    const std::size_t count = of.view().count;
+    for (std::size_t i = 0; i < ranks; ++i) {
+      blocks[i] = count * (i + 1) / ranks - count * i / ranks;
+    }
+    return blocks;
+  }
+  /// Rows of virtual replicas are summed with all others, along the tree.
+  [[nodiscard]] bool exchanges_rows(const Handle& table) const {
+    return !replicas_ && is_exchanged_by_rows(table);
+  }
+
   [[nodiscard]] std::size_t mark_bytes(const bucket_layout& of) const {
     const Handle& first = *parameters_[of.items.front().parameter];
-    return of.group == own && is_exchanged_by_rows(first) ? shared_rows::mark_bytes(first) : 0;
+    return of.group == own && exchanges_rows(first) ? shared_rows::mark_bytes(first) : 0;
   }
 
   void add_bucket(bucket_layout&& layout, std::byte* memory) {
@@ -246,7 +316,11 @@ class gradient_buckets final : public gradient_sums {
           {item.offset / size_of(each.type()), each.rows(), each.count() / each.rows()});
     }
     const Handle& first = *parameters_[made.layout.items.front().parameter];
-    if (made.layout.group != own || !is_exchanged_by_rows(first)) return;
+    if (replicas_) {
+      made.replicas.reset(new replica_sum(*replicas_, groups()[own], made.layout.type,
+                                          blocks_of(made), site_));
+    }
+    if (made.layout.group != own || !exchanges_rows(first)) return;
     process_group& group = groups()[own];
     if (const shared_buffer<std::byte>* const shared = memory_[own].shared()) {
       const auto offset = static_cast<std::size_t>(memory - shared->data());
@@ -283,7 +357,9 @@ class gradient_buckets final : public gradient_sums {
 
   void start_sum(std::size_t index) {
     bucket& leaving = buckets_[index];
-    if (leaving.layout.group != own) {
+    if (leaving.replicas != nullptr) {
+      leaving.replicas->start(leaving.memory);
+    } else if (leaving.layout.group != own) {
       leaving.sum = async_all_reduce(groups()[leaving.layout.group], leaving.view(),
                                      {.order = order_}, site_);
     } else if (hook_) {
@@ -311,6 +387,10 @@ class gradient_buckets final : public gradient_sums {
   std::vector<group_memory> memory_;  ///< by group
   std::vector<bucket> buckets_;
   comm_hook hook_;
+  std::optional<replica_plan> replicas_;
+  std::vector<double> counts_;      ///< samples of this step's replicas so far, of this rank
+  std::vector<double> all_counts_;  ///< by replica
+  work counting_;  // destroyed, and so waited for, before the memory it writes
   bool is_mean_ = false;  ///< this pass has nothing to add up
 };
 

@@ -3,11 +3,12 @@
 //   add(), after the backward pass of each replica of this rank but the last
 //   start() -> finish(), for the last one
 //
-// A rank keeps the sums of the nodes that are not complete yet: at most log2 of its replicas + 1
-// arrays beside that of the gradients. Each sum that a rank sends is cut into one block for each
-// rank, which gets that block of all ranks' sums and adds them up along the rest of the tree. If
-// a rank's replicas are one node of the tree, it sends one array, as in a reduce_scatter. It
-// receives (sums that all ranks send) / ranks arrays.
+// A rank keeps sums of nodes whose siblings are not complete yet: at most log2 (rounded up) of its
+// replicas arrays beside that of the gradients. Each sum that a rank sends is cut into one block
+// for each rank, which gets that block of all ranks' sums and adds them up along the rest of the
+// tree. If a rank's replicas are one node of the tree, it sends one array, as in a reduce_scatter.
+// It receives (sums that all ranks send) / ranks arrays.
+// Threads: the one that runs backward.
 #pragma once
 
 #include <algorithm>

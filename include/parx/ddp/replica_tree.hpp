@@ -21,23 +21,13 @@
 #include <vector>
 
 #include <parx/core/abi.hpp>
+#include <parx/types/replica_range.hpp>
 
 namespace parx::inline PARX_ABI {
 
-/// Replicas [first, last), or the node of the tree that sums these.
-struct replica_range {
-  int first = 0, last = 0;
-  [[nodiscard]] constexpr int size() const noexcept { return last - first; }
-  friend bool operator==(const replica_range&, const replica_range&) = default;
-};
-
-/// The replicas that rank `rank` of `ranks` computes, of `replicas` >= `ranks`: as many as the
-/// other ranks have, or one more.
-[[nodiscard]] constexpr replica_range replicas_of(int rank, int ranks, int replicas) noexcept {
-  return {replicas * rank / ranks, replicas * (rank + 1) / ranks};
-}
-
 namespace detail {
+
+// A node is the range of the replicas that it sums.
 
 /// Where a node of several replicas splits.
 [[nodiscard]] constexpr int middle_of(replica_range node) noexcept {

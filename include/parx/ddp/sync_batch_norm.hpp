@@ -11,7 +11,9 @@
 #include <span>
 
 #include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/check.hpp>
 #include <parx/nn/batch_norm.hpp>
+#include <parx/nn/replica_scope.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -25,7 +27,10 @@ class sync_batch_norm : public nn::batch_norm_layer<sync_batch_norm<T>, T> {
   sync_batch_norm(std::size_t channels, process_group& group, nn::batch_norm_options options = {})
       : nn::batch_norm_layer<sync_batch_norm<T>, T>(channels, options), group_(&group) {}
 
-  [[nodiscard]] auto sums() const noexcept {
+  [[nodiscard]] auto sums() const {
+    require(!nn::replica_scope::is_active(),
+            "sync_batch_norm normalises over the samples of all ranks, which virtual replicas do "
+            "not depend on: use batch_norm with replicas= in the layout");
     return [group = group_](std::span<double> sums) { all_reduce(*group, sums); };
   }
 

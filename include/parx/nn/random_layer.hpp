@@ -27,6 +27,10 @@ class random_layer {
     calls_ = 0;
   }
   void set_noise_replica(std::uint64_t replica) noexcept { replica_ = replica; }
+  /// For replicas that one rank computes one after the other: each continues at the call at which
+  /// the first one has begun.
+  void mark_noise() noexcept { marked_ = calls_; }
+  void rewind_noise() noexcept { calls_ = marked_; }
 
  private:
   [[nodiscard]] random_stream stream_of_replica() const noexcept {
@@ -36,6 +40,7 @@ class random_layer {
   random_stream stream_{0, ""};
   std::uint64_t replica_ = 0;
   std::uint64_t calls_ = 0;
+  std::uint64_t marked_ = 0;
 };
 
 }  // namespace parx::nn

@@ -33,6 +33,7 @@
 #include <parx/core/function_ref.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/core/split.hpp>
+#include <parx/ddp/replica_tree.hpp>
 #include <parx/mesh/mesh.hpp>
 #include <parx/nn/metrics.hpp>
 #include <parx/nn/model_input.hpp>
@@ -212,6 +213,12 @@ class parallel_model : public staged_wrapper {
   [[nodiscard]] process_group& job_group() noexcept { return mesh_ ? mesh_->all() : world_; }
   /// The ranks that have other samples: for a sampler, and to sum losses.
   [[nodiscard]] process_group& data_group() noexcept { return mesh_ ? (*mesh_)["dp"] : world_; }
+  /// With virtual replicas those that this rank computes; otherwise this rank is the one.
+  [[nodiscard]] replica_range replicas() {
+    const int rank = data_group().rank();
+    return layout_.replicas > 0 ? replicas_of(rank, layout_.dp, layout_.replicas)
+                                : replica_range{rank, rank + 1};
+  }
   /// Whether this rank needs samples: the middle stages of a pipeline do not. For a loader's
   /// .fetches.
   [[nodiscard]] bool reads_batches() const noexcept { return strategy_->reads_batches(); }
@@ -232,7 +239,10 @@ class parallel_model : public staged_wrapper {
         "parallel at {}: with the layout \"{}\" a part of the model was on the lost rank alone: "
         "load a checkpoint",
         site_, to_string(layout_));
-    layout_.dp = next.size();
+    parx::layout after = layout_;
+    after.dp = next.size();
+    require_possible(after);
+    layout_ = std::move(after);
     strategy_->regroup(std::move(next));
   }
 
@@ -282,6 +292,7 @@ class parallel_model : public staged_wrapper {
             "what is left",
             text, site, layout_.dp * cut, world.size());
     layout_.dp = world.size() / cut;
+    require_possible(layout_);
     if (cut == 1) return;
     mesh_.emplace(
         world, std::vector<mesh_axis>{{"pp", layout_.pp}, {"dp", layout_.dp}, {"tp", layout_.tp}},

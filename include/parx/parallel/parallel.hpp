@@ -185,7 +185,9 @@ class parallel final
     if (how.zero == 0) {
       model_.materialize_where([](const std::string&) { return true; });
       return std::make_unique<unstaged_strategy<Model, input_type, ddp<Model>>>(
-          model_, data, ddp_options{.order = reduction_order::serial}, how.parts(), this->site_);
+          model_, data,
+          ddp_options{.order = reduction_order::serial, .replicas = how.replicas}, how.parts(),
+          this->site_);
     }
     return std::make_unique<unstaged_strategy<Model, input_type, fsdp<Model>>>(
         model_, data, sharding(choices), how.parts(), this->site_);

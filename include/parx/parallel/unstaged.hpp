@@ -12,7 +12,10 @@
 #include <parx/autograd/loss_scale.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/core/check.hpp>
+#include <parx/ddp/replica_tree.hpp>
 #include <parx/fsdp/fsdp.hpp>
+#include <parx/nn/replica_scope.hpp>
+#include <parx/parallel/replica_pass.hpp>
 #include <parx/parallel/strategy.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -25,21 +28,27 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
   static constexpr bool is_sharded = std::is_same_v<Wrapper, fsdp<Model>>;
 
  public:
-  /// Collective over `data`. `parts` are the micro-batches of a step.
+  /// Collective over `data`. `parts` are the micro-batches of a step, unless the options ask for
+  /// virtual replicas.
   template <typename Options>
   unstaged_strategy(Model& model, process_group& data, Options options, int parts, call_site site)
-      : strategy_of_model<Model, Input>(model),
-        wrapper_(model, data, std::move(options), site),
-        parts_(parts) {}
+      : strategy_of_model<Model, Input>(model), replicas_(replicas_in(options)),
+        wrapper_(model, data, std::move(options), site), parts_(parts) {}
 
   /// The forwards of an fsdp communicate, so all ranks have equally many, some of them empty.
-  int parts_of(std::optional<std::size_t> rows, batch_use) override {
+  int parts_of(std::optional<std::size_t> rows, batch_use use) override {
+    if (replicas_ > 0 && use == batch_use::step) return parts_of_replicas(rows);
     return is_sharded ? parts_ : parts_of_rows(rows, parts_).parts;
   }
   nn::tally train(const microbatches<Input, T>& all) override {
     const double scale = detail::loss_scale_scope::take();
     nn::tally total;
+    replica_pass<Model> replicas(this->model());
+    std::optional<nn::replica_scope> by_replica;
+    if (replicas_ > 0) by_replica.emplace();
+    const auto first = static_cast<std::size_t>(own_replicas().first);
     for (std::size_t i = 0; i < all.count; ++i) {
+      if (replicas_ > 0) replicas.begin(first + i);
       const auto pass = [&] {
         microbatch_result<T> made = all.result(i, wrapper_(all.input(i)));
         require(made.loss.has_value(), "the criterion of a step returns a weighted_loss");
@@ -52,6 +61,11 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
         const no_sync_scope adding = wrapper_.no_sync();
         pass();
       }
+      if (replicas_ > 0) replicas.end(first + i);
+    }
+    if (replicas_ > 0) {
+      replicas.restore_buffers();
+      broadcast_buffers(call_site::current());
     }
     return total;
   }
@@ -63,7 +77,12 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
     }
     return total;
   }
-  no_sync_scope no_sync() override { return wrapper_.no_sync(); }
+  no_sync_scope no_sync() override {
+    require(replicas_ == 0,
+            "gradients of several batches cannot be added up with replicas= in the layout, which "
+            "says how many micro-batches a step has: ask for more replicas");
+    return wrapper_.no_sync();
+  }
   void zero_grad() override { wrapper_.zero_grad(); }
   void raise_flag() override { wrapper_.raise_flag(); }
   bool flag_raised(call_site) override { return wrapper_.flag_raised(); }
@@ -130,6 +149,24 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
     using type = decltype(std::declval<M&>().make_cache(1, 1));
   };
 
+  [[nodiscard]] static int replicas_in(const auto& options) {
+    if constexpr (is_sharded) return 0;
+    else return options.replicas;
+  }
+  [[nodiscard]] replica_range own_replicas() {
+    const process_group& data = wrapper_.data_group();
+    return replicas_ > 0 ? replicas_of(data.rank(), data.size(), replicas_) : replica_range{};
+  }
+  [[nodiscard]] int parts_of_replicas(std::optional<std::size_t> rows) {
+    const int own = own_replicas().size();
+    require(rows.value_or(0) % static_cast<std::size_t>(own) == 0,
+            "a batch of {} rows cannot be divided into this rank's {} of {} replicas: each has "
+            "equally many rows, so give a rank those of all its replicas, model.replicas()",
+            rows.value_or(0), own, replicas_);
+    return own;
+  }
+
+  const int replicas_;  ///< virtual ones; 0: none
   Wrapper wrapper_;
   const int parts_;
   std::optional<typename cache_of<Model>::type> cache_;

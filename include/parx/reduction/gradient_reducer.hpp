@@ -80,6 +80,7 @@ class gradient_reducer : public backward_observer {
   const reduction_finish finish_;
   std::atomic<bool> flag_{false};  ///< raised but not sent yet
   reduction_times times_;
+  double pass_count_ = 0;    ///< samples of the running pass
   double async_before_ = 0;  ///< groups_.async_seconds() when this pass started its sums
   bool has_warned_ = false;  ///< of a parameter that the model does not name
   bool synchronising_ = true;

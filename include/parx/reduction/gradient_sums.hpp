@@ -36,6 +36,7 @@ struct reduction_pass {
   bool is_last = true;   ///< of its step: sums become means. Otherwise later passes add to them
   bool adds = false;     ///< gradients or sums of earlier passes of the step are there
   bool is_mean = false;  ///< there is one rank, and backward has computed the mean itself
+  double count = 0;      ///< samples of this pass
 };
 
 class gradient_sums {
@@ -52,6 +53,8 @@ class gradient_sums {
 
   /// Collective, asynchronous: begins a pass. In the last one of a step it sends the headers.
   virtual void start(const reduction_state& state, const reduction_pass& pass) = 0;
+  /// Local: a pass of `count` samples under no_sync() has ended without sums.
+  virtual void end_local_pass(double /*count*/) {}
   /// Collective, asynchronous: the gradients of buckets [first, last) are final. In order.
   virtual void launch(std::size_t first, std::size_t last) = 0;
   /// Collective, after all launches: receives the headers, and blocks until the sums, or means, are

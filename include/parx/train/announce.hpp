@@ -36,7 +36,8 @@ template <typename Module>
   s["parameters"] = with_commas(parameters);
   s["samples of an epoch"] = with_commas(plan.samples);
   s["batch"] =
-      formatted("{} = {} x {} ranks{}", plan.global_batch(), plan.batch_size, plan.world,
+      formatted("{} = {} x {} {}{}", plan.global_batch(), plan.batch_size, plan.world,
+                plan.has_replicas ? "replicas" : "ranks",
                 plan.accumulation > 1 ? formatted(" x {} accumulated", plan.accumulation) : "");
   s["epochs"] = formatted("{}", rounded(plan.epochs, 5));
   s["steps"] = with_commas(plan.steps);

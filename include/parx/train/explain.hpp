@@ -103,8 +103,10 @@ template <typename Wrapper, typename Optimizer>
     text += formatted("{}  {:<14} {}", text.empty() ? "" : "\n", name, what);
   };
   line("ranks", detail::ranks_text(model.job_group().hosts()));
-  line("batch", formatted("{} samples a rank x {} accumulated x {} ranks = {} samples a step",
-                          plan.batch_size, plan.accumulation, plan.world, plan.global_batch()));
+  line("batch", formatted("{} samples a {} x {} accumulated x {} {}s = {} samples a step",
+                          plan.batch_size, plan.has_replicas ? "replica" : "rank",
+                          plan.accumulation, plan.world, plan.has_replicas ? "replica" : "rank",
+                          plan.global_batch()));
   line("steps", formatted("{} an epoch of {} samples, {} in all, {} epochs",
                           with_commas(plan.steps_per_epoch), with_commas(plan.samples),
                           with_commas(plan.steps), rounded(plan.epochs, 5)));

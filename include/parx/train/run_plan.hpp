@@ -18,10 +18,12 @@ namespace parx::inline PARX_ABI::train {
 
 struct run_plan {
   std::size_t samples = 0;     ///< of an epoch, over all ranks
-  std::size_t batch_size = 0;  ///< samples of one rank in one batch
+  std::size_t batch_size = 0;  ///< samples of one rank, or virtual replica, in one batch
   std::size_t world = 1;
   std::size_t hosts = 1;  ///< of the job
   std::size_t ranks = 1;  ///< of the job: more than `world` where a model is cut over ranks
+  /// Whether `world` are virtual replicas, dealt to the ranks.
+  bool has_replicas = false;
   std::size_t accumulation = 1;
   std::uint64_t batches_per_epoch = 0;  ///< of one rank
   std::uint64_t steps_per_epoch = 0;

@@ -15,10 +15,10 @@
 // and checkpoints. The decision to end training (steps, early stopping, request_stop, a signal to
 // any rank) is based on values with the same bits on all ranks; a rank's request to stop is sent
 // with the gradients. Only rank 0 writes logs. A resumed run ends with the same bits as one that
-// never stopped, because everything that a step depends on (order of the data, rate, dropout) is a
-// function of its number and the seeds. With another number of ranks but the same global batch it
-// differs by rounding and dropout masks; with another global batch it ends at num_train_epochs.
-// All members are called on every rank, from one thread, unless they say otherwise.
+// never stopped, because all that a step depends on (order of data, rate, dropout) is a function of
+// its number and the seeds. With other ranks but the same global batch it differs by rounding and
+// dropout masks, with virtual replicas not at all; with another batch it ends at num_train_epochs.
+// Members are called on every rank, from one thread, unless they say otherwise.
 #pragma once
 
 #include <chrono>
@@ -84,6 +84,7 @@ class trainer : public detail::trainer_base {
         precision_(options_),
         rates_(optimizer, options_.learning_rate) {
     detail::check_samples_differ(loader.sampler(), data(), "training");
+    detail::check_replicas(loader.sampler(), model);
     if (options_.on_loss) {
       detail::require_replaceable(model.reason_to_stop_at_loss(), detail::dealable<Loader>,
                                   options_.words);
@@ -188,10 +189,11 @@ class trainer : public detail::trainer_base {
   }
 
   void make_plan_for_ranks() {
-    plan_ = make_plan(options_, loader_.sampler().size(), loader_.batch_size(), world(),
+    plan_ = make_plan(options_, loader_.sampler().size(), loader_.batch_size(),
+                      detail::parts_of(loader_.sampler(), world()),
                       detail::dealt_to(data(), loader_).batches());
     plan_.ranks = static_cast<std::size_t>(job().size());
-    plan_.hosts = hosts();
+    plan_.hosts = hosts(), plan_.has_replicas = detail::has_replicas(loader_.sampler());
     state_.max_steps = plan_.steps;
     state_.global_batch = plan_.global_batch();
     state_.world_size = world();
@@ -333,11 +335,11 @@ class trainer : public detail::trainer_base {
     if (taken == 0) state_.samples_seen = loader_.sampler().state({from.epoch + 1, 0});
   }
 
-  /// Dropout depends only on seed, step and rank, not on earlier steps, so a run can resume.
+  /// Dropout depends on seed, step and rank (or replica), not on earlier steps: a run can resume.
   void begin_step() {
     if (options_.on_loss) unfinished_.begin(metrics_.watch.counts, model_.module());
     if constexpr (requires { model_.module().reseed(std::uint64_t{}); }) {
-      model_.module().reseed(step_seed(options_.seed, state_.global_step, data().rank()));
+      model_.module().reseed(detail::seed_of_step(model_, options_.seed, state_.global_step));
     }
   }
 

@@ -14,6 +14,9 @@ PARX_INLINE distributed_sampler::distributed_sampler(std::size_t size, int rank,
     : size_(size), rank_(to_size(rank)), world_(to_size(world)), options_(std::move(options)) {
   require(world > 0 && rank >= 0 && rank < world,
           "distributed_sampler: rank {} of a world of {}; need 0 <= rank < world", rank, world);
+  require(options_.replicas == 0 || options_.replicas >= world,
+          "distributed_sampler: {} replicas cannot be dealt to {} ranks: each needs one at least",
+          options_.replicas, world);
   const auto& lengths = options_.group_by_length.lengths;
   require(lengths == nullptr || lengths->size() == size,
           "distributed_sampler: {} lengths for {} samples", lengths ? lengths->size() : 0, size);
@@ -33,9 +36,10 @@ PARX_INLINE std::vector<sample_entry> distributed_sampler::entries(std::uint64_t
     group_by_length(order, options_.group_by_length,
                     random_stream(options_.seed + epoch, "group_by_length"));
   }
-  std::vector<sample_entry> mine(per_rank(consumed));
+  const auto own = to_size(own_parts().size()), first = to_size(own_parts().first);
+  std::vector<sample_entry> mine(per_rank(consumed) * own);
   for (std::size_t k = 0; k < mine.size(); ++k) {
-    const std::size_t position = consumed + k * world_ + rank_;
+    const std::size_t position = consumed + k / own * parts() + first + k % own;
     const std::size_t wrapped = position % size_;
     mine[k].index = order.empty() ? wrapped : order[wrapped];
     mine[k].weight = position >= size_ && options_.remainder == remainder::exact ? 0.0F : 1.0F;

@@ -121,6 +121,22 @@ struct replica_setting final : part_visitor {
   std::uint64_t replica;
 };
 
+/// The noise of a step of several replicas: marks its beginning, or goes back to it for a replica.
+struct noise_marking final : part_visitor {
+  void on_module(const std::string&, module_state&, random_layer* noise) override {
+    if (noise != nullptr) noise->mark_noise();
+  }
+};
+struct noise_rewinding final : part_visitor {
+  explicit noise_rewinding(std::uint64_t number) : replica(number) {}
+  void on_module(const std::string&, module_state&, random_layer* noise) override {
+    if (noise == nullptr) return;
+    noise->rewind_noise();
+    noise->set_noise_replica(replica);
+  }
+  std::uint64_t replica;
+};
+
 struct training_setting final : part_visitor {
   explicit training_setting(bool is_on) : on(is_on) {}
   void on_module(const std::string&, module_state& module, random_layer*) override {

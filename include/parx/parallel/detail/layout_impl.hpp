@@ -56,14 +56,15 @@ PARX_INLINE layout layout::parse(std::string_view text) {
     else if (name == "dp") made.dp = number(1);
     else if (name == "tp") made.tp = number(1);
     else if (name == "microbatches") made.microbatches = number(1);
+    else if (name == "replicas") made.replicas = number(1);
     else if (name == "chunks") made.chunks = number(1);
     else if (name == "schedule") made.schedule = value;
     else
       throw_usage(
           "layout \"{}\": there is no \"{}\". Give auto, or ddp, zero=1 to 3, fsdp or hybrid, with "
           "the last "
-          "two gathered; the numbers of ranks pp=, dp= and tp=, with tp= sp; microbatches=; and "
-          "with pp= schedule= and chunks=",
+          "two gathered; the numbers of ranks pp=, dp= and tp=, with tp= sp; microbatches= or "
+          "replicas=; and with pp= schedule= and chunks=",
           text, name);
   }
   for (const char* const of_stages : {"schedule", "chunks"}) {
@@ -90,6 +91,7 @@ PARX_INLINE std::string to_string(const layout& how) {
   add(how.gathered, "gathered");
   add(how.schedule != plain.schedule, "schedule=" + how.schedule);
   add(how.microbatches != plain.microbatches, formatted("microbatches={}", how.microbatches));
+  add(how.replicas != plain.replicas, formatted("replicas={}", how.replicas));
   add(how.chunks != plain.chunks, formatted("chunks={}", how.chunks));
   return text.empty() ? "ddp" : text;
 }
@@ -97,7 +99,7 @@ PARX_INLINE std::string to_string(const layout& how) {
 PARX_INLINE void require_possible(const layout& how) {
   const std::string text = to_string(how);
   require(how.pp >= 1 && how.tp >= 1 && (how.dp >= 1 || how.dp == remaining_ranks) &&
-              how.microbatches >= 0 && how.chunks >= 1,
+              how.microbatches >= 0 && how.replicas >= 0 && how.chunks >= 1,
           "layout \"{}\": numbers of ranks and parts are at least 1", text);
   require(how.zero >= 0 && how.zero <= 3,
           "layout \"{}\": zero is 0 (nothing is sharded), 1 (optimizer state), 2 (and gradients) "
@@ -109,6 +111,16 @@ PARX_INLINE void require_possible(const layout& how) {
   require(how.pp > 1 || (how.chunks == 1 && how.schedule == layout().schedule),
           "layout \"{}\": schedule= and chunks= are for stages: give pp= of several ranks", text);
   (void)schedule_named(how.schedule);
+  require(how.replicas == 0 || how.microbatches == 0,
+          "layout \"{}\": replicas= are the micro-batches of a step: leave microbatches= out",
+          text);
+  require(how.replicas == 0 || how.is_ddp(),
+          "layout \"{}\": replicas= goes with ddp alone: not with shards, cut layers or stages, "
+          "whose bits would depend on the ranks nevertheless",
+          text);
+  require(how.replicas == 0 || how.dp == remaining_ranks || how.dp <= how.replicas,
+          "layout \"{}\": {} replicas cannot be dealt to {} ranks: each needs one at least", text,
+          how.replicas, how.dp);
 }
 
 }  // namespace parx

@@ -17,6 +17,7 @@ PARX_INLINE void gradient_reducer::begin_backward(const backward_start& start) {
   const pass_kind kind = synchronising_ ? pass_kind::sums : without_sync_;
   const std::size_t held = sums_.held();
   const reduction_actions next = state_.begin(kind, start.count, start.reached, held);
+  pass_count_ = start.count;
   if (!next.start_sums) return;
   async_before_ = groups_.async_seconds();
   const bool is_last = kind == pass_kind::sums;
@@ -24,7 +25,8 @@ PARX_INLINE void gradient_reducer::begin_backward(const backward_start& start) {
     if (is_last) sums_.headers().own().flags() = flag_.exchange(false) ? 1 : 0;
     sums_.start(state_, {.is_last = is_last,
                          .adds = held != reduction_state::nothing,
-                         .is_mean = start.of == gradient_of::mean});
+                         .is_mean = start.of == gradient_of::mean,
+                         .count = start.count});
     sums_.launch(next.first, next.last);
   } catch (...) {
     abandon_backward();
@@ -47,8 +49,12 @@ PARX_INLINE void gradient_reducer::end_backward() {
   under_way_ = next.finish_sums;
   // The next micro-batch adds to the sums of this one.
   const bool is_waited_for = finish_ == reduction_finish::with_backward || !next.end_step;
-  if (!under_way_) state_.reduced();
-  else if (is_waited_for) finish();
+  if (!under_way_) {
+    sums_.end_local_pass(pass_count_);
+    state_.reduced();
+  } else if (is_waited_for) {
+    finish();
+  }
 }
 
 PARX_INLINE void gradient_reducer::finish() {

@@ -5,12 +5,14 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/train/run_plan.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 
@@ -32,6 +34,47 @@ void check_samples_differ(const Sampler& sampler, const process_group& group,
       "trainer: this is rank {} of {}, but the sampler of {} takes the part of rank {} of {}, so "
       "that some samples would come several times and others never. {}",
       rank, world, what, sampler.rank(), sampler.world(), advice);
+}
+
+/// The virtual replicas of the model's layout; 0 without.
+template <typename Wrapper>
+[[nodiscard]] int replicas_in(const Wrapper& wrapper) {
+  if constexpr (requires { wrapper.layout().replicas; }) return wrapper.layout().replicas;
+  else return 0;
+}
+
+/// The seed of dropout in a step. A virtual replica has a number of its own, which the model knows.
+template <typename Wrapper>
+[[nodiscard]] std::uint64_t seed_of_step(Wrapper& wrapper, std::uint64_t seed, std::uint64_t step) {
+  return step_seed(seed, step, replicas_in(wrapper) > 0 ? 0 : wrapper.data_group().rank());
+}
+
+/// Throws usage_error unless the sampler deals samples to the virtual replicas of the model.
+template <typename Sampler, typename Wrapper>
+void check_replicas(const Sampler& sampler, const Wrapper& wrapper) {
+  const int replicas = replicas_in(wrapper);
+  int dealt = 0;
+  if constexpr (requires { sampler.options().replicas; }) dealt = sampler.options().replicas;
+  require(dealt == replicas,
+          "trainer: the layout has {} virtual replicas, and the sampler deals samples to {}: give "
+          "it the same, distributed_sampler{{dataset.size(), model.data_group(), {{.replicas = "
+          "model.layout().replicas}}}}",
+          replicas, dealt);
+}
+
+/// Whether a sampler deals the samples to virtual replicas.
+template <typename Sampler>
+[[nodiscard]] bool has_replicas(const Sampler& sampler) {
+  if constexpr (requires { sampler.options().replicas; }) return sampler.options().replicas > 0;
+  else return false;
+}
+/// To how many it deals them.
+template <typename Sampler>
+[[nodiscard]] std::size_t parts_of(const Sampler& sampler, std::size_t ranks) {
+  if constexpr (requires { sampler.parts(); }) {
+    if (has_replicas(sampler)) return sampler.parts();
+  }
+  return ranks;
 }
 
 /// A loader whose samples can be divided anew over other ranks, as those of a data::loader.
