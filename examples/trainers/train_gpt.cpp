@@ -31,7 +31,8 @@ void train(language_model& model, const parx::json::value& config, const example
       model.parameters(),
       parx::optim::adamw_options{.beta2 = 0.99, .weight_decay = s.weight_decay})};
   parx::process_group& readers = model.data_group();
-  const data::distributed_sampler shuffled{text.train.size(), readers, {.seed = s.trainer.seed}};
+  const data::distributed_sampler shuffled{
+      text.train.size(), readers, {.seed = s.trainer.seed, .replicas = model.layout().replicas}};
   const data::distributed_sampler in_order{
       text.held_out.size(), readers, {.order = data::sample_order::sequential}};
   const bool fetches = model.reads_batches();

@@ -82,7 +82,9 @@ int main(int argc, char** argv) {
     parx::parallel model{net, world, layout};
     model.initialize(training.trainer.seed);
     parx::process_group& readers = model.data_group();
-    const std::size_t step_size = training.batch_size * static_cast<std::size_t>(readers.size()) *
+    const int replicas = model.layout().replicas;  // virtual ones, each with batch_size samples
+    const int batches = replicas > 0 ? replicas : readers.size();
+    const std::size_t step_size = training.batch_size * static_cast<std::size_t>(batches) *
                                   training.trainer.gradient_accumulation_steps;
     const data::length_groups similar_lengths{.lengths = train.lengths(), .batch = step_size};
     const data::loader loader{
@@ -91,7 +93,8 @@ int main(int argc, char** argv) {
          .sampler = data::distributed_sampler{train.size(),
                                               readers,
                                               {.seed = training.trainer.seed,
-                                               .group_by_length = similar_lengths}},
+                                               .group_by_length = similar_lengths,
+                                               .replicas = replicas}},
          .workers = training.workers}};
     const data::loader held_out{
         test,
