@@ -15,6 +15,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <parx/checkpoint/difference.hpp>
+#include <parx/checkpoint/save.hpp>
 #include <parx/checkpoint/sharded.hpp>
 #include <parx/checkpoint/whole_file.hpp>
 

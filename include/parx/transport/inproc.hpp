@@ -18,7 +18,6 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -134,7 +133,7 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   void kill(int rank) {
     {
       const std::lock_guard lock(mutex_);
-      if (!at(rank).ended_at) at(rank).ended_at = std::chrono::steady_clock::now();
+      at(rank).ended = true;
     }
     notify_all();
   }
@@ -145,7 +144,7 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   friend class inproc_links;
   friend class inproc_link;
   struct rank_state {
-    std::optional<std::chrono::steady_clock::time_point> ended_at;
+    bool ended = false;
     detail::inproc_events events;
   };
   struct pipe_key {
@@ -188,13 +187,15 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
   }
   [[nodiscard]] bool alive(int rank) {
     const std::lock_guard lock(mutex_);
-    return !at(rank).ended_at;
+    return !at(rank).ended;
   }
-  /// Whether the rank has ended and all that it sent is visible.
-  [[nodiscard]] bool has_ended(int rank) {
+  /// Whether the rank has ended and `observer` has read all that it sent. A call may read a peer's
+  /// bytes long after they have come, because it needs another peer's first.
+  [[nodiscard]] bool has_ended(int rank, int observer) {
     const std::lock_guard lock(mutex_);
-    const auto& ended_at = at(rank).ended_at;
-    return ended_at && std::chrono::steady_clock::now() >= *ended_at + options_.delay;
+    return at(rank).ended && std::none_of(pipes_.begin(), pipes_.end(), [&](auto& each) {
+      return each.first.from == rank && each.first.to == observer && !each.second.drained();
+    });
   }
   [[nodiscard]] detail::inproc_events& events(int rank) { return at(rank).events; }
   void notify_all() {
@@ -333,8 +334,9 @@ inline std::unique_ptr<links> inproc_network::attach(int rank) {
       job_options{.store = store_,
                   .rank = rank,
                   .world_size = size(),
-                  .threads = thread_network{[this](int each) { return has_ended(each); },
-                                            [this] { notify_all(); }}});
+                  .threads = thread_network{
+                      .has_ended = [this, rank](int other) { return has_ended(other, rank); },
+                      .wake_all = [this] { notify_all(); }}});
   return std::make_unique<inproc_links>(shared_from_this(), std::move(of_rank),
                                         std::move(everyone), rank, 0);
 }

@@ -43,7 +43,7 @@ namespace parx::inline PARX_ABI {
 
 /// The network that joins the ranks of a job that are threads of one process.
 struct thread_network {
-  std::function<bool(int rank)> has_ended;
+  std::function<bool(int rank)> has_ended;  ///< and all that it sent has been received
   std::function<void()> wake_all;  ///< ends each rank's links::wait(); must not throw
 };
 
