@@ -132,8 +132,9 @@ inline void lock_flight_directory(const descriptor& folder) noexcept {
 /// errno, if it cannot be made.
 [[nodiscard]] inline descriptor make_flight_file(const std::string& directory,
                                                  const std::string& name) {
-  // Meanwhile a rank that leaves may remove the directory, and another job may take the name.
-  for (int attempt = 0; attempt < 10; ++attempt) {
+  // Meanwhile a rank that leaves may remove the directory, and another job may take the name. While
+  // another rank joins and leaves over and over, most attempts find a directory that is gone.
+  for (int attempt = 0; attempt < 1000; ++attempt) {
     const descriptor folder = open_flight_directory(directory);
     if (!folder.valid() && errno == ENOENT) continue;
     if (!folder.valid()) return {};
