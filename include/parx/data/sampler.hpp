@@ -114,9 +114,7 @@ class distributed_sampler {
   }
   /// Those of them that this rank has.
   [[nodiscard]] replica_range own_parts() const noexcept {
-    const int rank = static_cast<int>(rank_);
-    if (options_.replicas == 0) return {rank, rank + 1};
-    return replicas_of(rank, static_cast<int>(world_), options_.replicas);
+    return replicas_of(static_cast<int>(rank_), static_cast<int>(world_), options_.replicas);
   }
 
  private:

@@ -173,7 +173,6 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
   [[nodiscard]] std::vector<hook_memory> remembered_by_hook() {
     return buckets_->remembered_by_hook();
   }
-  [[nodiscard]] bool has_hook_state() { return !remembered_by_hook().empty(); }
 
   // For saving (checkpoint/distributed_wrapper.hpp).
   /// Throws usage_error for a ddp with reduction groups, whose ranks may have different parts.
@@ -192,7 +191,7 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
       return "this ddp sums some gradients over reduction_groups of their own, which a lost rank "
              "leaves incomplete";
     }
-    if (has_hook_state()) {
+    if (!remembered_by_hook().empty()) {
       return "this ddp's hook keeps what it has not sent yet on each rank, and a lost rank's is "
              "gone";
     }

@@ -215,9 +215,7 @@ class parallel_model : public staged_wrapper {
   [[nodiscard]] process_group& data_group() noexcept { return mesh_ ? (*mesh_)["dp"] : world_; }
   /// With virtual replicas those that this rank computes; otherwise this rank is the one.
   [[nodiscard]] replica_range replicas() {
-    const int rank = data_group().rank();
-    return layout_.replicas > 0 ? replicas_of(rank, layout_.dp, layout_.replicas)
-                                : replica_range{rank, rank + 1};
+    return replicas_of(data_group().rank(), layout_.dp, layout_.replicas);
   }
   /// Whether this rank needs samples: the middle stages of a pipeline do not. For a loader's
   /// .fetches.

@@ -4,7 +4,9 @@
 
 #include <sys/signalfd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <iterator>
 
 #include <parx/core/abi.hpp>
 #include <parx/core/descriptor.hpp>
@@ -13,17 +15,12 @@ namespace parx::inline PARX_ABI::slurm {
 
 namespace detail {
 
-/// The signals that ask a program to end.
-[[nodiscard]] inline sigset_t ending_signals() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  for (const int each : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&signals, each);
-  return signals;
-}
+/// They ask a program to end.
+inline constexpr int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
 /// The mask of a child: this process's, without what held_signals has added.
 [[nodiscard]] inline sigset_t mask_of_child(sigset_t own) {
-  for (const int each : {SIGINT, SIGTERM, SIGHUP}) ::sigdelset(&own, each);
+  for (const int each : ending_signals) ::sigdelset(&own, each);
   return own;
 }
 
@@ -33,7 +30,9 @@ namespace detail {
 class held_signals {
  public:
   held_signals() {
-    const sigset_t signals = detail::ending_signals();
+    sigset_t signals;
+    ::sigemptyset(&signals);
+    for (const int each : detail::ending_signals) ::sigaddset(&signals, each);
     ::sigprocmask(SIG_BLOCK, &signals, &before_);
     waiting_ = descriptor(::signalfd(-1, &signals, SFD_CLOEXEC));
   }
@@ -48,8 +47,8 @@ class held_signals {
     sigset_t pending;
     ::sigemptyset(&pending);
     ::sigpending(&pending);
-    return ::sigismember(&pending, SIGINT) == 1 || ::sigismember(&pending, SIGTERM) == 1 ||
-           ::sigismember(&pending, SIGHUP) == 1;
+    return std::any_of(std::begin(detail::ending_signals), std::end(detail::ending_signals),
+                       [&](int each) { return ::sigismember(&pending, each) == 1; });
   }
 
  private:

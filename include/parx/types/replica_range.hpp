@@ -13,8 +13,9 @@ struct replica_range {
 };
 
 /// The replicas that rank `rank` of `ranks` computes, of `replicas` >= `ranks`: as many as the
-/// other ranks have, or one more.
+/// other ranks have, or one more. With 0 replicas each rank is one.
 [[nodiscard]] constexpr replica_range replicas_of(int rank, int ranks, int replicas) noexcept {
+  if (replicas == 0) return {rank, rank + 1};
   return {replicas * rank / ranks, replicas * (rank + 1) / ranks};
 }
 

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -29,6 +28,7 @@
 #include <parx/core/job_key.hpp>
 #include <parx/core/log.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
+#include <parx/transport/detail/ended_groups.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/link_memory.hpp>
 #include <parx/transport/detail/link_proof.hpp>
@@ -126,8 +126,8 @@ class arrivals {
   /// A group has closed: closes its unclaimed arrivals, and those that come later.
   void forget(std::uint64_t group) {
     const std::lock_guard lock(mutex_);
-    if (ended(group)) return;
-    ended_[ended_count_++ % ended_.size()] = group;
+    if (ended_.has(group)) return;
+    ended_.add(group);
     std::erase_if(arrived_, [group](const auto& each) {
       if (each.first.group == group) refuse(each.first, each.second);
       return each.first.group == group;
@@ -226,7 +226,9 @@ class arrivals {
     if (!each.memory.valid()) made.socket = std::move(each.socket);
     else made.memory = shared_memory(each.memory, shared_memory::size_of(each.memory));
     // A link is opened once: a second connection for it is refused.
-    if (ended(wants.group) || find_arrived(wants) != arrived_.end()) return refuse(wants, made);
+    if (ended_.has(wants.group) || find_arrived(wants) != arrived_.end()) {
+      return refuse(wants, made);
+    }
     if (key_ && made.socket.valid() && is_tcp(made.socket.get())) {
       made.proof = proof_of_welcome(*key_, *greeting);
       // A new socket has room for it. If the peer is gone already, the link finds out.
@@ -263,11 +265,6 @@ class arrivals {
                         [&](const arrived& each) { return each.first == key; });
   }
 
-  [[nodiscard]] bool ended(std::uint64_t group) const noexcept {
-    const auto known =
-        ended_.begin() + static_cast<std::ptrdiff_t>(std::min(ended_count_, ended_.size()));
-    return std::find(ended_.begin(), known, group) != known;
-  }
 
   uid_t user_ = ::geteuid();
   socket_address address_;
@@ -281,9 +278,7 @@ class arrivals {
   received_hellos received_;
   std::vector<connection> pending_;  ///< the oldest first
   std::vector<arrived> arrived_;     ///< not claimed yet
-  // The latest groups that have ended: a peer lags behind by a few of them, not by hundreds.
-  std::array<std::uint64_t, 512> ended_{};
-  std::size_t ended_count_ = 0;
+  ended_groups ended_;
 };
 
 }  // namespace parx::detail

@@ -12,7 +12,6 @@
 #include <ucp/api/ucp.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +29,7 @@
 #include <vector>
 
 #include <parx/core/log.hpp>
+#include <parx/transport/detail/ended_groups.hpp>
 #include <parx/transport/ucx/message.hpp>
 #include <parx/transport/ucx/peer.hpp>
 #include <parx/transport/ucx/stream.hpp>
@@ -126,8 +126,8 @@ class ucx_network {
   }
   /// A group has closed, and so have its links: drops what arrives for it from now on.
   void forget(std::uint64_t group) {
-    if (ended(group)) return;
-    ended_[ended_count_++ % ended_.size()] = group;
+    if (ended_.has(group)) return;
+    ended_.add(group);
     auto each = streams_.lower_bound({group, purpose::collective, -1});
     while (each != streams_.end() && std::get<0>(each->first) == group) {
       discard(each->second);
@@ -242,11 +242,6 @@ class ucx_network {
     end.tag = self_.tag(hello_of(end), sender->second->challenge());
     send_control(*sender->second, end);
   }
-  [[nodiscard]] bool ended(std::uint64_t group) const noexcept {
-    const auto known =
-        ended_.begin() + static_cast<std::ptrdiff_t>(std::min(ended_count_, ended_.size()));
-    return std::find(ended_.begin(), known, group) != known;
-  }
   /// Frees what belongs to peers that UCX has lost since the last call; false where it has lost
   /// none.
   bool noticed_loss() noexcept {
@@ -277,7 +272,7 @@ class ucx_network {
     const auto header = parse_ucx_header(front);
     if (!header) return refuse("is no message of parx");
     if (header->kind == ucx_kind::hello) return UCS_OK;
-    if (ended(header->group)) {
+    if (ended_.has(header->group)) {
       tell_end(*header);
       return remote ? UCS_ERR_CANCELED : UCS_OK;
     }
@@ -312,9 +307,7 @@ class ucx_network {
   bool lost_one_ = false;  ///< UCX has told of a peer's loss
   std::map<int, std::unique_ptr<ucx_peer>> peers_;
   std::map<stream_key, ucx_stream> streams_;
-  // The latest groups that have ended, as in arrivals.
-  std::array<std::uint64_t, 512> ended_{};
-  std::size_t ended_count_ = 0;
+  ended_groups ended_;
   std::uint64_t refused_ = 0;
 };
 
