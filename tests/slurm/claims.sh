@@ -38,6 +38,9 @@ says() { grep -qE "$1" "$work/out"; }
 ranks_are() { [ "$(grep -oE "\[RANK [0-9]+\] WORLD_SIZE=$1( |$)" "$work/out" | grep -oE 'RANK [0-9]+' | cut -d' ' -f2 | sort -n | tr '\n' ' ')" = "$(seq -s' ' 0 $(($1 - 1))) " ]; }
 within() { local i; for i in $(seq "$1"); do "${@:2}" && return; sleep 0.5; done; return 1; }
 ends_with() { local wanted=$1 code=0; shift; "$@" || code=$?; [ $code = "$wanted" ]; }
+# A step's nodes are busy until Slurm has cleaned up after it, and `where` counts what is idle.
+# "idle*": a node does not answer yet.
+are_idle() { [ -z "$(squeue -h)" ] && [ "$(sinfo -h -N -o %t | sort -u)" = idle ]; }
 # on NODE COMMAND: in the mounts of a node.
 on() { nsenter -t "$(cat "/proc/$(cat "$work/slurm/run/$1.launcher")/task/"*/children | cut -d' ' -f1)" -m "${@:2}"; }
 # Of the job whose commands $work/out shows; others may run on this machine.

@@ -34,14 +34,14 @@ claim "and it leaves nothing either" within 20 leaves_none
 cp "$bin/hello_all_reduce" program && mkdir data && echo 1 >data/file
 runs() { shown=no; timeout 60 "$bin/parx_slurm" run -n 2 "$@" >"$work/out" 2>&1; }
 in_a_job() { shown=no; timeout 60 salloc -Q -I10 -N 3 --ntasks-per-node=1 -c 2 "$@" >"$work/out" 2>&1; }
+claim "the nodes are idle" within 40 are_idle
 scontrol update nodename=node2 state=drain reason="disk full"
 claim "run exits with 3 where a node is drained" ends_with 3 runs -N 3 -- ./program
 claim "it names the node with its administrator's reason" says '^node2 is drained: disk full$'
 claim "and says what would do" says 'test has 2 of 3: it would do with -N 2$'
 claim "which does" runs -N 2 -- ./program
 scontrol update nodename=node2 state=resume
-is_idle() { [ "$(sinfo -h -N -o %t | sort -u)" = idle ]; }  # idle*: it does not answer yet
-claim "the node comes back" within 40 is_idle
+claim "the node comes back" within 40 are_idle
 claim "run -x leaves a node out" runs -N 2 -x node1 -- ./program
 claim "that of its --exclude" says '^\$ salloc -p test -N 2 .*--exclude=node1 '
 claim "too short a time is found" ends_with 4 in_a_job -t 1 "$bin/parx_slurm" run -n 2 -t 30m -- ./program
@@ -63,6 +63,7 @@ if [ "$SLURM_TEST_MODE" = hosts ]; then
   fi
 fi
 claim "nothing is left of these runs" leaves_none
+claim "the nodes are idle again" within 40 are_idle
 scontrol update nodename=node[1,3] features=avx512 && scontrol update nodename=node2 features=sse4_2
 claim "a processor older than the program is kept out" ends_with 3 runs -N 3 -- ./program
 claim "with the node and what to do" says '^node2 has the wrong processor: the program was compiled for AVX.*: compile it without -march=native'

@@ -80,6 +80,7 @@ fi
 if [ -x "$bin/parx_slurm" ] && [ -x "$bin/parx_doctor" ]; then
   asks() { shown=no; timeout 60 "$bin/parx_slurm" "$@" >"$work/out" 2>&1; }
   in_a_job() { shown=no; timeout 60 salloc -Q -I10 -N 3 --ntasks-per-node=1 -c 2 "$bin/parx_slurm" "$@" >"$work/out" 2>&1; }
+  claim "the nodes are idle again" within 120 are_idle
   claim "parx_slurm where finds the partition" asks where -N 3 --cores 8 -t 30m
   claim "and prints the line to type" says '^best: salloc -p test -N 3 --ntasks-per-node=1 -c 8 -t 30$'
   claim "it exits with 3 where there are too few nodes" ends_with 3 asks where -N 4 --cores 8
