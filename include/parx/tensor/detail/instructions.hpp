@@ -55,7 +55,7 @@ inline void warn_of_unused_instructions() {
     if (compiled_level >= processor || logger::instance().rank() > 0) return false;
     log(log_level::warn,
         "this program was compiled with {}, but the processor has {}: products of matrices "
-        "take about {} times longer than they have to. Compile with -march=native (CMake: "
+        "may take up to {} times as long as they have to. Compile with -march=native (CMake: "
         "link parx::native). (PARX_LOG_LEVEL=error hides this.)",
         name_of(compiled_level), name_of(processor), times_slower(compiled_level, processor));
     return true;
