@@ -3,20 +3,24 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/file_text.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/split.hpp>
 #include <parx/core/thread_count.hpp>
 #include <parx/launch/agent_options.hpp>
 #include <parx/launch/job_nodes.hpp>
+#include <parx/launch/ssh_hosts.hpp>
 
 // A value of --env may have commas in it.
 #define CXXOPTS_VECTOR_DELIMITER '\0'
 #include "common/options.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,8 +31,8 @@ namespace examples {
 
 /// Options that take no value of their own.
 inline bool is_lone_option(std::string_view word) {
-  for (const std::string_view each : {"--standalone", "--no-python", "-m", "--module", "--help",
-                                      "-h", "--version", "--tag-output"}) {
+  for (const std::string_view each : {"--standalone", "--keeper", "--no-python", "-m", "--module",
+                                      "--help", "-h", "--version", "--tag-output"}) {
     if (word == each) return true;
   }
   return false;
@@ -110,8 +114,15 @@ inline void declare_options(cxxopts::Options& description) {
        cxxopts::value<std::string>()->default_value("0"), "K");
   node("on-join", "When a node comes: stop at the next step and go on with it, wait, or never",
        cxxopts::value<std::string>()->default_value("now"), "WHAT");
+  node("keeper", "Only keep the job, so that any of its nodes may be lost; runs no program");
   node("standalone", "A job of this node alone, also inside srun");
   node("node-rank", "This node's place in the order of ranks", text(), "N");
+
+  auto host = description.add_options("Hosts, on which parxrun starts itself by ssh");
+  host("hosts", "Their names, and the ranks on each where they are not -n", text(), "H[:N],H[:N]");
+  host("hostfile", "The same, one host a line: n1 slots=4 or n1:4", text(), "FILE");
+  host("ssh", "The command, with its port and key (PARX_SSH)", text(), "\"ssh -p 22 -i KEY\"");
+  host("export", "Variables that the ranks get beside PARX_* and OMP_*", text(), "NAME,NAME");
 
   auto torch = description.add_options("As torchrun has them");
   torch("nproc-per-node", "The same as -n; auto and cpu: as many as there are cores", text(), "N");
@@ -184,8 +195,19 @@ inline int rank_count(const cxxopts::ParseResult& given, int threads) {
   return *count;
 }
 
-inline parx::agent_options read_options(const cxxopts::ParseResult& given,
-                                        const parx::environment& env) {
+/// Of --hosts or --hostfile.
+inline std::vector<parx::ssh_host> host_list(const cxxopts::ParseResult& given) {
+  const std::string list = given["hosts"].as<std::string>();
+  const std::string file = given["hostfile"].as<std::string>();
+  parx::require(list.empty() || file.empty(), "--hosts and --hostfile exclude each other");
+  if (file.empty()) return parx::parse_hosts(list);
+  const auto text = parx::detail::file_text(file);
+  parx::require(text.has_value(), "--hostfile {} cannot be read: {}", file, std::strerror(errno));
+  return parx::parse_hostfile(*text, file);
+}
+
+/// All that is not about nodes.
+inline parx::agent_options read_options(const cxxopts::ParseResult& given) {
   parx::agent_options options;
   if (given.count("threads") != 0) options.threads = number(given, "threads", 1, 4096);
   options.ranks = rank_count(given, options.threads);
@@ -196,7 +218,31 @@ inline parx::agent_options read_options(const cxxopts::ParseResult& given,
     options.on_loss = parx::on_loss::go_on;
   }
   options.role = given["role"].as<std::string>();
+  if (given.count("env") == 0) return options;
+  for (const std::string& setting : given["env"].as<std::vector<std::string>>()) {
+    const auto equals = setting.find('=');
+    parx::require(equals != std::string::npos && equals > 0, "--env {}: write NAME=VALUE", setting);
+    options.variables.insert_or_assign(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  return options;
+}
+
+/// Over which nodes the job runs, and by which way. `words` is the whole command line.
+inline void read_nodes(const cxxopts::ParseResult& given, const parx::environment& env,
+                       const std::vector<std::string>& words, parx::agent_options& options) {
   const auto text = [&](const char* name) { return given[name].as<std::string>(); };
+  const std::vector<parx::ssh_host> hosts = host_list(given);
+  if (!hosts.empty()) {
+    const std::string ssh = text("ssh"), exported = text("export");
+    options.by_ssh = parx::ssh_start{
+        .hosts = hosts,
+        .ssh = !ssh.empty() ? ssh : parx::env_string(env, "PARX_SSH").value_or("ssh"),
+        .exported = {},
+        .arguments = words};
+    for (const std::string_view each : parx::detail::split_at(exported, ',')) {
+      options.by_ssh->exported.emplace_back(each);
+    }
+  }
   const std::string joins = choice(given, "on-join", {"now", "wait", "never"});
   options.nodes = parx::find_nodes({.nodes = text("nnodes"),
                                     .endpoint = text("rdzv-endpoint"),
@@ -207,6 +253,8 @@ inline parx::agent_options read_options(const cxxopts::ParseResult& given,
                                     .master_addr = text("master-addr"),
                                     .master_port = text("master-port"),
                                     .standalone = given.count("standalone") != 0,
+                                    .keeper = given.count("keeper") != 0,
+                                    .hosts = hosts,
                                     .restarts = number(given, "max-restarts", 0, 1'000'000),
                                     .joins = joins == "now"    ? parx::on_join::now
                                              : joins == "wait" ? parx::on_join::wait
@@ -214,13 +262,6 @@ inline parx::agent_options read_options(const cxxopts::ParseResult& given,
                                    env);
   parx::require(!options.nodes || options.on_loss == parx::on_loss::end,
                 "--on-loss continue is for a job of one host without --max-restarts");
-  if (given.count("env") == 0) return options;
-  for (const std::string& setting : given["env"].as<std::vector<std::string>>()) {
-    const auto equals = setting.find('=');
-    parx::require(equals != std::string::npos && equals > 0, "--env {}: write NAME=VALUE", setting);
-    options.variables.insert_or_assign(setting.substr(0, equals), setting.substr(equals + 1));
-  }
-  return options;
 }
 
 /// The program and its arguments, run by Python where torchrun would.

@@ -202,6 +202,28 @@ without_the_first_parxrun_all_end_with_75() {
   within 5 test -e on.0 -a -e on.1; local before; before=$(now); kill -9 "$(agent_of a)"; wait
   code b 75; [ -e saved.b ]; [ $(($(now) - before)) -lt 5000 ]; has b.err 'has lost the job'
 }
+a_keeper_alone_counts_the_restarts() {
+  local program='echo $$ >rank.$PARX_HOST_ID; touch g$PARX_GENERATION.$RANK.of.$WORLD_SIZE; [ $WORLD_SIZE = 1 ] && exit 0; exec sleep 60'
+  node keeper --keeper $(at 1:2)
+  for n in a b; do node $n $(at 1:2) --max-restarts 1 --rdzv-conf is_host=0 sh -c "$program"; done
+  within 9 test -e g1.0.of.2 -a -e g1.1.of.2
+  # The restarts are the keeper's to count: it has none left.
+  kill -9 "$(agent_of a)"; wait; code b 1; code keeper 1; has keeper.err 'node a was lost'; gone $(cat rank.a rank.b)
+}
+a_keeper_alone_restarts_without_the_node_of_rank_0() {
+  local program='touch g$PARX_GENERATION.$PARX_HOST_ID; [ $WORLD_SIZE = 1 ] && exit 0; exec sleep 60'
+  node keeper --keeper $(at 1:2) --max-restarts 1
+  within 5 eval 'agent_of keeper >/dev/null'; within 5 eval '(exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null'
+  node a $(at 1:2) --node-rank 0 sh -c "$program"; node b $(at 1:2) --node-rank 1 sh -c "$program"
+  within 9 test -e g1.a -a -e g1.b; kill -9 "$(agent_of a)"; wait; code b 0; code keeper 0; [ -e g2.b ]
+}
+a_signal_to_the_keeper_ends_the_job() {
+  node keeper --keeper $(at 2)
+  within 5 eval '(exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null'
+  for n in a b; do node $n $(at 2) sh -c 'trap "exit 75" TERM; touch on.$RANK; while :; do sleep 0.02; done'; done
+  within 5 test -e on.0 -a -e on.1; kill -TERM "$(agent_of keeper)"; wait; for n in keeper a b; do code $n 75; done
+  local status=0; timeout 5 "$parxrun" --keeper 2>one.err || status=$?; [ $status = 2 ]; has one.err 'give their number by --nnodes'
+}
 logs_of_attempts_are_kept_apart() {
   local program='echo out $RANK; echo err >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || { [ $RANK = 1 ] && exit 3; exec sleep 20; }'
   nodes "a b" $(at 2) --rdzv-backend c10d -n 1 --max-restarts 1 --log-dir logs sh -c "$program"

@@ -8,6 +8,7 @@
 
 #include <parx/core/env.hpp>
 #include <parx/launch/job_nodes.hpp>
+#include <parx/launch/ssh_hosts.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -26,6 +27,14 @@ enum class on_loss {
 struct output_streams {
   bool out = false;
   bool err = false;
+};
+
+/// The hosts on which run_ranks() starts parxrun by ssh.
+struct ssh_start {
+  std::vector<ssh_host> hosts;
+  std::string ssh = "ssh";                 ///< and options of it, separated by spaces
+  std::vector<std::string> exported = {};  ///< variables that they get beside PARX_* and OMP_*
+  std::vector<std::string> arguments;      ///< their command line: parxrun's own
 };
 
 struct agent_options {
@@ -49,6 +58,10 @@ struct agent_options {
   std::string role = "default";  ///< ROLE_NAME of the ranks
   /// For a job of several nodes, or one that is restarted; `ranks` are those of this node.
   std::optional<job_nodes> nodes = {};
+  /// With `nodes`, whose role is keeper_role::only.
+  std::optional<ssh_start> by_ssh = {};
+  /// The descriptor of the starter's words, in a parxrun that another one has started by ssh.
+  std::optional<int> starter = {};
 };
 
 }  // namespace parx

@@ -115,6 +115,7 @@ struct keeper_event {
     saved,    ///< they have saved their work and ended
     stopped,  ///< they have ended, as the keeper had asked
     leave,    ///< somebody has told an agent to end the job, with `code`
+    told,     ///< the same of the keeper itself; of no agent
     blamed,   ///< the nodes' reports say that `code` is the job's; of no agent
     heard,    ///< anything else of an agent
     lost,     ///< its connection is closed
@@ -159,6 +160,8 @@ class keeper_machine {
     using kind = keeper_event::kind;
     if (event.what == kind::tick) {
       tick();
+    } else if (event.what == kind::told) {
+      leave(event.code);
     } else if (event.what == kind::blamed) {
       if (state().phase == keeper_phase::stop && state().code) state().code = event.code;
     } else if (event.what == kind::hello) {

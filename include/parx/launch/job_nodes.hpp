@@ -11,6 +11,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/env.hpp>
@@ -21,6 +23,7 @@
 #include <parx/core/split.hpp>
 #include <parx/launch/detail/slurm_env.hpp>
 #include <parx/launch/generation.hpp>
+#include <parx/launch/ssh_hosts.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -29,6 +32,7 @@ enum class keeper_role {
   by_address,  ///< where the endpoint is an address of this host
   yes,
   no,
+  only,  ///< it listens, and starts no ranks: the keeper alone
 };
 
 struct job_nodes {
@@ -56,6 +60,8 @@ struct node_flags {
   std::string master_addr = {};
   std::string master_port = {};
   bool standalone = false;
+  bool keeper = false;            ///< --keeper
+  std::vector<ssh_host> hosts{};  ///< --hosts, --hostfile
   int restarts = 0;
   on_join joins = on_join::now;
 };
@@ -150,6 +156,36 @@ struct slurm_tasks {
                      .port = step.master_port};
 }
 
+/// One node for each of --hosts. Its keeper is in the parxrun that starts them; where no endpoint
+/// is given, run_ranks() finds the address and a free port.
+[[nodiscard]] inline job_nodes nodes_by_ssh(const node_flags& flags, job_nodes nodes) {
+  require(
+      !flags.standalone && !flags.keeper && flags.master_addr.empty() && flags.node_rank.empty(),
+      "--hosts starts one parxrun on each host and keeps their job here: leave --standalone, "
+      "--keeper, --master-addr and --node-rank out");
+  const auto hosts = static_cast<int>(flags.hosts.size());
+  nodes.least = nodes.most = hosts;
+  if (!flags.nodes.empty()) read_node_count(flags.nodes, nodes);
+  require(nodes.most <= hosts, "--nnodes {}, but --hosts names {}", flags.nodes, hosts);
+  if (!flags.conf.empty()) read_conf(flags.conf, nodes);
+  if (!flags.endpoint.empty()) {
+    read_endpoint(flags, nodes);
+    if (!split_address(flags.endpoint)->port) nodes.port = 0;
+  }
+  nodes.role = keeper_role::only;
+  nodes.id = flags.id.empty() ? random_hex() : flags.id;
+  return nodes;
+}
+
+[[nodiscard]] inline generation_rules rules_of(const job_nodes& nodes) {
+  return {.least_nodes = nodes.least,
+          .most_nodes = nodes.most,
+          .restarts = nodes.restarts,
+          .joins = nodes.joins,
+          .last_call = nodes.last_call,
+          .join_limit = nodes.join_limit};
+}
+
 }  // namespace detail
 
 /// Throws usage_error where the options contradict each other or the step of srun. nullopt for a
@@ -163,6 +199,7 @@ struct slurm_tasks {
   require(flags.backend.empty() || flags.backend == "c10d" || flags.backend == "static",
           "--rdzv-backend {}: parxrun's own is used for c10d and static; there is no other",
           flags.backend);
+  if (!flags.hosts.empty()) return nodes_by_ssh(flags, std::move(nodes));
   std::optional<slurm_tasks> step;
   if (!flags.standalone) {
     if (!flags.nodes.empty()) read_node_count(flags.nodes, nodes);
@@ -170,6 +207,10 @@ struct slurm_tasks {
     if (step && flags.nodes.empty()) nodes.least = nodes.most = step->nodes;
   }
   if (!flags.conf.empty()) read_conf(flags.conf, nodes);
+  if (flags.keeper) nodes.role = keeper_role::only;
+  require(!flags.keeper || nodes.most > 1,
+          "--keeper keeps a job of several nodes: give their number by --nnodes, the meeting point "
+          "by --rdzv-endpoint and the job's name by --rdzv-id, the same as on the nodes");
   if (nodes.most == 1) {
     if (flags.restarts == 0) return std::nullopt;
     nodes.host = loopback_address();

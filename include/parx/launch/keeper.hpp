@@ -26,6 +26,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include <parx/core/descriptor.hpp>
+#include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/json.hpp>
@@ -40,6 +41,7 @@
 #include <parx/launch/detail/job_report.hpp>
 #include <parx/launch/detail/node_report.hpp>
 #include <parx/launch/generation.hpp>
+#include <parx/launch/job_nodes.hpp>
 #include <parx/store/tcp_server.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -52,6 +54,17 @@ struct keeper_options {
   bool encrypts = false;
   generation_rules rules;
 };
+
+[[nodiscard]] inline keeper_options keeper_options_of(const job_nodes& nodes,
+                                                      const std::string& secret,
+                                                      const environment& env) {
+  return {.host = nodes.host,
+          .address = narrowest_address(nodes.host),
+          .id = nodes.id,
+          .secret = secret,
+          .encrypts = env_flag(env, "PARX_TLS").value_or(false),
+          .rules = rules_of(nodes)};
+}
 
 inline constexpr std::chrono::milliseconds time_between_beats{500};
 
@@ -104,6 +117,15 @@ class keeper {
   }
   /// Whether as many nodes have been there as the job needs.
   [[nodiscard]] bool all_have_come() const { return next_number_ >= options_.rules.least_nodes; }
+  /// The job's exit code, once it has ended.
+  [[nodiscard]] int code() const { return state_.code.value_or(1); }
+  [[nodiscard]] bool is_over() const { return state_.phase == keeper_phase::over; }
+  /// Whether an agent has a connection.
+  [[nodiscard]] bool has_guests() const { return !guests_.empty(); }
+  /// Ends the job: its ranks may save their work. `why` is for the report.
+  void end_job(int code, const std::string& why) {
+    handle({.what = keeper_event::kind::told, .code = code}, why);
+  }
   /// The names of the nodes that are there, for the report of a job that could not start.
   [[nodiscard]] std::vector<std::string> nodes() const {
     std::vector<std::string> names;
@@ -201,6 +223,7 @@ class keeper {
     if (const auto former = former_.find(fresh.process); former != former_.end()) {
       replaces = former->second;
     }
+    command_ = text.at("command").text();
     const agent_number number = next_number_++;
     former_[fresh.process] = number;
     fresh.socket->send(json::object{{"welcome", number}});
@@ -276,7 +299,7 @@ class keeper {
     const keeper_phase before = state_.phase;
     const int restarts = state_.restarts;
     const int generation = state_.generation;
-    was_told_ |= event.what == keeper_event::kind::leave;
+    was_told_ |= event.what == keeper_event::kind::leave || event.what == keeper_event::kind::told;
     keeper_step step = advance(std::move(state_), options_.rules, event, protocol_clock::now());
     state_ = std::move(step.state);
     const bool ran = before != keeper_phase::stop && before != keeper_phase::over;
@@ -307,10 +330,14 @@ class keeper {
   }
 
   void tell_end() {
-    job_end news{
-        .reports = {}, .loss = loss_, .why = why_, .told = was_told_, .code = *state_.code};
+    job_end news{.reports = {},
+                 .command = command_,
+                 .loss = loss_,
+                 .why = why_,
+                 .told = was_told_,
+                 .code = *state_.code};
     for (auto& [number, each] : reports_) news.reports.push_back(each);
-    if (state_.generation == 0) {
+    if (state_.generation == 0 && !was_told_) {
       std::vector<std::string> names = nodes();
       news.loss = formatted("{} of {} nodes came within {:.0f} s: {}", names.size(),
                             options_.rules.least_nodes,
@@ -450,6 +477,7 @@ class keeper {
   std::map<std::string, agent_number> former_;   ///< by process: its last number
   std::map<agent_number, node_report> reports_;  ///< of the generation
   json::object attempt_;                         ///< the record of the generation
+  std::string command_;                          ///< of the ranks
   std::string why_;                              ///< the generation is stopped
   std::string loss_;                             ///< of the first node that the generation has lost
   bool was_told_ = false;                        ///< an agent was told to end the job

@@ -33,13 +33,14 @@
 #include <parx/launch/detail/endpoint_listener.hpp>
 #include <parx/launch/detail/failure_folder.hpp>
 #include <parx/launch/detail/job_report.hpp>
-#include <parx/launch/detail/job_secret.hpp>
+#include <parx/launch/detail/nodes_secret.hpp>
 #include <parx/launch/detail/node_ranks.hpp>
 #include <parx/launch/detail/report_of_node.hpp>
 #include <parx/launch/detail/rank_output.hpp>
 #include <parx/launch/detail/rank_variables.hpp>
 #include <parx/launch/detail/reserved_port.hpp>
 #include <parx/launch/detail/secret_file.hpp>
+#include <parx/launch/detail/starter_words.hpp>
 #include <parx/launch/generation_node.hpp>
 #include <parx/launch/keeper.hpp>
 
@@ -63,7 +64,8 @@ class node_agent {
       say(formatted("node {}: {}", node_, failure.what()));
       no_program_ = failure.exit_code();
     }
-    secret_ = find_secret();
+    secret_ = secret_of_nodes(nodes_, env_, [this](const std::string& text) { say(text); });
+    if (options_.starter) listen_to_starter();
     secret_file_.emplace(secret_);
     guard_.emplace("PARX_AGENT=" + process_);
     orphans_.except(guard_->pid());
@@ -89,60 +91,24 @@ class node_agent {
 
   // The start.
 
-  [[nodiscard]] std::string find_secret() {
-    const environment with = with_secret(env_);
-    if (const auto given = env_string(with, "PARX_SECRET")) return *given;
-    if (!why_no_hmac().empty()) return {};
-    if (nodes_.most == 1) return random_hex();
-    launch_env job;
-    job.started_by = launcher::slurm;
-    job.world_size = nodes_.most;
-    job.local_world_size = env_string(env_, "PARX_HOST_ID") ? job.world_size : 1;
-    std::string why_not;
-    const std::string secret = derived_secret(job, env_, why_not);
-    if (secret.empty() && nodes_.role != keeper_role::no) {
-      say(formatted(
-          "this job has no secret{}: whoever reaches {} can join it. Give all parxrun the "
-          "same PARX_SECRET, or PARX_SECRET_FILE",
-          why_not, with_port(nodes_.host, nodes_.port)));
-    }
-    return secret;
-  }
-
   /// Becomes the keeper, where the endpoint is this node's and nobody has it yet.
   void listen() {
     descriptor listening = listen_at_endpoint(nodes_, env_);
     if (!listening.valid()) return;
     port_ = bound_port(listening.get());
     keeper_.emplace(
-        io_,
-        keeper_options{.host = nodes_.host,
-                       .address = narrowest_address(nodes_.host),
-                       .id = nodes_.id,
-                       .secret = secret_,
-                       .encrypts = encrypts(),
-                       .rules = {.least_nodes = nodes_.least,
-                                 .most_nodes = nodes_.most,
-                                 .restarts = nodes_.restarts,
-                                 .joins = nodes_.joins,
-                                 .last_call = nodes_.last_call,
-                                 .join_limit = nodes_.join_limit}},
-        std::move(listening), [this](const std::string& text) { say(text); },
+        io_, keeper_options_of(nodes_, secret_, env_), std::move(listening),
+        [this](const std::string& text) { say(text); },
         [this](const json::object& attempt) { write_attempt(options_, attempt); },
-        [this](const job_end& end) {
-          const std::string command = joined_text(options_.command, " ");
-          console_.queue(stream::err).add(report_text(end, command));
-        });
+        [this](const job_end& end) { console_.queue(stream::err).add(report_text(end)); });
   }
-
-  [[nodiscard]] bool encrypts() const { return env_flag(env_, "PARX_TLS").value_or(false); }
 
   [[nodiscard]] agent_link_options link_options() const {
     return {.host = nodes_.host,
             .port = port_ == 0 ? nodes_.port : port_,
             .id = nodes_.id,
             .secret = secret_,
-            .encrypts = encrypts(),
+            .encrypts = env_flag(env_, "PARX_TLS").value_or(false),
             // Without a program it only tells the others.
             .join_limit = no_program_ ? std::chrono::seconds(5) : nodes_.join_limit};
   }
@@ -151,6 +117,7 @@ class node_agent {
                 [this] {
                   return json::object{{"node", node_},
                                       {"process", process_},
+                                      {"command", joined_text(options_.command, " ")},
                                       {"nodes", formatted("{}:{}", nodes_.least, nodes_.most)},
                                       {"order", order()},
                                       {"ranks", options_.ranks},
@@ -225,7 +192,10 @@ class node_agent {
         send(action, why);
         break;
       case node_action::kind::connect:
-        boost::asio::post(io_, [this] { link_->connect(); });
+        boost::asio::post(io_, [this] {
+          if (starter_is_gone_) feed({.what = node_event::kind::gave_up});
+          else link_->connect();
+        });
         break;
       case node_action::kind::exit:
         exit_code_ = node_state_.was_admitted ? action.code : no_program_.value_or(action.code);
@@ -390,10 +360,26 @@ class node_agent {
 
   // This process's own signals and end.
 
+  /// The words of the parxrun that has started this one by ssh. Without it nobody sees the ranks.
+  void listen_to_starter() {
+    starter_.emplace(
+        io_, *options_.starter, [this](int signal) { handle(signal); }, [this] { lose_starter(); });
+    console_.queue(stream::out).add(std::string(agent_greeting) + "\n");
+  }
+  void lose_starter() {
+    if (node_state_.phase == node_phase::over || std::exchange(starter_is_gone_, true)) return;
+    gave_up_on_output_ = true;
+    link_->close();
+    if (node_state_.phase == node_phase::apart) feed({.what = node_event::kind::gave_up});
+    else feed({.what = node_event::kind::silent});
+  }
+
   void handle(int signal) {
     switch (signal) {
       case SIGCHLD:
         return notice_ends();
+      case SIGPIPE:
+        return starter_ ? lose_starter() : tell(signal);
       case SIGUSR1:
       case SIGUSR2:
         if (ranks_ != nullptr && !draining_) ranks_->signal(signal);
@@ -456,6 +442,8 @@ class node_agent {
   console console_{io_};
   repeated_errors errors_;
   std::optional<rank_surroundings> around_;
+  std::optional<starter_words> starter_;
+  bool starter_is_gone_ = false;
   std::optional<keeper> keeper_;
   std::optional<agent_link> link_;
   std::optional<reserved_port> free_port_;

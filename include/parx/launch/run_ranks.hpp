@@ -1,10 +1,12 @@
-// run_ranks: parxrun: a program as several ranks, on this host or on this node of a job.
+// run_ranks: parxrun: a program as several ranks, on this host, on this node of a job, or by ssh on
+// others.
 #pragma once
 
 #include <parx/core/check.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/launch/agent.hpp>
 #include <parx/launch/agent_options.hpp>
+#include <parx/launch/keeper_process.hpp>
 #include <parx/launch/node_agent.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -20,9 +22,12 @@ namespace parx::inline PARX_ABI {
 [[nodiscard]] inline int run_ranks(const agent_options& options) {
   require(options.ranks >= 1, "-n {}: a job has at least one rank", options.ranks);
   require(options.ranks <= 4096, "-n {}: more than 4096 ranks on one host", options.ranks);
-  require(!options.command.empty(), "there is no program to run: parxrun -n 4 ./program");
+  const bool keeps_only = options.nodes && options.nodes->role == keeper_role::only;
+  require(!options.command.empty() || (keeps_only && !options.by_ssh),
+          "there is no program to run: parxrun -n 4 ./program");
   require(options.grace.count() >= 0, "--grace: the time cannot be negative");
   fill_standard_descriptors();
+  if (keeps_only) return detail::keeper_process(options).run();
   return options.nodes ? detail::node_agent(options).run() : detail::agent(options).run();
 }
 

@@ -96,7 +96,8 @@ namespace parx::inline PARX_ABI::detail {
   if (!is_own && nodes.role == keeper_role::by_address) {
     require(!is_outside_step(nodes.host, env),
             "{} is the address of none of the step's nodes {}, so nobody listens there: give the "
-            "first of them by --rdzv-endpoint, or nothing, which means the same",
+            "first of them by --rdzv-endpoint, or nothing, which means the same. Where a parxrun "
+            "--keeper runs there, say so by --rdzv-conf is_host=0",
             nodes.host, env_string(env, "SLURM_STEP_NODELIST").value_or(""));
     return {};
   }

@@ -16,6 +16,7 @@ namespace parx::inline PARX_ABI::detail {
 /// How the last generation of a job has ended.
 struct job_end {
   std::vector<node_report> reports;  ///< of the nodes that could send one
+  std::string command;               ///< of the ranks; empty where no node has come
   std::string loss;                  ///< why a node is not among them; empty: none was lost
   std::string why;                   ///< the first reason, where there are no reports
   bool told = false;                 ///< somebody has told a parxrun to end the job
@@ -32,14 +33,15 @@ struct job_end {
 }
 
 /// Empty for a job that succeeded.
-[[nodiscard]] inline std::string report_text(const job_end& end, const std::string& command) {
+[[nodiscard]] inline std::string report_text(const job_end& end) {
   if (end.code == 0) return {};
+  const std::string& command = end.command;
   const std::vector<rank_end> ends = ends_of(end.reports);
   const bool any_failed = any_failed_by_itself(ends);
   const bool all_saved = all_have_saved(end.reports);
   if (end.told || all_saved || (!any_failed && end.loss.empty())) {
     const std::string why = !end.why.empty() ? end.why : end.told ? "as asked" : "by its ranks";
-    return formatted("parxrun: ended {}: {}{}\n", why, command,
+    return formatted("parxrun: ended {}{}{}{}\n", why, command.empty() ? "" : ": ", command,
                      all_saved ? "; the ranks have saved their work (exit code 75)" : "");
   }
   if (!end.loss.empty()) {
