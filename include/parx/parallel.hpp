@@ -5,6 +5,7 @@
 
 #include <parx/checkpoint.hpp>         // IWYU pragma: export
 #include <parx/comm.hpp>               // IWYU pragma: export
+#include <parx/ddp/raw.hpp>            // IWYU pragma: export
 #include <parx/launch.hpp>             // IWYU pragma: export
 #include <parx/mesh.hpp>               // IWYU pragma: export
 #include <parx/parallel/explain.hpp>   // IWYU pragma: export

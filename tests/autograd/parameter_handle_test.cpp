@@ -35,17 +35,17 @@ struct plain_parameter {
   }
   void detach_observer() const { state->calls += "detach "; }
   parx::backward_observer* observer() const { return nullptr; }
-  // It does not declare these, so nobody calls them.
-  void end_step() const { state->calls += "end_step "; }
+  std::string reduction_group() const { return "of experts"; }
+  // It does not declare this, so nobody calls it.
   std::optional<std::span<const std::size_t>> touched_rows() const { return std::nullopt; }
 };
-struct step_parameter : plain_parameter, parx::step_aware_parameter {};
+struct grouped_parameter : plain_parameter, parx::grouped_parameter {};
 
 struct user_module {
   record first, second;
   void for_each_parameter(auto&& visitor) {
     plain_parameter a{&first};
-    step_parameter b{{&second}, {}};
+    grouped_parameter b{{&second}, {}};
     visitor(std::string("a"), a);
     visitor(std::string("b"), b);
   }
@@ -81,18 +81,15 @@ BOOST_AUTO_TEST_CASE(a_handle_knows_name_type_and_shape_and_passes_calls_on) {
 BOOST_AUTO_TEST_CASE(optional_parts_are_those_that_a_class_declares) {
   user_module model;
   const auto handles = parx::parameter_handles(model);
-  BOOST_TEST(handles[0]->step() == nullptr);  // it has an end_step() of its own
-  BOOST_TEST(handles[0]->row_gradient() == nullptr);
-  BOOST_TEST_REQUIRE(handles[1]->step() != nullptr);
-  handles[1]->step()->end_step();
-  BOOST_TEST(model.second.calls == "end_step ");
+  BOOST_TEST(handles[0]->row_gradient() == nullptr);  // it has touched_rows() of its own
+  BOOST_TEST(handles[0]->reduction_group() == "");
+  BOOST_TEST(handles[1]->reduction_group() == "of experts");
 }
 
 BOOST_AUTO_TEST_CASE(a_parameter_of_autograd_has_rows) {
   using parx::tensor;
   const parx::parameter<float> p("p", tensor<float>::full({4, 2}, 3));
   const auto handle = parx::make_parameter_handle("model.p", p);
-  BOOST_TEST(handle->step() == nullptr);
   BOOST_TEST_REQUIRE(handle->row_gradient() != nullptr);
   const parx::row_gradient_part& rows = *handle->row_gradient();
   BOOST_TEST(!rows.expects_row_grad());

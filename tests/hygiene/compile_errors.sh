@@ -29,12 +29,12 @@ program() {
 #ifdef WRONG
 #define LAYER visit(layer)
 #define TOUCHED_ROWS touched_row
-#define END_STEP end_of_step
+#define SPEC part
 #define GROUP int
 #else
 #define LAYER visit("layer", layer)
 #define TOUCHED_ROWS touched_rows
-#define END_STEP end_step
+#define SPEC spec
 #define GROUP std::string
 #endif
 struct score { float loss; int rank; };
@@ -52,18 +52,30 @@ struct unnamed : parx::nn::module<unnamed> {
   void members(Visit& visit) { LAYER; }
 };
 struct plain { parx::nn::linear<> layer{4, 2}; };
-using given = parx::raw_module<float>::parameter;
+struct given {
+  using value_type = float;
+  std::span<float> value() const { return {}; }
+  std::vector<std::size_t> shape() const { return {}; }
+  void bind_grad(std::span<float>) const {}
+  void unbind() const {}
+  bool has_grad() const { return false; }
+  void assume_grad() const {}
+  void zero_grad() const {}
+  void attach(parx::backward_observer*, std::size_t) const {}
+  void detach_observer() const {}
+  parx::backward_observer* observer() const { return nullptr; }
+};
 struct by_rows : given, parx::row_sparse_parameter {
   bool expects_row_grad() const { return true; }
   std::optional<std::span<const std::size_t>> TOUCHED_ROWS() const { return std::nullopt; }
   std::span<float> add_rows(std::span<const std::size_t>) const { return value(); }
   void clear_rows() const {}
 };
-struct grouped : given {
+struct grouped : given, parx::grouped_parameter {
   GROUP reduction_group() const { return {}; }
 };
-struct stepping : parx::parameter<float>, parx::step_aware_parameter {
-  void END_STEP() const {}
+struct placed : given, parx::placed_parameter {
+  parx::shard_spec SPEC() const { return {}; }
 };
 template <typename P>
 struct user_module {
@@ -88,8 +100,8 @@ void calls(parx::process_group& world) {
   handles(*of_rows);
   std::optional<user_module<grouped>> of_grouped;
   handles(*of_grouped);
-  user_module<stepping> of_steps;
-  handles(of_steps);
+  user_module<placed> of_placed;
+  handles(of_placed);
 #ifdef WRONG
   user_module<plain> of_plain;
   handles(of_plain);
@@ -311,7 +323,7 @@ told 1 'a parameter has value_type and const members'
 told 1 'a row_sparse_parameter has const members'
 told 1 'a grouped_parameter has reduction_group'
 told 1 'with the world by reference'
-told 1 'a step_aware_parameter has end_step'
+told 1 'a placed_parameter has spec'
 # Beside the sentence, that no loader, no ddp and no sequential can be made.
 others=$(errors | grep -v -e '::\(loader\|ddp\|sequential\)(<brace' \
   -e "arguments of '\(loader\|ddp\|sequential\)'" -e 'implicitly-deleted copy')

@@ -61,8 +61,6 @@ template <typename P>
 concept has_requires_grad = requires(const P& p) {
   { p.requires_grad() } -> std::convertible_to<bool>;
 };
-template <typename P>
-concept has_end_step = requires(const P& p) { p.end_step(); };
 
 template <typename P>
 concept keeps_row_gradient = !std::derived_from<P, row_sparse_parameter> || has_row_gradient<P>;
@@ -72,8 +70,6 @@ template <typename P>
 concept keeps_reduction_group = !std::derived_from<P, grouped_parameter> || has_reduction_group<P>;
 template <typename P>
 concept keeps_requires_grad = !std::derived_from<P, freezable_parameter> || has_requires_grad<P>;
-template <typename P>
-concept keeps_end_step = !std::derived_from<P, step_aware_parameter> || has_end_step<P>;
 
 /// Whether P has the members that it declares; if not, a compile-time error names them.
 template <typename P>
@@ -88,9 +84,8 @@ template <typename P>
   static_assert(keeps_spec<P>, "a placed_parameter has spec() const, a shard_spec");
   static_assert(keeps_reduction_group<P>, "a grouped_parameter has reduction_group() const");
   static_assert(keeps_requires_grad<P>, "a freezable_parameter has requires_grad() const");
-  static_assert(keeps_end_step<P>, "a step_aware_parameter has end_step() const");
   return distributed_parameter<P> && keeps_row_gradient<P> && keeps_spec<P> &&
-         keeps_reduction_group<P> && keeps_requires_grad<P> && keeps_end_step<P>;
+         keeps_reduction_group<P> && keeps_requires_grad<P>;
 }
 
 template <typename P>
@@ -110,16 +105,6 @@ class row_gradient_of final : public row_gradient_part {
   P p_;
 };
 
-template <typename P>
-class step_end_of final : public step_part {
- public:
-  explicit step_end_of(const P& p) : p_(p) {}
-  void end_step() const override { p_.end_step(); }
-
- private:
-  P p_;
-};
-
 template <distributed_parameter P>
 class typed_parameter_handle final : public parameter_handle {
   using T = typename P::value_type;
@@ -129,9 +114,6 @@ class typed_parameter_handle final : public parameter_handle {
       : parameter_handle(name, dtype_of<T>, spec_of(p), group_of(p)), p_(p) {
     if constexpr (std::derived_from<P, row_sparse_parameter>) {
       row_gradient_ = std::make_unique<row_gradient_of<P>>(p);
-    }
-    if constexpr (std::derived_from<P, step_aware_parameter>) {
-      step_ = std::make_unique<step_end_of<P>>(p);
     }
   }
 

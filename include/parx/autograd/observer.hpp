@@ -58,6 +58,9 @@ class backward_observer {
   virtual void end_backward() = 0;
   /// Called instead of end_backward when backward fails for any reason. Gradients are incomplete.
   virtual void abandon_backward() noexcept = 0;
+  /// Between passes: whether the gradients so far are only a part of the step's, to which the next
+  /// pass adds.
+  [[nodiscard]] virtual bool adds_passes_up() const { return false; }
   /// An optimizer is about to use the gradient of an attached leaf. May throw usage_error.
   virtual void before_step() const {}
   /// An optimizer steps over an attached leaf that got no gradient. May throw usage_error.

@@ -111,11 +111,26 @@ class parameter : public variable<T>,
   /// `memory` become the value. Throws usage_error when the sizes differ.
   void bind_value(std::span<T> memory) const {
     const tensor<T> bound = tensor<T>::wrap(memory, this->shape());
+    if (stays()) {
+      require(
+          memory.data() == this->shared().value.data(),
+          "the values of parameter \"{}\" stay in the caller's memory: no wrapper can move them",
+          name());
+      return;
+    }
     if (has_values()) bound.copy_from(this->value());
     this->shared().value = bound;
   }
+  /// The values are in `memory`, of the caller, from now on: wrappers neither move nor drop them.
+  void stay_in(std::span<T> memory) const {
+    bind_value(memory);
+    leaf("stay_in").stays = true;
+  }
+  [[nodiscard]] bool stays() const { return leaf("stays").stays; }
   /// Releases the memory of the values: it has none until it gets others.
-  void forget_values() const { this->shared().value = tensor<T>::without_memory(this->shape()); }
+  void forget_values() const {
+    if (!stays()) this->shared().value = tensor<T>::without_memory(this->shape());
+  }
   /// Gradients go to `memory` from now on; an existing gradient is copied there. The same lifetime.
   void bind_grad(std::span<T> memory) const { leaf("bind_grad").bind(memory); }
   /// The same for memory that is all zero; drops an existing gradient. Where embeddings are the
@@ -126,6 +141,7 @@ class parameter : public variable<T>,
   /// Value and gradient return to memory of their own.
   void unbind() const {
     unbind_grad();
+    if (stays()) return;
     if (has_values() && !this->value().is_unique()) this->shared().value = this->value().clone();
   }
 
@@ -202,6 +218,7 @@ class parameter : public variable<T>,
   }
   void detach_observer() const { leaf("detach_observer").observer = nullptr; }
   [[nodiscard]] backward_observer* observer() const { return leaf("observer").observer; }
+  [[nodiscard]] std::size_t observer_index() const { return leaf("observer_index").observer_index; }
 
  private:
   using variable<T>::leaf;

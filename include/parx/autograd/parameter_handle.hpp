@@ -39,8 +39,6 @@ struct placed_state {};
 struct grouped_parameter {};
 /// It can be frozen, and says whether it gets gradients, requires_grad() const.
 struct freezable_parameter {};
-/// It is notified when a step's gradient is final: see step_part.
-struct step_aware_parameter {};
 
 /// Members of a row_sparse_parameter, as those of parameter<T>.
 class row_gradient_part {
@@ -54,14 +52,6 @@ class row_gradient_part {
   [[nodiscard]] virtual void* add_rows(std::span<const std::size_t> rows) const = 0;
   /// Makes the memory of an absent gradient zero, for a wrapper that then writes rows of it.
   virtual void clear_rows() const = 0;
-};
-
-/// Members of a step_aware_parameter.
-class step_part {
- public:
-  virtual ~step_part() = default;
-  /// The gradient is the mean over all ranks now.
-  virtual void end_step() const = 0;
 };
 
 class parameter_handle {
@@ -99,11 +89,10 @@ class parameter_handle {
   virtual void attach(backward_observer* observer, std::size_t index) const = 0;
   virtual void detach_observer() const = 0;
 
-  // Null where the parameter does not declare the part.
+  /// Null where the parameter does not declare that part.
   [[nodiscard]] const row_gradient_part* row_gradient() const noexcept {
     return row_gradient_.get();
   }
-  [[nodiscard]] const step_part* step() const noexcept { return step_.get(); }
 
  protected:
   parameter_handle(std::string name, dtype type, shard_spec spec, std::string reduction_group)
@@ -111,7 +100,6 @@ class parameter_handle {
         reduction_group_(std::move(reduction_group)) {}
 
   std::unique_ptr<const row_gradient_part> row_gradient_;
-  std::unique_ptr<const step_part> step_;
 
  private:
   std::string name_;

@@ -44,6 +44,14 @@ inline constexpr bool is_whole = std::derived_from<Wrapper, whole_wrapper>;
   return path.ends_with(".safetensors");
 }
 
+/// Collective. Says that the parameters of a wrapper's module have other values.
+template <typename Module>
+void note_loaded(Module& module) {
+  module.for_each_parameter([](const std::string&, auto& each) {
+    if constexpr (requires { each.note_change(); }) each.note_change();
+  });
+}
+
 /// The optimizer of a stage: a file has the state of other stages' parameters, too.
 template <typename Module, typename Optimizer>
 struct optimizer_of_share : placed_state, shared_state {
@@ -177,7 +185,9 @@ template <distributed Wrapper>
 state_report load(Wrapper& wrapper, const std::filesystem::path& path,
                   state_match match = state_match::strict, call_site site = call_site::current()) {
   wrapper.before_write();
-  return load(wrapper.job_group(), wrapper.module(), path, match, site);
+  state_report report = load(wrapper.job_group(), wrapper.module(), path, match, site);
+  detail::note_loaded(wrapper.module());
+  return report;
 }
 /// Collective over the job. The inverse of save(wrapper, optimizer, folder), in any layout.
 template <distributed Wrapper, typename Optimizer>
@@ -187,6 +197,7 @@ void load(Wrapper& wrapper, Optimizer& optimizer, const std::filesystem::path& f
   detail::agree(&wrapper.job_group(), site, [&] {
     load_training_state(wrapper, optimizer, saved_checkpoint::open(folder));
   });
+  detail::note_loaded(wrapper.module());
 }
 
 /// For a model without its wrapper: a compile-time error that says what to do.

@@ -161,9 +161,6 @@ class gradient_buckets final : public gradient_sums {
   void finish() override {
     headers().receive(parameters_);
     if (!is_mean_) add_up();
-    for (const auto& each : parameters_) {
-      if (each->step() != nullptr) each->step()->end_step();
-    }
   }
   void abandon() noexcept override { drop_replicas(); }
 

@@ -1,29 +1,32 @@
-// raw_module: DDP for code that computes its own gradients, over arrays, Eigen, mdspan, anything.
+// raw_module: a model whose gradients your own code computes, over arrays, Eigen, mdspan, anything.
 //
-//   parx::raw_module<float> model;
-//   const auto w = model.add("w", weight);  // a vector, array, span or Eigen matrix of yours
-//   parx::ddp ddp{model, world};
-//   auto pass = model.begin_backward(batch_size);  // gradients are sums over this rank's samples
-//   ... write the gradient of w to model.grad(w) ...
+//   parx::raw_module<float> net;
+//   const auto w = net.add("w", weight);  // a vector, array, span or Eigen matrix of yours
+//   parx::parallel model{net, world, parx::layout::parse("zero=1")};  // or parx::ddp ddp{net,
+//   world} parx::optim::sgd optimizer{model.parameters(), {.lr = 0.1}}; auto pass =
+//   net.begin_backward(batch_size);  // gradients are sums over this rank's samples
+//   ... write the gradient of w to net.grad(w) ...
 //   pass.ready(w);                        // leaves for the other ranks once its bucket is full
-//   pass.end();                           // model.grad(w) is the mean over all ranks' samples
+//   pass.end();                           // the optimizer has the mean over all ranks' samples
+//   optimizer.step();                     // weight is the same on all ranks again
 //
 // A pass that is destroyed before end(), by an exception for example, is abandoned. After a pass
-// under no_sync(), add to model.grad(w) instead of overwriting it. Update the values yourself, or
-// use an optimizer of <parx/optim.hpp>, constructed after the wrapper:
+// under no_sync(), add to net.grad(w) instead of overwriting it.
 //
-//   parx::optim::sgd optimizer{ddp.parameters()};
+// The values stay in your memory. The gradients are in the wrapper's: under a ddp in its buckets,
+// where grad(w) is the mean after end(), so that you may update the values yourself. A wrapper that
+// shards the optimizer's state (zero=1) or the gradients (zero=2) leaves each rank its part of the
+// mean, in parameters(), and completes your arrays when an optimizer has written the parts. Write a
+// matrix through a map, made in the pass:
 //
-// The values stay in your memory; the gradients live in the wrapper's buckets: nothing is copied.
-// Write a matrix there through a map, made after the wrapper:
-//
-//   Eigen::Map<Eigen::MatrixXf>(model.grad(w).data(), weight.rows(), weight.cols()) = delta * x;
+//   Eigen::Map<Eigen::MatrixXf>(net.grad(w).data(), weight.rows(), weight.cols()) = delta * x;
 //
 // Ranks may have different numbers of samples, but all make the same number of passes. A rank that
 // has run out of samples calls begin_backward(0) and sets the gradients to zero.
 // Threads: one at a time.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <deque>
 #include <iterator>
@@ -34,19 +37,15 @@
 #include <vector>
 
 #include <parx/autograd/observer.hpp>
-#include <parx/autograd/parameter_handle.hpp>
+#include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
+#include <parx/nn/model_input.hpp>
+#include <parx/nn/module.hpp>
 #include <parx/tensor/shape.hpp>
 #include <parx/types/buffer.hpp>
-#include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
-
-namespace optim {
-template <typename T>
-class target;  // for parameters(); its callers include <parx/optim.hpp>
-}
 
 namespace detail {
 
@@ -61,66 +60,18 @@ constexpr void explain_other_elements() {
 
 }  // namespace detail
 
-template <element T>
-class raw_module {
+template <std::floating_point T>
+class raw_module : public nn::module<raw_module<T>> {
   struct entry {
-    std::string name;
-    std::string reduction_group;
-    std::span<T> values;
-    std::vector<std::size_t> shape;
-    std::vector<T> own_grad;  // until a wrapper binds a bucket
-    std::span<T> grad;
-    bool has_grad = false;  // grad holds at least a part of this step's gradient
-    bool ready = false;
-    bool has_target = false;  // an optimizer holds a span of grad
-    backward_observer* observer = nullptr;
-    std::size_t observer_index = 0;
+    parameter<T> held;
+    bool is_ready = false;
   };
 
  public:
+  using value_type = T;
+  using input_type = no_input;
   /// A parameter's index, in the order of add().
   using index = std::size_t;
-
-  /// The handle that wrappers see.
-  class parameter : public grouped_parameter, public step_aware_parameter {
-   public:
-    using value_type = T;
-    explicit parameter(entry& state) noexcept : state_(&state) {}
-
-    [[nodiscard]] std::span<T> value() const noexcept { return state_->values; }
-    [[nodiscard]] const std::vector<std::size_t>& shape() const noexcept { return state_->shape; }
-    [[nodiscard]] const std::string& reduction_group() const noexcept {
-      return state_->reduction_group;
-    }
-    void bind_grad(std::span<T> memory) const {
-      require(!state_->has_target,
-              "an optimizer has the gradient of \"{}\", which moves into the wrapper's memory: "
-              "wrap the raw_module first, then make the optimizer from the wrapper's parameters()",
-              state_->name);
-      state_->grad = memory;
-      state_->own_grad = {};
-    }
-    [[nodiscard]] bool has_grad() const noexcept { return state_->has_grad; }
-    void assume_grad() const noexcept { state_->has_grad = true; }
-    void zero_grad() const noexcept { state_->has_grad = false; }
-    /// The next pass overwrites the mean.
-    void end_step() const noexcept { zero_grad(); }
-    [[nodiscard]] backward_observer* observer() const noexcept { return state_->observer; }
-    void attach(backward_observer* observer, std::size_t number) const noexcept {
-      state_->observer = observer;
-      state_->observer_index = number;
-    }
-    void detach_observer() const noexcept { state_->observer = nullptr; }
-    /// The wrapper's memory is about to be freed: copies the gradient back.
-    void unbind() const {
-      state_->has_target = false;  // the optimizer was destroyed before the wrapper
-      state_->own_grad.assign(state_->grad.begin(), state_->grad.end());
-      state_->grad = state_->own_grad;
-    }
-
-   private:
-    entry* state_;
-  };
 
   /// A backward pass from begin_backward() to end(). The model must outlive it.
   class [[nodiscard]] pass {
@@ -160,15 +111,11 @@ class raw_module {
             "raw_module at {}: parameter \"{}\" has {} values, but its shape holds {}", site, name,
             values.size(), held.size());
     for (const entry& other : entries_) {
-      require(other.name != name, "raw_module at {}: there is a parameter named \"{}\" already",
-              site, name);
+      require(other.held.name() != name,
+              "raw_module at {}: there is a parameter named \"{}\" already", site, name);
     }
-    entry& added = entries_.emplace_back();
-    added.name = std::move(name);
-    added.values = values;
-    added.shape.assign(held.begin(), held.end());
-    added.own_grad.resize(values.size());
-    added.grad = added.own_grad;
+    entries_.push_back({parameter<T>(std::move(name), held)});
+    entries_.back().held.stay_in(values);
     return entries_.size() - 1;
   }
   /// The same for a container, an array or an Eigen matrix. Throws usage_error if its elements are
@@ -190,37 +137,15 @@ class raw_module {
   /// Names the group over which a wrapper sums the gradient of parameter `which`: see
   /// reduction/reduction_group.hpp. Call it before the wrapper is made.
   void reduce_over(index which, std::string group, call_site site = call_site::current()) {
-    entry& each = at(which, site);
-    require(each.observer == nullptr,
-            "raw_module at {}: \"{}\" has been wrapped already: call reduce_over() before", site,
-            each.name);
-    each.reduction_group = std::move(group);
+    at(which, site).held.reduce_over(std::move(group));
   }
 
-  /// The gradient of parameter `which`: write it during a pass (overwrite it, it is not cleared)
-  /// and read it after the end. Call again after wrapping: it moves into the wrapper's memory.
+  /// The gradient of parameter `which`, for you to write during a pass (overwrite it, it is not
+  /// cleared); under a ddp, the mean after the end. Call it in every pass: a wrapper moves it.
   [[nodiscard]] std::span<T> grad(index which, call_site site = call_site::current()) {
-    return at(which, site).grad;
-  }
-  [[nodiscard]] std::span<T> value(index which, call_site site = call_site::current()) {
-    return at(which, site).values;
-  }
-
-  /// Values and gradients for an optimizer of <parx/optim.hpp>, which must be included. Call it
-  /// after wrapping, since wrapping moves the gradients: wrapping later throws usage_error. Destroy
-  /// the optimizer before the wrapper.
-  [[nodiscard]] std::vector<optim::target<T>> parameters() {
-    std::vector<optim::target<T>> all;
-    for (entry& each : entries_) {
-      each.has_target = true;
-      all.emplace_back(each.name, each.values, each.grad);
-    }
-    return all;
-  }
-
-  /// Discards the gradients accumulated under no_sync(): the next pass overwrites them.
-  void zero_grad() noexcept {
-    for (entry& each : entries_) each.has_grad = false;
+    const parameter<T>& held = at(which, site).held;
+    held.assume_grad();
+    return held.grad().span();
   }
 
   /// Starts a backward pass over samples of total weight `count`. Throws usage_error during one.
@@ -229,12 +154,13 @@ class raw_module {
             site);
     require(count >= 0, "raw_module at {}: the weight of the samples is not negative: {}", site,
             count);
+    backward_observer* const wrapper = observer();
+    if (wrapper == nullptr || !wrapper->adds_passes_up()) this->zero_grad();
     std::vector<std::size_t> reached;
     for (entry& each : entries_) {
-      each.ready = false;
-      if (each.observer != nullptr) reached.push_back(each.observer_index);
+      each.is_ready = false;
+      if (wrapper != nullptr) reached.push_back(each.held.observer_index());
     }
-    backward_observer* const wrapper = observer();
     const gradient_of of = wrapper != nullptr ? wrapper->wanted() : gradient_of::mean;
     if (wrapper != nullptr) wrapper->begin_backward({count, reached, of});
     factor_ = of == gradient_of::sum || count == 0 ? 1 : 1 / count;
@@ -242,12 +168,9 @@ class raw_module {
     return pass(*this);
   }
 
-  template <typename Visitor>
-  void for_each_parameter(Visitor&& visitor) {
-    for (entry& each : entries_) {
-      parameter handle(each);
-      visitor(each.name, handle);
-    }
+  template <typename Visit>
+  void members(Visit& visit) {
+    for (entry& each : entries_) visit(each.held.name(), each.held);
   }
 
  private:
@@ -257,20 +180,22 @@ class raw_module {
     return entries_[which];
   }
   /// The wrapper's observer, the same for all parameters; null without a wrapper.
-  [[nodiscard]] backward_observer* observer() const noexcept {
-    return entries_.empty() ? nullptr : entries_.front().observer;
+  [[nodiscard]] backward_observer* observer() const {
+    return entries_.empty() ? nullptr : entries_.front().held.observer();
   }
 
   void ready(index which, call_site site) {
     entry& each = at(which, site);
-    require(running_, "raw_module at {}: ready(\"{}\") after the end of the pass", site, each.name);
-    require(!each.ready, "raw_module at {}: ready(\"{}\") was called twice in one backward pass",
-            site, each.name);
-    each.ready = each.has_grad = true;
+    const std::string& name = each.held.name();
+    require(running_, "raw_module at {}: ready(\"{}\") after the end of the pass", site, name);
+    require(!each.is_ready, "raw_module at {}: ready(\"{}\") was called twice in one backward pass",
+            site, name);
+    each.is_ready = true;
+    const std::span<T> gradient = grad(which, site);
     if (factor_ != 1) {
-      for (T& element : each.grad) element = static_cast<T>(element * static_cast<T>(factor_));
+      for (T& element : gradient) element = static_cast<T>(element * static_cast<T>(factor_));
     }
-    if (each.observer != nullptr) each.observer->leaf_ready(each.observer_index);
+    if (observer() != nullptr) observer()->leaf_ready(each.held.observer_index());
   }
 
   void end(call_site site) {
@@ -278,7 +203,7 @@ class raw_module {
     try {
       std::string missing;
       for (const entry& each : entries_) {
-        if (!each.ready) missing += (missing.empty() ? "" : ", ") + each.name;
+        if (!each.is_ready) missing += (missing.empty() ? "" : ", ") + each.held.name();
       }
       require(missing.empty(),
               "raw_module at {}: ready() was not called for {} in this backward pass", site,
@@ -288,17 +213,16 @@ class raw_module {
       abandon();
       throw;
     }
-    if (observer() == nullptr) zero_grad();
     running_ = false;
   }
 
   void abandon() noexcept {
     running_ = false;
-    zero_grad();
+    for (const entry& each : entries_) each.held.zero_grad();
     if (observer() != nullptr) observer()->abandon_backward();
   }
 
-  std::deque<entry> entries_;  // stable addresses for the handles
+  std::deque<entry> entries_;  // stable addresses for those who walk over them
   bool running_ = false;
   double factor_ = 1;
 };

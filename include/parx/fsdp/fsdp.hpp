@@ -255,6 +255,11 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
         });
     model_.for_each_module(
         [&](const std::string& path, auto& module) { hooked_.emplace(path, &module); });
+    if (stays_in_place(all, options)) {  // each array is a unit
+      std::vector<std::string> arrays;
+      for (const unit_parameter& each : parameters) arrays.push_back(each.name);
+      return {parameters, arrays, static_cast<std::size_t>(shards)};
+    }
     const auto modules = detail::unit_candidates(model_);
     detail::require_modules(options.units, modules, who_);
     const auto bytes_of = [&](const std::string& path) {
@@ -268,6 +273,23 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
     return {parameters, detail::chosen_units(options.units, modules, bytes_of),
             static_cast<std::size_t>(shards),
             options.units.bytes > 0 ? shared_by_units::in_unit_around : shared_by_units::refused};
+  }
+
+  [[nodiscard]] bool stays_in_place(
+      const std::vector<std::unique_ptr<detail::sharded_parameter>>& all,
+      const fsdp_options& options) const {
+    const bool stays = all.front()->stays();
+    for (const auto& each : all) {
+      require(each->stays() == stays,
+              "{}: the values of \"{}\" stay in the caller's memory and those of \"{}\" do not: "
+              "one wrapper is for one kind",
+              who_, all[stays ? 0 : 1]->name(), all[stays ? 1 : 0]->name());
+    }
+    require(!stays || (options.stage < 3 && !options.wire.gather),
+            "{}: the values of \"{}\" stay whole in your memory, so they are not sharded: take "
+            ".stage = 1 (optimizer state) or 2 (and gradients), without .wire.gather",
+            who_, all.front()->name());
+    return stays;
   }
 
   void check_layout(const unit_plan& plan,
@@ -340,7 +362,8 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
   void hook_modules() {
     for (const auto& [path, hooked] : hooked_) hooked->set_hook(&units_->inner_hook());
     for (std::size_t unit = 0; unit < units_->plan().units().size(); ++unit) {
-      hooked_.at(units_->plan().units()[unit].path)->set_hook(&units_->hook(unit));
+      const auto module = hooked_.find(units_->plan().units()[unit].path);
+      if (module != hooked_.end()) module->second->set_hook(&units_->hook(unit));
     }
   }
 

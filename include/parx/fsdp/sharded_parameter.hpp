@@ -55,7 +55,9 @@ class sharded_parameter {
   [[nodiscard]] virtual bool is_frozen() const = 0;
   // The values that the model came with.
   [[nodiscard]] virtual bool has_values() const = 0;
-  [[nodiscard]] virtual const void* values() const = 0;
+  [[nodiscard]] virtual void* values() const = 0;
+  /// Whether they stay in the caller's memory: parameter::stay_in.
+  [[nodiscard]] virtual bool stays() const = 0;
 
   /// Puts the whole at `whole`, which may have no memory yet, and the part at `part`. Drops the
   /// values that the model came with. `unit` is the unit's name in errors.
@@ -131,7 +133,8 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
   [[nodiscard]] bool is_trained() const override { return part_.requires_grad(); }
   [[nodiscard]] bool is_frozen() const override { return !whole_.requires_grad(); }
   [[nodiscard]] bool has_values() const override { return whole_.has_values(); }
-  [[nodiscard]] const void* values() const override { return whole_.value().data(); }
+  [[nodiscard]] void* values() const override { return whole_.value().data(); }
+  [[nodiscard]] bool stays() const override { return whole_.stays(); }
 
   void place(std::byte* whole, std::byte* part, const shard_spec& spec,
              std::string unit) override {

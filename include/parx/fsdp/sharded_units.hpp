@@ -171,7 +171,10 @@ class sharded_units final : private closed_reads {
     void abandon_backward() noexcept override {}
     void before_step() const override { owner_.before_part_step(); }
     void step_without_gradient() const override { owner_.before_step_without_gradient(); }
-    void value_changed(std::size_t index) const override { owner_.all_[index]->note_change(); }
+    void value_changed(std::size_t index) const override {
+      owner_.all_[index]->note_change();
+      if (!owner_.is_table(index)) owner_.values_->part_written(owner_.plan_.place(index).flat);
+    }
     void before_write() const override { owner_.written(); }
 
    private:

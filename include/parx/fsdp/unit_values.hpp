@@ -44,6 +44,8 @@ class unit_values {
   virtual void release(std::size_t unit) noexcept = 0;
   /// Parts are about to be written: gathered values are out of date from now on.
   virtual void written() = 0;
+  /// Collective. This rank has written its part of the flat, and so have the others.
+  virtual void part_written(std::size_t /*flat*/) {}
 
  protected:
   unit_values() = default;

@@ -14,6 +14,9 @@
 
 namespace parx::inline PARX_ABI {
 
+/// The input_type of a model without a forward pass: the program computes its gradients itself.
+struct no_input {};
+
 namespace nn::detail {
 
 template <typename Model>

@@ -119,6 +119,7 @@ class ema : public placed_state {
       } else {
         value.copy_from(trained_[i]);
       }
+      parameters_[i].note_change();
     }
     if (!in) trained_.clear();
     is_swapped_ = in;

@@ -14,6 +14,7 @@ namespace parx::inline PARX_ABI {
 struct model_abilities {
   int most_stages = 1;      ///< blocks()
   bool can_be_cut = false;  ///< a plan of tensor parallelism is known
+  int most_zero = 3;        ///< what can be sharded
 };
 
 /// Pure. The first of plan()'s layouts that the model can have: those that fit come first, the
@@ -27,6 +28,7 @@ struct model_abilities {
   const auto first =
       std::find_if(found.steps.begin(), found.steps.end(), [&](const planned_step& each) {
         return each.layout.pp <= abilities.most_stages &&
+               each.layout.stage <= abilities.most_zero &&
                (each.layout.tp == 1 || abilities.can_be_cut);
       });
   require(first != found.steps.end() && first->fits,

@@ -65,6 +65,7 @@ class parallel_model : public staged_wrapper {
   template <typename Batch, typename Criterion>
   nn::tally forward_backward(const Batch& batch, Criterion&& criterion,
                              call_site site = call_site::current()) {
+    require_forward<Batch>();
     const std::vector<Batch> parts = split(batch, batch_use::step, site);
     const auto result = [&](std::size_t i, const variable<T>& x) {
       auto made = criterion(x, parts[i]);
@@ -80,6 +81,7 @@ class parallel_model : public staged_wrapper {
   /// the metrics, of this replica.
   template <typename Batch, typename Figures>
   auto evaluate(const Batch& batch, Figures&& figures, call_site site = call_site::current()) {
+    require_forward<Batch>();
     const std::vector<Batch> parts = split(batch, batch_use::evaluation, site);
     using made = decltype(figures(std::declval<const variable<T>&>(), parts.front()));
     if constexpr (std::is_convertible_v<made, nn::metrics>) {
@@ -328,6 +330,13 @@ class parallel_model : public staged_wrapper {
         "parallel at {}: rank {} was given the layout \"{}\", rank 0 \"{}\": give all ranks the "
         "same",
         site_, rank, different, first);
+  }
+
+  template <typename Batch>
+  static consteval void require_forward() {
+    static_assert(!std::is_same_v<Input, no_input> || std::is_void_v<Batch>,
+                  "a raw_module has no forward pass that parx knows: compute its gradients between "
+                  "begin_backward(count) and end(), see ddp/raw.hpp, and its figures yourself");
   }
 
   template <typename Batch>

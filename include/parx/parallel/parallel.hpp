@@ -56,7 +56,7 @@ template <typename Model>
 class parallel final
     : public parallel_model<typename nn::value_type_or_float<Model>::type, nn::model_input<Model>> {
   static_assert(nn::module_type<Model>,
-                "a parallel model is made of an nn::module; a raw_module goes into a parx::ddp");
+                "a parallel model is made of an nn::module, or of a raw_module of your arrays");
 
  public:
   using value_type = typename nn::value_type_or_float<Model>::type;
@@ -71,6 +71,7 @@ class parallel final
       : base(
             world, std::move(how), [&] { return chosen(model, world, choices); }, site),
         model_(model) {
+    if constexpr (is_raw) require_layout_of_arrays();
     require_memory();
     drop_values_of_some_ranks();
     cut_layers(choices);
@@ -91,15 +92,30 @@ class parallel final
  private:
   using base = parallel_model<value_type, input_type>;
   using strategy_pointer = std::unique_ptr<parallel_strategy<value_type, input_type>>;
+  static constexpr bool is_raw = std::is_same_v<input_type, no_input>;
   static constexpr bool has_blocks = requires(Model & model) { model.blocks(); };
 
   [[nodiscard]] static layout chosen(Model& model, process_group& world,
                                      const parallel_choices& choices) {
-    model_abilities abilities{.can_be_cut = tp::has_ready_plan<Model> || !choices.tp.empty()};
+    model_abilities abilities{.can_be_cut = tp::has_ready_plan<Model> || !choices.tp.empty(),
+                              .most_zero = is_raw ? 2 : 3};
     if constexpr (has_blocks) {
       abilities.most_stages = static_cast<int>(model.blocks().size());
     }
     return automatic_layout(shapes_of(model), cluster_of(world), choices.work, abilities);
+  }
+  void require_layout_of_arrays() const {
+    const layout& how = this->layout_;
+    require(
+        how.pp == 1 && how.tp == 1 && how.zero < 3,
+        "layout \"{}\" at {}: the values of a raw_module stay whole in your memory, and your own "
+        "code computes with them, so there is nothing to cut: it can have ddp, zero=1 and "
+        "zero=2",
+        to_string(how), this->site_);
+    require(how.microbatches <= 1 && how.replicas == 0,
+            "layout \"{}\" at {}: microbatches= and replicas= divide a batch that parx computes. "
+            "The passes of a raw_module are your own: run all but the last under no_sync()",
+            to_string(how), this->site_);
   }
   /// Throws usage_error where values, gradients and AdamW's state of a rank do not fit into its
   /// share of the host's memory. Stages are not looked at.

@@ -50,7 +50,7 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
     for (std::size_t i = 0; i < all.count; ++i) {
       if (replicas_ > 0) replicas.begin(first + i);
       const auto pass = [&] {
-        microbatch_result<T> made = all.result(i, wrapper_(all.input(i)));
+        microbatch_result<T> made = all.result(i, forward(all.input(i)));
         require(made.loss.has_value(), "the criterion of a step returns a weighted_loss");
         total += made.figure;
         detail::scaled(std::move(*made.loss), scale).backward();
@@ -73,7 +73,7 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
     const no_grad guard;
     nn::tally total;
     for (std::size_t i = 0; i < all.count; ++i) {
-      total += all.result(i, wrapper_(all.input(i))).figure;
+      total += all.result(i, forward(all.input(i))).figure;
     }
     return total;
   }
@@ -149,6 +149,11 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
     using type = decltype(std::declval<M&>().make_cache(1, 1));
   };
 
+  /// A model without one trains by passes of its own: forward_backward() does not compile for it.
+  [[nodiscard]] variable<T> forward(const Input& input) {
+    if constexpr (std::is_same_v<Input, no_input>) return {};
+    else return wrapper_(input);
+  }
   [[nodiscard]] static int replicas_in(const auto& options) {
     if constexpr (is_sharded) return 0;
     else return options.replicas;

@@ -70,6 +70,9 @@ class gradient_reducer : public backward_observer {
   }
   void end_backward() override;
   void abandon_backward() noexcept override;
+  [[nodiscard]] bool adds_passes_up() const override {
+    return state_.phase() == reduction_phase::added;
+  }
   void before_step() const override { state_.before_step(); }
 
  private:

@@ -121,6 +121,7 @@ class leaf final : public node<T> {
   shard_spec spec;              // of a parameter: the part of it on this rank
   std::string reduction_group;  // see parameter::reduce_over
   bool expects_rows = false;    // see parameter::expect_row_grad
+  bool stays = false;           // see parameter::stay_in
   gradient_places places;       // see parameter::places
 
  private:

@@ -19,6 +19,7 @@
 #include <parx/fsdp/host_values.hpp>
 #include <parx/fsdp/sharded_units.hpp>
 #include <parx/fsdp/unit_gradients.hpp>
+#include <parx/fsdp/values_in_place.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -238,6 +239,13 @@ PARX_INLINE std::vector<reduction_state::member> sharded_units::members() const 
 
 PARX_INLINE std::unique_ptr<unit_values> sharded_units::storage_of(const fsdp_options& options,
                                                                    call_site site) {
+  if (all_.front()->stays()) {
+    std::vector<std::byte*> arrays;
+    for (const flat_parameter& flat : plan_.flats()) {
+      arrays.push_back(static_cast<std::byte*>(all_[flat.items.front().parameter]->values()));
+    }
+    return std::make_unique<values_in_place>(plan_, gathering_, std::move(arrays), site);
+  }
   const bool may_share = options.stage == 3 && options.values != value_storage::gathered;
   if (options.values == value_storage::shared || (may_share && gathering_.shares_memory())) {
     return std::make_unique<host_values>(plan_, gathering_, site);
@@ -329,7 +337,10 @@ PARX_INLINE void sharded_units::take_values(call_site site) {
     const std::size_t element = size_of(each.type);
     bool have_values = false;
     for (const flat_item& item : each.items) have_values |= all_[item.parameter]->has_values();
-    if (have_values && each.part > 0) {
+    if (all_.front()->stays()) {
+      const buffer_view array{values_->whole(flat), each.count, each.type};
+      broadcast(group_, array, {.root = 0}, site);
+    } else if (have_values && each.part > 0) {
       zeroed_pages whole(rank == 0 ? each.whole_bytes() : 0);
       for (const flat_item& item : each.items) {
         const sharded_parameter& from = *all_[item.parameter];
