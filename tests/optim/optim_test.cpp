@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
+#include <string>
 
 #include <boost/test/unit_test.hpp>
 
@@ -338,6 +340,36 @@ BOOST_AUTO_TEST_CASE(wrong_options_and_empty_lists_are_refused) {
     return std::string(e.what()).find("is given twice") != std::string::npos;
   });
   BOOST_CHECK_THROW(optim::clip_grad_norm(some, 0), usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(a_gradient_is_clipped_once) {
+  const std::vector both{parameter<float>("a", tensor<float>::zeros({2})),
+                         parameter<float>("b", tensor<float>::zeros({2}))};
+  const auto backward = [&] {
+    for (const auto& each : both) each.backward_from(tensor<float>::full({2}, 3));
+  };
+  const auto clip_again = [&] { optim::clip_grad_norm(std::vector{both[1]}, 0.5); };
+  const auto message = [&] { return parx_test::message_of(clip_again); };
+  backward();
+  BOOST_TEST(optim::clip_grad_norm(both, std::numeric_limits<double>::infinity()) == 6);
+  optim::clip_grad_norm(both, 1.0);
+  const int line = __LINE__ - 1;
+  const float clipped = both[1].grad().at(0);
+  const std::string told = message();
+  BOOST_TEST(parx_test::mentions(told, "usage: ", "the gradient of \"b\" was clipped at",
+                                 "optim_test.cpp:" + std::to_string(line), "clip once"),
+             told);
+  BOOST_TEST(both[1].grad().at(0) == clipped);  // as it was
+  BOOST_TEST(optim::grad_norm(optim::targets_of(both)) == 1, boost::test_tools::tolerance(1e-5));
+  // Something new makes it clippable again: more of a gradient, another one, or none.
+  backward();
+  BOOST_TEST(message() == "nothing was thrown");
+  optim::sgd opt{both, {.lr = 0}};
+  opt.step();
+  backward();
+  BOOST_TEST(message() == "nothing was thrown");
+  both[1].zero_grad();
+  BOOST_TEST(message() == "nothing was thrown");
 }
 
 BOOST_AUTO_TEST_CASE(a_part_of_a_parameter_has_no_norm_of_its_own) {

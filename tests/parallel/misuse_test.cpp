@@ -12,6 +12,7 @@
 #include <parallel/small.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim/adamw.hpp>
+#include <parx/optim/clip.hpp>
 
 namespace {
 
@@ -113,6 +114,25 @@ BOOST_AUTO_TEST_CASE(ranks_of_one_replica_that_read_different_samples) {
       // Of cut classes the loss says it first: "have different labels".
       expect_all(failures_of(2, train), equal_steps == 0 ? "got different samples" : " different ");
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(clipping_twice_in_a_step) {
+  for (const char* const layout : {"ddp", "fsdp", "zero=1", "tp=2", "pp=2", "pp=2,zero=1"}) {
+    expect_all(failures_of(2,
+                           [&](process_group& world) {
+                             auto net = small::llama();
+                             parx::parallel model{net, world, parx::layout::parse(layout)};
+                             parx::optim::adamw opt{model.parameters(), {.lr = 1e-2}};
+                             for (int step = 0; step < 2; ++step) {
+                               (void)model.forward_backward(small::some(step, 0, 1),
+                                                            small::criterion);
+                               parx::optim::clip_grad_norm(opt.targets(), 0.1);
+                               if (step == 0) opt.step();
+                             }
+                             parx::optim::clip_grad_norm(opt.targets(), 0.1);
+                           }),
+               "was clipped at misuse_test.cpp:");
   }
 }
 

@@ -187,6 +187,11 @@ class parameter : public variable<T>,
   void expect_row_grad() const { leaf("expect_row_grad").expects_rows = true; }
   [[nodiscard]] bool expects_row_grad() const { return leaf("expects_row_grad").expects_rows; }
 
+  /// Where the program has clipped this gradient; line 0 where it has not, or something has been
+  /// added to it since.
+  void note_clipped(call_site site) const { leaf("note_clipped").clipped_at = site; }
+  [[nodiscard]] call_site clipped_at() const { return leaf("clipped_at").clipped_at; }
+
   // Postponed updates: see deferred.hpp.
 
   /// Until stop_deferring(), each read of the value has `updates` settled first. Those of another

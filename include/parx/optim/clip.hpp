@@ -116,14 +116,27 @@ void scale_grad(const std::vector<target<T>>& targets, double norm, double max_n
 }
 
 /// Multiplies all gradients by max_norm / (norm + 1e-6) where that is below 1. Returns the norm
-/// before. Collective as grad_norm. Throws usage_error unless max_norm is positive.
+/// before. Collective as grad_norm. Throws usage_error unless max_norm is positive, and where it
+/// has clipped one of these gradients already (an infinite limit, which only measures, aside).
 template <typename T>
 double clip_grad_norm(const target_list<T>& targets, double max_norm,
                       nonfinite found = nonfinite::scale, call_site site = call_site::current()) {
   require(max_norm > 0, "clip_grad_norm at {}: the limit must be positive, not {}", site, max_norm);
+  for (const target<T>& one : targets) {
+    if (!one.owner().defined()) continue;
+    const call_site before = one.owner().clipped_at();
+    require(before.line == 0,
+            "clip_grad_norm at {}: the gradient of \"{}\" was clipped at {} already, in the same "
+            "step: clip once, between backward and optimizer.step(); grad_norm() only measures",
+            site, one.name(), before);
+  }
   const double norm = detail::norm_of(targets, targets.axes, "clip_grad_norm", site);
   require_usable_norm(norm, found);
   scale_grad(targets, norm, max_norm);
+  for (const target<T>& one : targets) {
+    if (one.owner().defined() && one.has_grad() && std::isfinite(max_norm))
+      one.owner().note_clipped(site);
+  }
   return norm;
 }
 template <typename T>

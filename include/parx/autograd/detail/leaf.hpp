@@ -17,6 +17,7 @@
 
 #include <parx/autograd/detail/node.hpp>
 #include <parx/autograd/gradient_axis.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -34,12 +35,14 @@ class leaf final : public node<T> {
     return this->gradient;
   }
   void zero() noexcept {
+    clipped_at = {};
     written_ = false;
     only_rows_ = true;
   }
   /// Something other than an operation wrote the gradient memory.
   void assume_written() {
     ensure_memory();
+    clipped_at = {};
     written_ = true;
     forget_rows();
   }
@@ -70,6 +73,7 @@ class leaf final : public node<T> {
 
   [[nodiscard]] gradient_memory<T> memory() override {
     ensure_memory();
+    clipped_at = {};
     forget_rows();
     return {this->gradient, std::exchange(written_, true)};
   }
@@ -83,6 +87,7 @@ class leaf final : public node<T> {
   }
   [[nodiscard]] tensor<T> row_memory(std::span<const std::size_t> rows) override {
     ensure_memory();
+    clipped_at = {};
     if (!written_) {
       clear();
       written_ = true;
@@ -123,6 +128,7 @@ class leaf final : public node<T> {
   bool expects_rows = false;    // see parameter::expect_row_grad
   bool stays = false;           // see parameter::stay_in
   gradient_places places;       // see parameter::places
+  call_site clipped_at;         // see parameter::note_clipped
 
  private:
   void ensure_memory() {
