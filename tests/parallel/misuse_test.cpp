@@ -145,31 +145,3 @@ BOOST_AUTO_TEST_CASE(a_prompt_without_tokens_and_a_model_without_text) {
                          }),
              "generate needs a prompt of at least one token");
 }
-
-BOOST_AUTO_TEST_CASE(a_model_is_left_as_it_was_found) {
-  const auto failures = failures_of(4, [](process_group& world) {
-    auto net = parx::models::gpt<float>{{.vocab_size = 13,
-                                         .n_positions = 8,
-                                         .n_embd = 8,
-                                         .n_layer = 4,
-                                         .n_head = 2,
-                                         .embd_pdrop = 0,
-                                         .attn_pdrop = 0,
-                                         .resid_pdrop = 0}};
-    double first = 0;
-    for (const char* const layout :
-         {"ddp,microbatches=2", "pp=2,microbatches=2", "fsdp,microbatches=2", "pp=4,microbatches=2",
-          "ddp,microbatches=2"}) {
-      parx::parallel model{net, world, parx::layout::parse(layout)};
-      model.initialize(3);
-      const auto& readers = model.data_group();
-      const auto loss =
-          model.forward_backward(small::some(0, readers.rank(), readers.size()), small::criterion);
-      const double mean = parx::global_mean(model.data_group(), loss);
-      if (first == 0) first = mean;
-      if (std::abs(mean - first) > 1e-5) throw std::runtime_error(layout);
-    }
-  });
-  expect_all(failures, "");
-  for (const std::string& each : failures) BOOST_TEST(each == "");
-}

@@ -58,7 +58,7 @@ void require_loads(const std::string& from, std::vector<int> worlds) {
   for (const int world : worlds) {
     const auto wrong = on_ranks(world, [&](parx::process_group& group) {
       auto model = small();
-      (void)parx::parallelize(model, group, parx::tp::ready_plan(model));
+      const auto cut = parx::parallelize(model, group, parx::tp::ready_plan(model));
       parx::load(group, model, from);
       return unlike_seed_5(model, small());
     });
@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE(each_rank_reads_its_part_of_hugging_faces_files_and_hardly_
     for (const int world : {2, 4}) {
       const auto wrong = on_ranks(world, [&](parx::process_group& group) -> std::string {
         llama<> model(hugging_face_config());
-        (void)parx::parallelize(model, group, parx::tp::ready_plan(model));
+        const auto cut = parx::parallelize(model, group, parx::tp::ready_plan(model));
         std::uint64_t own = 0, whole = 0;
         model.for_each_parameter([&](const std::string&, auto& p) {
           own += p.size() * sizeof(float);

@@ -259,7 +259,7 @@ BOOST_AUTO_TEST_CASE(metrics_of_a_cut_model_are_those_of_one_process_also_after_
   require_on_ranks([&](parx::process_group& group) -> std::string {
     const auto logits = [&] {
       parx::nn::sequential model{parx::nn::linear{width, classes}};
-      (void)parx::parallelize(model, group, {{"0", parx::tp::head}});
+      const auto cut = parx::parallelize(model, group, {{"0", parx::tp::head}});
       model.initialize(3);
       const parx::no_grad evaluating;
       return model(inputs());

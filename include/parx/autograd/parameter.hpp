@@ -85,16 +85,13 @@ class parameter : public variable<T>,
             name(), before.spec.text(), part.text());
     require(before.observer == nullptr,
             "parameter \"{}\" belongs to a wrapper already: cut it before it is wrapped", name());
-    auto after = detail::counted<detail::node<T>>(new detail::leaf<T>(part.shape()));
-    auto& now = static_cast<detail::leaf<T>&>(*after);
-    now.name = before.name;
-    now.requires_grad = before.requires_grad;
-    now.expects_rows = before.expects_rows && !part.is_flat();
-    now.spec = part;
-    now.reduction_group = before.reduction_group;
-    now.places = before.places;
-    this->shared().node = std::move(after);
-    this->shared().value = tensor<T>::without_memory(part.shape());
+    have(part);
+  }
+  /// The inverse: it is all of the parameter again, without values, gradient and places.
+  void become_whole() const {
+    watch_reads(nullptr);
+    have(shard_spec::whole(global_shape()));
+    set_places({});
   }
 
   // Memory.
@@ -227,6 +224,21 @@ class parameter : public variable<T>,
 
  private:
   using variable<T>::leaf;
+
+  /// Becomes `part` of the parameter, without values.
+  void have(const shard_spec& part) const {
+    const detail::leaf<T>& before = leaf("have");
+    auto after = detail::counted<detail::node<T>>(new detail::leaf<T>(part.shape()));
+    auto& now = static_cast<detail::leaf<T>&>(*after);
+    now.name = before.name;
+    now.requires_grad = before.requires_grad;
+    now.expects_rows = before.expects_rows && !part.is_flat();
+    now.spec = part;
+    now.reduction_group = before.reduction_group;
+    now.places = before.places;
+    this->shared().node = std::move(after);
+    this->shared().value = tensor<T>::without_memory(part.shape());
+  }
 };
 
 }  // namespace parx

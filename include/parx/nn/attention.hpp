@@ -110,6 +110,7 @@ class dot_product_attention : public module<dot_product_attention>, public cutta
     const unit_range here = units_here(place_on(*axis), whole_heads_, path);
     take_heads(here.begin, here.size());
   }
+  void make_whole() override { take_heads(0, whole_heads_); }
 
   /// (batch, positions, heads * width) each. Of `masks`, heads, dropout and stream are set here.
   template <typename T>
@@ -228,6 +229,10 @@ class multi_head_attention : public module<multi_head_attention<T>>, public cutt
     cut_.cut(axis, by_heads(how), path, in_weight_, in_bias_, weight_layout::out_in);
     const unit_range here = units_here(place_on(*axis), heads_, path);
     core_.take_heads(here.begin, here.size());
+  }
+  void make_whole() override {
+    cut_ = {};
+    core_.make_whole();
   }
 
   template <typename Visit>

@@ -40,6 +40,8 @@ class cuttable_layer {
   /// that this layer does not support, and where it has values or is cut already.
   virtual void shard_over(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
                           std::string_view path) = 0;
+  /// The layer is as before shard_over(); its parameters are the caller's affair.
+  virtual void make_whole() = 0;
 
  protected:
   cuttable_layer() = default;

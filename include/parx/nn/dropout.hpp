@@ -57,6 +57,10 @@ class dropout : public module<dropout>, public random_layer, public cuttable_lay
       take_chunk({how.how == cut::columns ? -1 : 1, axis->rank(), axis->size(), how.units});
     }
   }
+  void make_whole() override {
+    here_ = {};
+    leave_.reset();
+  }
 
  private:
   double probability_;

@@ -95,6 +95,10 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
     logits_ = cut_results(axis, cut_result::logits, weight_.shape()[0], weight_.global_shape()[0],
                           path);
   }
+  void make_whole() override {
+    axis_.reset();
+    logits_.reset();
+  }
 
   template <typename Visit>
   void members(Visit& visit) {

@@ -71,6 +71,7 @@ class linear : public module<linear<T>>, public cuttable_layer {
                   std::string_view path) override {
     cut_.cut(axis, how, path, weight_, bias_, layout_);
   }
+  void make_whole() override { cut_ = {}; }
 
   template <typename Visit>
   void members(Visit& visit) {

@@ -23,6 +23,10 @@ class cuttable_norm : public cuttable_layer {
     axis_ = axis;
     gathers_ = how.how == cut::from_positions;
   }
+  void make_whole() override {
+    axis_.reset();
+    gathers_ = false;
+  }
 
  protected:
   /// For a norm with `parameters` parameters of `width` elements.

@@ -74,7 +74,7 @@ class parallel_model : public staged_wrapper {
                     "parx::nn::cross_entropy(logits, batch.labels)");
       return result_of<T>(std::move(made));
     };
-    return with_parts(parts, result, [&](const auto& all) { return strategy_->train(all); });
+    return with_parts(parts, result, [&](const auto& all) { return strategy().train(all); });
   }
   /// Collective: forwards of one batch, without gradients. figures(logits, part) returns a
   /// weighted_loss, an nn::tally, or nn::metrics, several of them by name. Returns the tally, or
@@ -90,60 +90,60 @@ class parallel_model : public staged_wrapper {
         nn::add(sums, figures(x, parts[i]));
         return microbatch_result<T>{};
       };
-      with_parts(parts, result, [&](const auto& all) { return strategy_->evaluate(all); });
-      if (process_group* const stages = strategy_->stages()) share(*stages, sums);
+      with_parts(parts, result, [&](const auto& all) { return strategy().evaluate(all); });
+      if (process_group* const stages = strategy().stages()) share(*stages, sums);
       return sums;
     } else {
       const auto result = [&](std::size_t i, const variable<T>& x) {
         microbatch_result<T> found = result_of<T>(figures(x, parts[i]));
         return microbatch_result<T>{found.figure};
       };
-      return with_parts(parts, result, [&](const auto& all) { return strategy_->evaluate(all); });
+      return with_parts(parts, result, [&](const auto& all) { return strategy().evaluate(all); });
     }
   }
   /// A scope in which forward_backward adds gradients up on each rank alone; the first one after it
   /// sums them over the ranks.
-  [[nodiscard]] no_sync_scope no_sync() { return strategy_->no_sync(); }
+  [[nodiscard]] no_sync_scope no_sync() { return strategy().no_sync(); }
   /// Local. The next forward_backward overwrites the gradients.
-  void zero_grad() { strategy_->zero_grad(); }
+  void zero_grad() { strategy().zero_grad(); }
   /// Local. Tells all ranks something that this one has noticed (its host goes down), with the
   /// gradients of the next forward_backward.
-  void raise_flag() { strategy_->raise_flag(); }
+  void raise_flag() { strategy().raise_flag(); }
   /// Collective. Whether any rank's flag was raised before the last forward_backward.
   [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
-    const bool here = strategy_->flag_raised(site);
-    return cut_ && strategy_->stages() == nullptr ? on_any_rank(tensor_group(), here, site) : here;
+    const bool here = strategy().flag_raised(site);
+    return cut_ && strategy().stages() == nullptr ? on_any_rank(tensor_group(), here, site) : here;
   }
 
   // Values.
 
   /// Local. This rank's parts of the parameters, for an optimizer: none of a stage that has none.
   [[nodiscard]] parameter_list<T> parameters(call_site site = call_site::current()) {
-    return strategy_->parameters(site);
+    return strategy().parameters(site);
   }
   /// Local in communication; called on all ranks. The values that one process would give the model
   /// from this seed, in every layout.
   void initialize(std::uint64_t seed) {
-    strategy_->before_write();
+    strategy().before_write();
     std::map<std::string, nn::initializer> starts;
-    strategy_->for_each_start([&](const std::string& path, const nn::initializer& start) {
+    strategy().for_each_start([&](const std::string& path, const nn::initializer& start) {
       starts.emplace(path, start);
     });
-    strategy_->for_each_parameter([&](const std::string& path, parameter<T>& part) {
+    strategy().for_each_parameter([&](const std::string& path, parameter<T>& part) {
       starts.at(path).fill(part.value(), seed, path, part.spec());
       part.note_change();
     });
-    strategy_->reseed(seed);
+    strategy().reseed(seed);
   }
   /// Collective. Calls use(path, tensor<T>) with the whole values of each parameter, one at a time,
   /// in the model's order.
   template <typename Use>
   void for_each_whole_value(Use&& use, call_site site = call_site::current()) {
     std::map<std::string, parameter<T>> parts;
-    strategy_->for_each_parameter([&](const std::string& path, parameter<T>& part) {
+    strategy().for_each_parameter([&](const std::string& path, parameter<T>& part) {
       if (copies(path).index == 0) parts.emplace(path, part);
     });
-    strategy_->for_each_whole_parameter([&](const std::string& path, parameter<T>& shape) {
+    strategy().for_each_whole_parameter([&](const std::string& path, parameter<T>& shape) {
       const auto part = parts.find(path);
       const parameter<T>* const here = part == parts.end() ? nullptr : &part->second;
       use(path, detail::whole_value(job_group(), shape.global_shape(), here, site));
@@ -178,7 +178,7 @@ class parallel_model : public staged_wrapper {
   /// true unless something other than the optimizer has changed them.
   [[nodiscard]] bool replicas_equal(call_site site = call_site::current()) {
     std::map<std::string, parameter<T>> parts;
-    strategy_->for_each_parameter(
+    strategy().for_each_parameter(
         [&](const std::string& path, parameter<T>& part) { parts.emplace(path, part); });
     bool is_other = false;
     for_each_whole_value(
@@ -196,7 +196,7 @@ class parallel_model : public staged_wrapper {
   }
   /// Collective. Gives the ranks of each stage the buffers of the first of them.
   void broadcast_buffers(call_site site = call_site::current()) {
-    strategy_->broadcast_buffers(site);
+    strategy().broadcast_buffers(site);
   }
 
   // Ranks.
@@ -221,11 +221,11 @@ class parallel_model : public staged_wrapper {
   }
   /// Whether this rank needs samples: the middle stages of a pipeline do not. For a loader's
   /// .fetches.
-  [[nodiscard]] bool reads_batches() const noexcept { return strategy_->reads_batches(); }
+  [[nodiscard]] bool reads_batches() const { return strategy().reads_batches(); }
   /// Local. How many ranks of the job have the same part of the parameter, or of its optimizer
   /// state "path.exp_avg", and which of them this one is.
   [[nodiscard]] shard_place copies(const std::string& name) {
-    const shard_place same = strategy_->copies(name);
+    const shard_place same = strategy().copies(name);
     return !cut_ || cut_->is_cut(name) ? same : place_within(same, place_in(tensor_group()));
   }
 
@@ -243,7 +243,7 @@ class parallel_model : public staged_wrapper {
     after.dp = next.size();
     require_possible(after);
     layout_ = std::move(after);
-    strategy_->regroup(std::move(next));
+    strategy().regroup(std::move(next));
   }
 
   // For checkpoints (checkpoint/distributed_wrapper.hpp) and the trainer (train/wrapped_model.hpp).
@@ -255,17 +255,28 @@ class parallel_model : public staged_wrapper {
   }
   /// Call this on all ranks before parameters are written by anything other than an optimizer or
   /// load().
-  void before_write() { strategy_->before_write(); }
-  [[nodiscard]] parallel_part<T, Input>& module() noexcept { return *part_; }
-  [[nodiscard]] parallel_shapes<T, Input>& whole_model() noexcept { return *shapes_; }
-  [[nodiscard]] reduction_times times() const { return strategy_->times(); }
-  [[nodiscard]] std::size_t bucket_count() const { return strategy_->bucket_bytes().size(); }
+  void before_write() { strategy().before_write(); }
+  [[nodiscard]] parallel_part<T, Input>& module() {
+    (void)strategy();
+    return *part_;
+  }
+  [[nodiscard]] parallel_shapes<T, Input>& whole_model() {
+    (void)strategy();
+    return *shapes_;
+  }
+  [[nodiscard]] reduction_times times() const { return strategy().times(); }
+  [[nodiscard]] std::size_t bucket_count() const { return strategy().bucket_bytes().size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const {
-    return strategy_->bucket_bytes().at(index);
+    return strategy().bucket_bytes().at(index);
   }
 
   /// See parx::generate.
-  [[nodiscard]] parallel_strategy<T, Input>& strategy() noexcept { return *strategy_; }
+  [[nodiscard]] parallel_strategy<T, Input>& strategy() const {
+    require(strategy_ != nullptr,
+            "parallel at {}: unwrap() has ended this: use the model itself, or wrap it again",
+            site_);
+    return *strategy_;
+  }
   /// The layers' cut; null where tp is 1.
   [[nodiscard]] const parallelized* cut() const noexcept { return cut_ ? &*cut_ : nullptr; }
 
@@ -302,6 +313,11 @@ class parallel_model : public staged_wrapper {
     strategy_ = std::move(made);
     part_.emplace(*strategy_);
     shapes_.emplace(*strategy_);
+  }
+  /// The model has whole layers again, and no wrapper.
+  void end() {
+    strategy_.reset();
+    cut_.reset();
   }
 
   parx::layout layout_;
@@ -342,12 +358,12 @@ class parallel_model : public staged_wrapper {
   template <typename Batch>
   [[nodiscard]] std::vector<Batch> split(const Batch& batch, batch_use use, call_site site) {
     if constexpr (is_batch_of_tensors<Batch>) {
-      const int count = strategy_->parts_of(rows_of(batch), use);
+      const int count = strategy().parts_of(rows_of(batch), use);
       auto parts = count == 1 ? std::vector<Batch>{batch} : split_rows(batch, count);
       compare(parts, site);
       return parts;
     } else {
-      const int count = strategy_->parts_of(std::nullopt, use);
+      const int count = strategy().parts_of(std::nullopt, use);
       require(count == 1,
               "parallel at {}: a batch that is no aggregate of tensors cannot be split into {} "
               "micro-batches",
@@ -372,7 +388,7 @@ class parallel_model : public staged_wrapper {
   }
   /// Collective. Gives all stages the metrics of the last.
   void share(process_group& stages, nn::metrics& sums) {
-    const int root = strategy_->last_stage();
+    const int root = strategy().last_stage();
     std::vector<double> numbers;
     std::string names;
     for (const nn::metric& each : sums) {

@@ -25,6 +25,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
@@ -63,9 +64,9 @@ class parallel final
   using input_type = nn::model_input<Model>;
 
   /// Collective over `world`. Model and world are borrowed and must outlive this object; the model
-  /// must not move. It should have no values yet: they come from initialize(), load(), or are those
-  /// of initialize(0). Throws usage_error on all ranks for a layout that ranks or model do not
-  /// permit, and if ranks were given different layouts.
+  /// must not move. Values come from initialize() or load(); those that the model has on all ranks
+  /// stay, and otherwise they are those of initialize(0). Throws usage_error on all ranks for a
+  /// layout that ranks or model do not permit, and if ranks were given different layouts.
   parallel(Model& model, process_group& world, layout how = {}, parallel_choices choices = {},
            call_site site = call_site::current())
       : base(
@@ -76,6 +77,24 @@ class parallel final
     drop_values_of_some_ranks();
     cut_layers(choices);
     base::set_strategy(make(choices));
+  }
+
+  /// Collective. Ends this object early and leaves the model its values, whole on every rank. (The
+  /// destructor communicates with nobody: it leaves whole layers, with values only under a ddp,
+  /// where each rank has all of them.) Buffers are those of this rank's stages. Optimizers and
+  /// averages of parameters() must not be used any more.
+  void unwrap(call_site site = call_site::current()) {
+    this->broadcast_buffers(site);
+    std::vector<tensor<value_type>> values;
+    this->for_each_whole_value(
+        [&](const std::string&, const tensor<value_type>& whole) { values.push_back(whole); },
+        site);
+    base::end();
+    std::size_t next = 0;
+    model_.for_each_parameter([&](const std::string&, parameter<value_type>& each) {
+      each.allocate().copy_from(values[next++]);
+      each.note_change();
+    });
   }
 
   /// Collective where layers are cut or sharded. The model's forward pass. Throws usage_error if

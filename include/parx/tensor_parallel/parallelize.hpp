@@ -11,7 +11,8 @@
 // the same seed. This is not checked, except for labels if classes are cut. The ranks compute the
 // loss and the gradients that one process would: initial values and dropout do not depend on the
 // number of ranks. Of a cut parameter a rank has its part; an uncut one has the same value and
-// gradient on all ranks.
+// gradient on all ranks. When `tp` is destroyed, after the wrappers of the cut model, the model has
+// whole layers again, without values.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,7 @@
 
 #include <fmt/format.h>
 
+#include <parx/autograd/lendable.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/comm/rank_comparison.hpp>
 #include <parx/core/check.hpp>
@@ -32,13 +34,17 @@
 
 namespace parx::inline PARX_ABI {
 
-/// The result of parallelize(), needed to train the model. The model also refers to the axis.
+/// The result of parallelize(): the model is cut while it, or a copy of it, lives.
 class parallelized {
  public:
-  /// `cut` has the paths of the parameters of which the ranks have different parts.
-  parallelized(std::shared_ptr<tp::axis> axis, tp::explanation explained,
-               std::set<std::string> cut)
-      : axis_(std::move(axis)), explained_(std::move(explained)), cut_(std::move(cut)) {}
+  /// `cut` has the paths of the parameters of which the ranks have different parts. `restored` is
+  /// destroyed with the last copy.
+  parallelized(std::shared_ptr<tp::axis> axis, tp::explanation explained, std::set<std::string> cut,
+               std::shared_ptr<void> restored)
+      : axis_(std::move(axis)),
+        explained_(std::move(explained)),
+        cut_(std::move(cut)),
+        restored_(std::move(restored)) {}
 
   [[nodiscard]] tp::axis& axis() const noexcept { return *axis_; }
   /// As from tp::explain(): for each layer its rule, this rank's part of its parameters, and what
@@ -83,7 +89,34 @@ class parallelized {
   std::shared_ptr<tp::axis> axis_;
   tp::explanation explained_;
   std::set<std::string> cut_;
+  std::shared_ptr<void> restored_;
 };
+
+namespace tp::detail {
+
+/// Makes the layers whole again when the result is destroyed, unless a wrapper still has the model,
+/// which then stays cut. The model is borrowed.
+template <typename Model>
+[[nodiscard]] std::shared_ptr<void> restore_later(Model& model,
+                                                  std::vector<nn::cuttable_layer*> layers) {
+  auto loan = lend(model, "parallelize");
+  const auto restore = [&model, loan = std::move(loan), layers = std::move(layers)](void*) {
+    bool is_cut = false, is_wrapped = false;
+    model.for_each_parameter([&](const std::string&, const auto& each) {
+      is_cut |= !each.spec().is_whole();
+      is_wrapped |= each.observer() != nullptr;
+    });
+    if (is_wrapped) return;
+    for (nn::cuttable_layer* const each : layers) each->make_whole();
+    model.for_each_parameter([&](const std::string&, const auto& each) {
+      if (is_cut) each.become_whole();
+      else each.set_places({});
+    });
+  };
+  return {nullptr, restore};
+}
+
+}  // namespace tp::detail
 
 /// Collective over the group, which is borrowed and must outlive the model. The model must have no
 /// values yet, so a cut parameter is never whole in memory. Throws usage_error, with a table of all
@@ -112,6 +145,11 @@ template <typename Model>
       model, layers, lines, {.ranks = group.size(), .rank = group.rank()});
   const auto axis = std::make_shared<tp::axis>(group, site);
   if constexpr (nn::module_type<Model>) axis->watch_seed(model.watch_seed());
+  std::vector<nn::cuttable_layer*> planned;
+  for (const tp::detail::planned_layer& each : layers) {
+    if (!each.lines.empty()) planned.push_back(each.layer);
+  }
+  auto restored = tp::detail::restore_later(model, std::move(planned));
   for (const tp::detail::planned_layer& each : layers) {
     if (!each.lines.empty()) each.layer->shard_over(axis, lines[each.lines[0]].rule, each.path);
   }
@@ -121,7 +159,7 @@ template <typename Model>
     if (is_cut) cut.insert(path);
     if (group.size() > 1) parameter.set_places({{axis, is_cut || group.rank() == 0}});
   });
-  return {axis, std::move(explained), std::move(cut)};
+  return {axis, std::move(explained), std::move(cut), std::move(restored)};
 }
 
 }  // namespace parx
