@@ -256,7 +256,27 @@ training_goes_on_in_the_same_bits_after_a_killed_rank() {
   [ "$(cat ./*.err | grep -c '^parxrun: .*restart 1 of 1')" = 1 ]
 }
 
-for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|node|nodes|at|has|code|within|agent_of|gone|now|train)$'); do
+training_of_replicas_is_the_uninterrupted_run_whatever_nodes_come_and_go() {
+  local gpt; gpt=$(dirname "$parxrun")/train_gpt; [ -x "$gpt" ] || return 0
+  export OMP_NUM_THREADS=1
+  gpt_on() {  # FOLDER NODES NAME...: in the background
+    local n folder=$1 many=$2; shift 2; for n in "$@"; do
+      node $n $(at $many) --max-restarts 1 -n 1 "$gpt" --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --batch-size 2 --eval-batch-size 512 \
+        --sample 8 --dropout 0.1 --parallel ddp,replicas=8 --max-steps 1500 --logging-steps 1 --eval-strategy no --disable-progress \
+        --save-strategy steps --save-steps 100 --resume --output-dir "$folder"
+    done
+  }
+  step() { tail -n 1 broken/train.jsonl | grep -oE '^."step": [0-9]+' | grep -oE '[0-9]+$' || echo 0; }
+  further() { local from; from=$(step); within 9 eval "[ \$(step) -gt $((from + 30)) ]"; }
+  gpt_on whole 2 a b; wait; code a 0; port=$((port + 500))
+  gpt_on broken 2:4 a b c d; within 9 compgen -G 'broken/checkpoint-*'; kill -9 "$(agent_of d)"   # 4 -> 3
+  within 9 grep -qF 'generation 2 on' a.err b.err c.err; further; gpt_on broken 2:4 d               # 4 again
+  within 9 grep -qF 'generation 3 on' a.err b.err c.err; further
+  kill -TERM "$(agent_of a)"; wait; code b 75; port=$((port + 500)); gpt_on broken 2 b c; wait    # 2
+  code b 0; cmp whole/model/model.safetensors broken/model/model.safetensors
+}
+
+for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|node|nodes|at|has|code|within|agent_of|gone|now|train|gpt_on|step|further)$'); do
   [ $# -lt 2 ] || [[ $name =~ $2 ]] || continue
   claim "$name"
 done
