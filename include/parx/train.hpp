@@ -10,7 +10,6 @@
 #include <parx/train/evaluation.hpp>   // IWYU pragma: export
 #include <parx/train/explain.hpp>      // IWYU pragma: export
 #include <parx/train/meter.hpp>        // IWYU pragma: export
-#include <parx/train/metrics.hpp>      // IWYU pragma: export
 #include <parx/train/options.hpp>      // IWYU pragma: export
 #include <parx/train/precision.hpp>    // IWYU pragma: export
 #include <parx/train/record.hpp>       // IWYU pragma: export

@@ -88,6 +88,30 @@ BOOST_AUTO_TEST_CASE(ranks_with_different_layouts) {
              "rank 2 was given the layout \"fsdp\", rank 0 \"ddp\": give all ranks the same");
 }
 
+BOOST_AUTO_TEST_CASE(ranks_with_different_seeds_or_plans) {
+  for (const char* const layout : {"ddp", "fsdp", "pp=2", "tp=2", "pp=2,tp=2"}) {
+    expect_all(failures_of(4,
+                           [&](process_group& world) {
+                             auto net = small::llama();
+                             parx::parallel model{net, world, parx::layout::parse(layout)};
+                             model.initialize(world.rank() < 2 ? 5 : 6);
+                           }),
+               "rank 2 was given the seed \"6\", rank 0 \"5\": give all ranks the same");
+  }
+  // The ranks of an axis agree, and those of another stage or replica have another plan.
+  for (const char* const layout : {"pp=2,tp=2", "tp=2"}) {
+    expect_all(
+        failures_of(4,
+                    [&](process_group& world) {
+                      auto net = small::llama();
+                      auto plan = parx::tp::ready_plan(net);
+                      if (world.rank() > 1) plan.pop_back();
+                      parx::parallel model{net, world, parx::layout::parse(layout), {.tp = plan}};
+                    }),
+        "differs from rank 0:");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_call_of_a_model_that_is_in_stages) {
   expect_all(failures_of(2,
                          [](process_group& world) {

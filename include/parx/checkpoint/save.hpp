@@ -30,6 +30,7 @@
 #include <parx/checkpoint/sharded.hpp>
 #include <parx/checkpoint/whole_file.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/in_call.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/source.hpp>
 
@@ -123,22 +124,25 @@ void load_training_state(Wrapper& wrapper, Optimizer& optimizer, const saved_che
 /// no permission), every rank throws errc::io, and what was there is unchanged.
 template <distributed Wrapper>
 void save(Wrapper& wrapper, const std::string& path, call_site site = call_site::current()) {
-  wrapper.before_save(site);
-  process_group& job = wrapper.job_group();
-  if (!detail::is_file_name(path)) {
-    checkpoint_parts parts;
-    add_part(wrapper, "model", wrapper.module(), parts);
-    return detail::save_folder(job, parts, path, 0, site);
-  }
-  if constexpr (detail::is_whole<Wrapper>) {
-    detail::agree_on_rank0(
-        &job, site, [&] { save_state(wrapper.module(), path, {{"format", "pt"}}, site); });
-  } else if constexpr (std::derived_from<Wrapper, staged_wrapper>) {
-    detail::save_file(job, path, sharded_over(wrapper), wrapper.module(), wrapper.whole_model(),
-                      site);
-  } else {
-    detail::save_file(job, path, sharded_over(wrapper), wrapper.module(), wrapper.module(), site);
-  }
+  in_call("save", site, [&] {
+    wrapper.before_save(site);
+    process_group& job = wrapper.job_group();
+    if (!detail::is_file_name(path)) {
+      checkpoint_parts parts;
+      add_part(wrapper, "model", wrapper.module(), parts);
+      return detail::save_folder(job, parts, path, 0, site);
+    }
+    if constexpr (detail::is_whole<Wrapper>) {
+      detail::agree_on_rank0(&job, site, [&] {
+        save_state(wrapper.module(), path, {{"format", "pt"}}, site);
+      });
+    } else if constexpr (std::derived_from<Wrapper, staged_wrapper>) {
+      detail::save_file(job, path, sharded_over(wrapper), wrapper.module(), wrapper.whole_model(),
+                        site);
+    } else {
+      detail::save_file(job, path, sharded_over(wrapper), wrapper.module(), wrapper.module(), site);
+    }
+  });
 }
 /// Collective over the job. Model, optimizer and a hook's state, as a folder: to go on later, in
 /// any layout.
@@ -146,9 +150,11 @@ template <distributed Wrapper, typename Optimizer>
   requires requires(Optimizer& optimizer) { optimizer.targets(); }
 void save(Wrapper& wrapper, Optimizer& optimizer, const std::string& folder,
           call_site site = call_site::current()) {
-  checkpoint_parts parts;
-  add_training_state(wrapper, optimizer, parts, site);
-  detail::save_folder(wrapper.job_group(), parts, folder, 0, site);
+  in_call("save", site, [&] {
+    checkpoint_parts parts;
+    add_training_state(wrapper, optimizer, parts, site);
+    detail::save_folder(wrapper.job_group(), parts, folder, 0, site);
+  });
 }
 /// Collective. The same of a model that `how` describes as distributed over the ranks of `group`.
 template <typename Source>
@@ -184,20 +190,23 @@ void save_pretrained(Wrapper& wrapper, const json::value& config,
 template <distributed Wrapper>
 state_report load(Wrapper& wrapper, const std::filesystem::path& path,
                   state_match match = state_match::strict, call_site site = call_site::current()) {
-  wrapper.before_write();
-  state_report report = load(wrapper.job_group(), wrapper.module(), path, match, site);
-  detail::note_loaded(wrapper.module());
-  return report;
+  return in_call("load", site, [&] {
+    wrapper.before_write();
+    state_report report = load(wrapper.job_group(), wrapper.module(), path, match, site);
+    detail::note_loaded(wrapper.module());
+    return report;
+  });
 }
 /// Collective over the job. The inverse of save(wrapper, optimizer, folder), in any layout.
 template <distributed Wrapper, typename Optimizer>
   requires requires(Optimizer& optimizer) { optimizer.targets(); }
 void load(Wrapper& wrapper, Optimizer& optimizer, const std::filesystem::path& folder,
           call_site site = call_site::current()) {
-  detail::agree(&wrapper.job_group(), site, [&] {
-    load_training_state(wrapper, optimizer, saved_checkpoint::open(folder));
+  in_call("load", site, [&] {
+    detail::agree(&wrapper.job_group(), site,
+                  [&] { load_training_state(wrapper, optimizer, saved_checkpoint::open(folder)); });
+    detail::note_loaded(wrapper.module());
   });
-  detail::note_loaded(wrapper.module());
 }
 
 /// For a model without its wrapper: a compile-time error that says what to do.

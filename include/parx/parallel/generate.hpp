@@ -16,6 +16,7 @@
 #include <parx/autograd/ops/view.hpp>
 #include <parx/autograd/ops/whole.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/in_call.hpp>
 #include <parx/models/generate.hpp>
 #include <parx/nn/evaluation_mode.hpp>
 #include <parx/parallel/model.hpp>
@@ -29,7 +30,8 @@ namespace parx::inline PARX_ABI {
 template <typename T, typename Id>
 [[nodiscard]] std::vector<std::int64_t> generate(parallel_model<T, tensor<Id>>& model,
                                                  std::span<const std::int64_t> prompt,
-                                                 const models::sampling_options& options = {}) {
+                                                 const models::sampling_options& options = {},
+                                                 call_site site = call_site::current()) {
   require(!prompt.empty(), "generate needs a prompt of at least one token");
   auto& strategy = model.strategy();
   require(strategy.max_positions() > 0,
@@ -55,7 +57,9 @@ template <typename T, typename Id>
       const tensor<T> values = row.value().contiguous();
       return models::choose_token<T>(values.span(), options, stream, n);
     };
-    const std::int64_t token = strategy.decode(tensor<Id>::wrap(fresh, {1, fresh.size()}), choose);
+    const std::int64_t token = in_call("generate", site, [&] {
+      return strategy.decode(tensor<Id>::wrap(fresh, {1, fresh.size()}), choose);
+    });
     cached += fresh.size();
     seen = text.size();
     text.push_back(static_cast<Id>(token));
@@ -68,10 +72,10 @@ template <typename T, typename Id>
 template <typename T, typename Id>
 [[nodiscard]] std::vector<std::vector<std::int64_t>> generate(
     parallel_model<T, tensor<Id>>& model, std::span<const std::vector<std::int64_t>> prompts,
-    const models::sampling_options& options = {}) {
+    const models::sampling_options& options = {}, call_site site = call_site::current()) {
   std::vector<std::vector<std::int64_t>> texts;
   for (const std::vector<std::int64_t>& each : prompts) {
-    texts.push_back(generate(model, std::span<const std::int64_t>(each), options));
+    texts.push_back(generate(model, std::span<const std::int64_t>(each), options, site));
   }
   return texts;
 }

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +31,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/function_ref.hpp>
 #include <parx/core/hash.hpp>
-#include <parx/core/split.hpp>
+#include <parx/core/in_call.hpp>
 #include <parx/ddp/replica_tree.hpp>
 #include <parx/mesh/mesh.hpp>
 #include <parx/nn/metrics.hpp>
@@ -42,6 +41,7 @@
 #include <parx/parallel/strategy.hpp>
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/same_batches.hpp>
+#include <parx/reduction/metrics.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -66,15 +66,21 @@ class parallel_model : public staged_wrapper {
   nn::tally forward_backward(const Batch& batch, Criterion&& criterion,
                              call_site site = call_site::current()) {
     require_forward<Batch>();
-    const std::vector<Batch> parts = split(batch, batch_use::step, site);
-    const auto result = [&](std::size_t i, const variable<T>& x) {
-      auto made = criterion(x, parts[i]);
-      static_assert(std::is_same_v<decltype(made), weighted_loss<T>>,
-                    "the criterion of forward_backward returns a loss as (sum, count): return "
-                    "parx::nn::cross_entropy(logits, batch.labels)");
-      return result_of<T>(std::move(made));
-    };
-    return with_parts(parts, result, [&](const auto& all) { return strategy().train(all); });
+    using made = std::invoke_result_t<Criterion&, const variable<T>&, const Batch&>;
+    static_assert(std::is_same_v<made, weighted_loss<T>>,
+                  "the criterion of forward_backward returns a loss as (sum, count): [](auto& "
+                  "logits, auto& part) { return parx::nn::cross_entropy(logits, part.labels); }");
+    return in_call("forward_backward", site, [&] {
+      const std::vector<Batch> parts = split(batch, batch_use::step, site);
+      const auto result = [&](std::size_t i, const variable<T>& x) {
+        if constexpr (std::is_same_v<made, weighted_loss<T>>) {
+          return result_of<T>(criterion(x, parts[i]));
+        } else {
+          return microbatch_result<T>{};
+        }
+      };
+      return with_parts(parts, result, [&](const auto& all) { return strategy().train(all); });
+    });
   }
   /// Collective: forwards of one batch, without gradients. figures(logits, part) returns a
   /// weighted_loss, an nn::tally, or nn::metrics, several of them by name. Returns the tally, or
@@ -82,24 +88,29 @@ class parallel_model : public staged_wrapper {
   template <typename Batch, typename Figures>
   auto evaluate(const Batch& batch, Figures&& figures, call_site site = call_site::current()) {
     require_forward<Batch>();
-    const std::vector<Batch> parts = split(batch, batch_use::evaluation, site);
-    using made = decltype(figures(std::declval<const variable<T>&>(), parts.front()));
-    if constexpr (std::is_convertible_v<made, nn::metrics>) {
+    return in_call("evaluate", site, [&] {
+      const std::vector<Batch> parts = split(batch, batch_use::evaluation, site);
+      using made = decltype(figures(std::declval<const variable<T>&>(), parts.front()));
+      constexpr bool are_named = std::is_convertible_v<made, nn::metrics>;
       nn::metrics sums;
       const auto result = [&](std::size_t i, const variable<T>& x) {
-        nn::add(sums, figures(x, parts[i]));
-        return microbatch_result<T>{};
+        if constexpr (are_named) {
+          nn::add(sums, figures(x, parts[i]));
+          return microbatch_result<T>{};
+        } else {
+          return microbatch_result<T>{result_of<T>(figures(x, parts[i])).figure};
+        }
       };
-      with_parts(parts, result, [&](const auto& all) { return strategy().evaluate(all); });
-      if (process_group* const stages = strategy().stages()) share(*stages, sums);
-      return sums;
-    } else {
-      const auto result = [&](std::size_t i, const variable<T>& x) {
-        microbatch_result<T> found = result_of<T>(figures(x, parts[i]));
-        return microbatch_result<T>{found.figure};
-      };
-      return with_parts(parts, result, [&](const auto& all) { return strategy().evaluate(all); });
-    }
+      const nn::tally total =
+          with_parts(parts, result, [&](const auto& all) { return strategy().evaluate(all); });
+      if constexpr (are_named) {
+        process_group* const stages = strategy().stages();
+        if (stages != nullptr) broadcast(*stages, sums, strategy().last_stage(), site);
+        return sums;
+      } else {
+        return total;
+      }
+    });
   }
   /// A scope in which forward_backward adds gradients up on each rank alone; the first one after it
   /// sums them over the ranks.
@@ -121,9 +132,10 @@ class parallel_model : public staged_wrapper {
   [[nodiscard]] parameter_list<T> parameters(call_site site = call_site::current()) {
     return strategy().parameters(site);
   }
-  /// Local in communication; called on all ranks. The values that one process would give the model
-  /// from this seed, in every layout.
-  void initialize(std::uint64_t seed) {
+  /// Collective. The values that one process would give the model from this seed, in every layout.
+  /// Throws usage_error on all ranks if they were given different seeds.
+  void initialize(std::uint64_t seed, call_site site = call_site::current()) {
+    require_same("seed", std::to_string(seed), site);
     strategy().before_write();
     std::map<std::string, nn::initializer> starts;
     strategy().for_each_start([&](const std::string& path, const nn::initializer& start) {
@@ -285,7 +297,7 @@ class parallel_model : public staged_wrapper {
   parallel_model(process_group& world, parx::layout how, function_ref<parx::layout()> choose,
                  call_site site)
       : layout_(std::move(how)), site_(site), world_(world) {
-    require_same_layout();
+    require_same("layout", to_string(layout_), site);
     if (layout_.is_automatic) {  // hosts may differ in memory: rank 0's choice counts
       std::string chosen = world.rank() == 0 ? to_string(choose()) : "";
       broadcast_object(world, chosen, {.root = 0}, site);
@@ -330,22 +342,20 @@ class parallel_model : public staged_wrapper {
   [[nodiscard]] process_group& tensor_group() { return cut_->axis().group(); }
 
   /// Collective. Throws on all ranks, with the texts of two that differ.
-  void require_same_layout() {
-    const std::string mine = to_string(layout_);
+  void require_same(const char* what, const std::string& mine, call_site site) {
     const std::uint64_t digest[] = {detail::fnv1a(mine)};
     std::vector<std::uint64_t> all(static_cast<std::size_t>(world_.size()));
-    all_gather(world_, digest, all, {}, site_);
+    all_gather(world_, digest, all, {}, site);
     const auto other = std::find_if(all.begin(), all.end(),
                                     [&](std::uint64_t each) { return each != all.front(); });
     if (other == all.end()) return;
     std::string first = mine, different = mine;
     const int rank = static_cast<int>(other - all.begin());
-    broadcast_object(world_, first, {.root = 0}, site_);
-    broadcast_object(world_, different, {.root = rank}, site_);
+    broadcast_object(world_, first, {.root = 0}, site);
+    broadcast_object(world_, different, {.root = rank}, site);
     throw_usage(
-        "parallel at {}: rank {} was given the layout \"{}\", rank 0 \"{}\": give all ranks the "
-        "same",
-        site_, rank, different, first);
+        "parallel at {}: rank {} was given the {} \"{}\", rank 0 \"{}\": give all ranks the same",
+        site, rank, what, different, first);
   }
 
   template <typename Batch>
@@ -360,7 +370,7 @@ class parallel_model : public staged_wrapper {
     if constexpr (is_batch_of_tensors<Batch>) {
       const int count = strategy().parts_of(rows_of(batch), use);
       auto parts = count == 1 ? std::vector<Batch>{batch} : split_rows(batch, count);
-      compare(parts, site);
+      compare(std::span<const Batch>(parts), site);
       return parts;
     } else {
       const int count = strategy().parts_of(std::nullopt, use);
@@ -371,14 +381,12 @@ class parallel_model : public staged_wrapper {
       return {batch};
     }
   }
-  /// In the first steps, then from time to time: the ranks of a replica need the same samples.
+  /// The ranks of a replica need the same samples.
   template <typename Batch>
-  void compare(const std::vector<Batch>& parts, call_site site) {
-    if (!mesh_) return;
-    ++steps_;
-    if (!std::has_single_bit(steps_) && steps_ % 128 != 0) return;
-    process_group& replica = mesh_->flatten({"pp", "tp"});
-    require_same_batches("parallel", std::span<const Batch>(parts), replica, reads_batches(), site);
+  void compare(std::span<const Batch> parts, call_site site) {
+    if (!mesh_ || !comparing_.is_next()) return;
+    if (!reads_batches()) parts = {};
+    require_same_batches("parallel", parts, mesh_->flatten({"pp", "tp"}), site);
   }
   template <typename Batch, typename Result, typename Use>
   static nn::tally with_parts(const std::vector<Batch>& parts, const Result& result, Use use) {
@@ -386,29 +394,11 @@ class parallel_model : public staged_wrapper {
     const auto holds = [&](std::size_t i) { return has_samples(parts[i]); };
     return use(microbatches<Input, T>{parts.size(), input, holds, result});
   }
-  /// Collective. Gives all stages the metrics of the last.
-  void share(process_group& stages, nn::metrics& sums) {
-    const int root = strategy().last_stage();
-    std::vector<double> numbers;
-    std::string names;
-    for (const nn::metric& each : sums) {
-      numbers.insert(numbers.end(), {each.value.sum, each.value.count});
-      names += each.name + "\n";
-    }
-    broadcast_object(stages, names, {.root = root}, site_);
-    broadcast_object(stages, numbers, {.root = root}, site_);
-    if (stages.rank() == root) return;
-    sums.clear();
-    const auto all = detail::split_at(names, '\n');
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      sums.emplace_back(std::string(all[i]), nn::tally{numbers[2 * i], numbers[2 * i + 1]});
-    }
-  }
 
   std::unique_ptr<parallel_strategy<T, Input>> strategy_;
   std::optional<parallel_part<T, Input>> part_;
   std::optional<parallel_shapes<T, Input>> shapes_;
-  std::uint64_t steps_ = 0;
+  steps_that_compare comparing_;
 };
 
 }  // namespace parx

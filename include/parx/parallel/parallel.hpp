@@ -179,7 +179,8 @@ class parallel final
             "parallel_choices::tp, a plan of patterns over the names of its members (see "
             "tensor_parallel/plan.hpp). Without tp= it can have ddp, zero=1 to 3 and hybrid{}",
             to_string(how), this->site_, has_blocks ? ", and pp=" : "");
-    this->cut_.emplace(parallelize(model_, (*this->mesh_)["tp"], plan, this->site_));
+    this->cut_.emplace(
+        parallelize(model_, (*this->mesh_)["tp"], plan, this->site_, &this->mesh_->all()));
   }
 
   [[nodiscard]] fsdp_options sharding(const parallel_choices& choices) {

@@ -23,10 +23,13 @@
 
 namespace parx::inline PARX_ABI {
 
+enum class batch_use { step, evaluation };
+
 /// What a rank knows of a batch before the step.
 struct batch_parts {
   std::optional<std::size_t> rows{};  ///< nullopt where this rank has no samples
   int parts = 1;                      ///< wanted
+  batch_use use = batch_use::step;
 };
 
 /// As many parts as rows, at least one and at most `most`.
@@ -34,8 +37,6 @@ struct batch_parts {
   const std::size_t wanted = std::min(rows.value_or(SIZE_MAX), static_cast<std::size_t>(most));
   return {rows, static_cast<int>(std::max<std::size_t>(wanted, 1))};
 }
-
-enum class batch_use { step, evaluation };
 
 /// Whether replicas need equally many micro-batches, because each of those gathers the values of
 /// sharded stages or sums their gradients, or because a user's table has the order of the sums.
@@ -59,17 +60,25 @@ namespace detail {
 /// Collective over `group`, in which rank `first` has the first stage. Returns the number of parts,
 /// the same on all its ranks. Where replicas need the same number although they have other samples,
 /// `equal` is their group, over which the ranks of the first stage agree; null: they may differ. If
-/// this rank has another number of rows than the first stage, closes the group and throws
-/// parx::error (errc::mismatch).
+/// this rank has another number of rows than the first stage, or another use for them, closes the
+/// group and throws parx::error (errc::mismatch).
 [[nodiscard]] inline int agree_on_parts(const batch_parts& mine, process_group& group, int first,
                                         process_group* equal, call_site site) {
   constexpr std::int64_t unknown = -1;
   const std::int64_t rows = mine.rows ? static_cast<std::int64_t>(*mine.rows) : unknown;
-  std::array<std::int64_t, 2> told{rows, mine.parts};
+  std::array<std::int64_t, 3> told{rows, mine.parts, static_cast<std::int64_t>(mine.use)};
   if (equal != nullptr && group.rank() == first) {
     all_reduce(*equal, std::span(&told[1], 1), {.op = reduce_op::max}, site);
   }
   broadcast(group, told, {.root = first}, site);
+  if (told[2] != static_cast<std::int64_t>(mine.use)) {
+    const bool steps = mine.use == batch_use::step;
+    detail::fail_for_all(
+        group, formatted("pipeline at {}: rank {} of group \"{}\" runs {}, and rank {}, which has "
+                         "the first stage, {}: all ranks of a model call the same",
+                         site, group.rank(), group.name(), steps ? "a step" : "an evaluation",
+                         first, steps ? "an evaluation" : "a step"));
+  }
   if (rows != unknown && told[0] != unknown && rows != told[0]) {
     detail::fail_for_all(
         group, formatted("pipeline at {}: rank {} of group \"{}\" got a batch of {} rows, and rank "
@@ -82,10 +91,10 @@ namespace detail {
 }
 
 /// The same for a batch that is in `parts` parts already: throws if others have another number.
-inline void require_same_parts(std::size_t parts, process_group& group, int first,
+inline void require_same_parts(std::size_t parts, batch_use use, process_group& group, int first,
                                process_group* equal, call_site site) {
   const int mine = static_cast<int>(parts);
-  const int all = agree_on_parts({.parts = mine}, group, first, equal, site);
+  const int all = agree_on_parts({.parts = mine, .use = use}, group, first, equal, site);
   if (all == mine) return;
   detail::fail_for_all(group, formatted("pipeline at {}: rank {} of group \"{}\" got {} "
                                         "micro-batches, and others {}. The ranks of one model, and "

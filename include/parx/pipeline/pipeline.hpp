@@ -27,7 +27,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -147,7 +146,8 @@ class pipeline : public staged_wrapper {
   /// Collective. Into how many micro-batches a batch of so many rows is split, on all ranks;
   /// nullopt where this rank has no samples.
   [[nodiscard]] int agree_on_parts(std::optional<std::size_t> rows, batch_use use) {
-    const batch_parts mine = parts_of_rows(rows, options_.microbatches);
+    batch_parts mine = parts_of_rows(rows, options_.microbatches);
+    mine.use = use;
     return parx::agree_on_parts(mine, group_, owner_.front(), equal_parts(use), site_);
   }
   /// step() and evaluate() of micro-batches whose type the caller keeps to itself. Collective; the
@@ -282,7 +282,7 @@ class pipeline : public staged_wrapper {
     return split_rows(batch, agree_on_parts(rows_of(batch), use));
   }
   void require_agreed(std::size_t parts, batch_use use) {
-    require_same_parts(parts, group_, owner_.front(), equal_parts(use), site_);
+    require_same_parts(parts, use, group_, owner_.front(), equal_parts(use), site_);
   }
   /// The replicas that need as many micro-batches as this one, or null.
   [[nodiscard]] process_group* equal_parts(batch_use use) {
@@ -301,20 +301,15 @@ class pipeline : public staged_wrapper {
   }
   template <typename Batch, typename Loss>
   nn::tally run_step(std::span<const Batch> parts, Loss& loss_function) {
-    if (compares_batches()) {
+    if (comparing_.is_next()) {
       process_group& model = options_.model_parallel ? *options_.model_parallel : group_;
-      require_same_batches("pipeline", parts, model, reads_batches(), site_);
+      require_same_batches("pipeline", reads_batches() ? parts : parts.first(0), model, site_);
     }
     return with_erased(parts, loss_function, [&](const auto& all) { return run_backward(all); });
   }
   template <typename Batch, typename Figure>
   nn::tally run_forwards(std::span<const Batch> parts, Figure& figure) {
     return with_erased(parts, figure, [&](const auto& all) { return run_forward(all); });
-  }
-  /// In the first steps, then from time to time.
-  [[nodiscard]] bool compares_batches() noexcept {
-    ++steps_;
-    return std::has_single_bit(steps_) || steps_ % 128 == 0;
   }
 
   [[nodiscard]] std::vector<std::string> parts_of(std::size_t stage) const {
@@ -450,7 +445,7 @@ class pipeline : public staged_wrapper {
   std::optional<stage_module<Model>> module_;
   std::optional<stage_runner<Input, T, stage_reductions<Model>>> runner_;
   const pipeline_table* last_table_ = nullptr;
-  std::uint64_t steps_ = 0;
+  steps_that_compare comparing_;
 };
 
 namespace detail {

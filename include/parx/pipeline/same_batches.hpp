@@ -1,9 +1,11 @@
 // same_batches: the ranks of a pipeline need the same samples, of which the first stage reads the
 // inputs and the last the labels. A sampler over the wrong group gives them different ones, and the
-// loss belongs to no batch. Batches are therefore compared, in the first steps more often.
+// loss belongs to no batch. Batches are therefore compared, in the first steps and then from time
+// to time.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -19,27 +21,27 @@
 namespace parx::inline PARX_ABI {
 
 /// Collective over the ranks of one model. Throws parx::error (errc::mismatch), on all of them,
-/// where the batches of ranks that read any differ: in all their members or in several, because one
-/// may be of no use on some ranks (labels where the inputs go in). Members that are undefined and
-/// `weights` are not compared, nor batches that are no aggregates of tensors.
+/// where the micro-batches of ranks that have any differ: in all their members or in several,
+/// because one may be of no use on some ranks (labels where the inputs go in). Members that are
+/// undefined and `weights` are not compared, nor batches that are no aggregates of tensors.
 template <typename Batch>
 void require_same_batches(std::string_view who, std::span<const Batch> microbatches,
-                          process_group& model, bool reads, call_site site) {
+                          process_group& model, call_site site) {
   constexpr std::size_t most_members = 6;
   // The largest of a hash and of its negative, by member. What is undefined is below all.
   constexpr std::int64_t undefined = std::numeric_limits<std::int64_t>::min();
   std::array<std::int64_t, 2 * most_members> most;
   most.fill(undefined);
   if constexpr (is_batch_of_tensors<Batch>) {
-    for (std::size_t i = 0; reads && i < microbatches.size(); ++i) {
+    for (const Batch& each : microbatches) {
       const void* weights = nullptr;
-      if constexpr (requires { microbatches[i].weights; }) weights = &microbatches[i].weights;
-      with_batch_members(microbatches[i], [&](const auto&... members) {
+      if constexpr (requires { each.weights; }) weights = &each.weights;
+      with_batch_members(each, [&](const auto&... members) {
         std::size_t member = 0;
-        const auto add = [&](const auto& each) {
+        const auto add = [&](const auto& part) {
           std::int64_t* const hash = &most[2 * member++];
-          if (!each.defined() || static_cast<const void*>(&each) == weights) return;
-          const auto values = each.contiguous();
+          if (!part.defined() || static_cast<const void*>(&part) == weights) return;
+          const auto values = part.contiguous();
           const std::string_view bytes{reinterpret_cast<const char*>(values.data()),
                                        values.size() * sizeof(*values.data())};
           const auto before = static_cast<std::uint64_t>(hash[0] == undefined ? 0 : hash[0]);
@@ -66,5 +68,17 @@ void require_same_batches(std::string_view who, std::span<const Batch> microbatc
       "rank skip a batch",
       who, site, model.size(), model.name(), differ, compared);
 }
+
+/// Counts steps and says which of them compare their batches: the same on all ranks.
+class steps_that_compare {
+ public:
+  [[nodiscard]] bool is_next() noexcept {
+    ++steps_;
+    return std::has_single_bit(steps_) || steps_ % 128 == 0;
+  }
+
+ private:
+  std::uint64_t steps_ = 0;
+};
 
 }  // namespace parx

@@ -118,27 +118,30 @@ template <typename Model>
 
 }  // namespace tp::detail
 
-/// Collective over the group, which is borrowed and must outlive the model. The model must have no
-/// values yet, so a cut parameter is never whole in memory. Throws usage_error, with a table of all
-/// layers, if a line of the plan matches no layer, two lines match the same one, a layer cannot be
-/// cut that way, or the ranks' plans differ; the model must not be used afterwards.
+/// Collective over the group, which is borrowed and must outlive the model, and over `job`, the
+/// ranks that have to have the same plan (null: the group). The model must have no values yet, so a
+/// cut parameter is never whole in memory. Throws usage_error, with a table of all layers, if a
+/// line of the plan matches no layer, two lines match the same one, a layer cannot be cut that way,
+/// or the ranks' plans differ; the model must not be used afterwards.
 template <typename Model>
 [[nodiscard]] parallelized parallelize(Model& model, process_group& group, const tp::plan& lines,
-                                       call_site site = call_site::current()) {
+                                       call_site site = call_site::current(),
+                                       process_group* job = nullptr) {
+  process_group& all = job != nullptr ? *job : group;
   const std::vector<tp::detail::planned_layer> layers = tp::detail::planned_layers(model, lines);
   const std::string who = formatted("parallelize at {}", site);
   std::string fault = tp::detail::model_fault(model, layers);
   if (fault.empty()) fault = tp::detail::plan_fault(layers, lines, {group.rank(), group.size()});
   const std::string shown = tp::detail::plan_table(layers, lines);
   const std::string told = (fault.empty() ? "" : "  " + fault) + shown;
-  detail::rank_comparison comparison(group, told, told, site);
+  detail::rank_comparison comparison(all, told, told, site);
   comparison.exchange_texts();
   const auto different = comparison.difference();
   require(!different || fault.empty(), "{}: {}. Rank {} of {} differs from rank 0:{}", who, fault,
-          different ? different->rank : 0, group.name(), different ? different->text : "");
+          different ? different->rank : 0, all.name(), different ? different->text : "");
   require(!different,
-          "{}: the ranks of {} have different plans or models. Rank {} differs from rank 0:{}",
-          who, group.name(), different ? different->rank : 0, different ? different->text : "");
+          "{}: the ranks of {} have different plans or models. Rank {} differs from rank 0:{}", who,
+          all.name(), different ? different->rank : 0, different ? different->text : "");
   require(fault.empty(), "{}: {}. The layers and their rules:{}", who, fault, shown);
 
   tp::explanation explained = tp::detail::explained(

@@ -18,11 +18,15 @@
 #include <parx/core/source.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/nn/evaluation_mode.hpp>
+#include <parx/nn/metrics.hpp>
+#include <parx/reduction/metrics.hpp>
 #include <parx/train/detail/samples_differ.hpp>
-#include <parx/train/metrics.hpp>
 #include <parx/train/record.hpp>
 
 namespace parx::inline PARX_ABI::train {
+
+using nn::metric;
+using nn::metrics;
 
 /// Samples of a batch that count: its count(), else the sum of its weights, else its size().
 template <typename Batch>

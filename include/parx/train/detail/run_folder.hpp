@@ -13,13 +13,13 @@
 #include <vector>
 
 #include <parx/checkpoint.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 #include <parx/train/callbacks.hpp>
 #include <parx/train/detail/run_lock.hpp>
-#include <parx/train/metrics.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/run_log.hpp>
 #include <parx/train/state.hpp>
