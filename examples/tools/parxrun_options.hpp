@@ -258,10 +258,9 @@ inline void read_nodes(const cxxopts::ParseResult& given, const parx::environmen
                                     .restarts = number(given, "max-restarts", 0, 1'000'000),
                                     .joins = joins == "now"    ? parx::on_join::now
                                              : joins == "wait" ? parx::on_join::wait
-                                                               : parx::on_join::never},
+                                                               : parx::on_join::never,
+                                    .losses = options.on_loss},
                                    env);
-  parx::require(!options.nodes || options.on_loss == parx::on_loss::end,
-                "--on-loss continue is for a job of one host without --max-restarts");
 }
 
 /// The program and its arguments, run by Python where torchrun would.

@@ -22,6 +22,7 @@ enum class mutant {
   waits_for_lost,         ///< until the lost have stopped
   node_names,             ///< an agent that comes back is taken for its old connection
   forgets_joiners,        ///< those that came during a stop
+  waits_for_failed,       ///< a job whose ranks go on waits for those that were lost
   no_end_without_keeper,  ///< a node without its keeper keeps its ranks
   second_keeper,          ///< one is started where the first has died
 };
@@ -36,6 +37,7 @@ struct setting {
   int cuts = 0;
   int freezes = 0;
   int keeper_deaths = 0;
+  parx::on_loss losses = parx::on_loss::end;  ///< go_on: with one rank a node
   mutant broken = mutant::none;
 };
 
@@ -82,7 +84,7 @@ inline std::size_t key_of(const model& s, std::size_t agents) {
   put(k.members.size());
   for (const auto& each : k.members) {
     put(each.number);
-    put(each.live | each.started << 1 | each.done << 2 | each.stopped << 3);
+    put(each.live | each.started << 1 | each.done << 2 | each.stopped << 3 | each.failed << 4);
   }
   put(k.fences.size());
   for (const auto& each : k.fences) put(each.number);

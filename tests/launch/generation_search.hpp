@@ -32,6 +32,7 @@ class searched {
     rules_.least_nodes = how.least;
     rules_.most_nodes = how.agents;
     rules_.restarts = how.restarts;
+    rules_.losses = how.losses;
   }
 
   /// Empty where all holds.
@@ -125,6 +126,11 @@ class searched {
         for (auto& each : k.members)
           if (each.number == *what.replaces) each.number = what.agent;
         return;
+      case mutant::waits_for_failed:
+        if (what.what == event::done) {
+          for (auto& each : k.members) each.failed = false;
+        }
+        break;
       case mutant::forgets_joiners:
         if (!stops) break;
         std::erase_if(k.agents, [&](const admitted_agent& each) {
@@ -205,7 +211,7 @@ class searched {
     model_agent& agent = s.agents[i];
     --agent.running;
     if (code != 0) s.has_dead[index(agent.of)] = true;
-    if (code != 0 && agent.node.phase == node_phase::running) {
+    if (code != 0 && agent.node.phase == node_phase::running && !goes_on()) {
       node_gets(s, i, {.what = node_event::kind::failed, .code = code});
     }
     if (agent.running == 0) node_gets(s, i, {.what = node_event::kind::gone, .code = code});
@@ -306,7 +312,7 @@ class searched {
     }
     if (agent.running == 0) return;
     const auto g = index(agent.of);
-    if (!s.has_dead[g] && s.started[g] == s.members[g]) {
+    if ((!s.has_dead[g] || goes_on()) && s.started[g] == s.members[g]) {
       add(false, "a rank of " + name + " is done", [&, i](model& t) { rank_ends(t, i, 0); });
     }
     if (s.has_dead[g]) {
@@ -413,6 +419,8 @@ class searched {
     for (auto& each : t.from) each.clear();
   }
 
+  [[nodiscard]] bool goes_on() const { return how_.losses == parx::on_loss::go_on; }
+
   // What must hold.
 
   bool has_ended(const model& s) const {
@@ -454,9 +462,15 @@ class searched {
       return "budget: given up with restarts left";
     }
     if (k.phase == keeper_phase::over && k.code == 0 &&
-        std::any_of(k.members.begin(), k.members.end(),
-                    [](const auto& each) { return !each.done; })) {
+        std::any_of(k.members.begin(), k.members.end(), [&](const auto& each) {
+          return goes_on() ? each.takes_part() && !each.done : !each.done;
+        })) {
       return "codes: 0, though not all were done";
+    }
+    if (k.phase == keeper_phase::over && k.code == 0 &&
+        std::none_of(k.members.begin(), k.members.end(),
+                     [](const auto& each) { return each.done; })) {
+      return "codes: 0, though none was done";
     }
     return {};
   }

@@ -35,6 +35,15 @@ BOOST_AUTO_TEST_CASE(every_interleaving_of_three_agents_keeps_the_promises) {
   states_where_all_holds({.agents = 3, .least = 2, .crashes = 1});
 }
 
+BOOST_AUTO_TEST_CASE(every_interleaving_of_ranks_that_go_on_after_losses_keeps_the_promises) {
+  constexpr auto go_on = parx::on_loss::go_on;
+  states_where_all_holds({.kills = 2, .crashes = 1, .losses = go_on});
+  states_where_all_holds({.kills = 1, .cuts = 1, .losses = go_on});
+  states_where_all_holds({.agents = 3, .least = 2, .kills = 1, .losses = go_on});
+  searched broken({.kills = 1, .losses = go_on, .broken = mutant::waits_for_failed});
+  BOOST_TEST(broken.run() != "");
+}
+
 BOOST_AUTO_TEST_CASE(each_of_eight_mistakes_in_the_protocol_is_found) {
   for (const mutant each :
        {mutant::no_fence, mutant::orphans, mutant::counts_twice, mutant::waits_for_lost,

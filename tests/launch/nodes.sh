@@ -30,6 +30,7 @@ node() {
 }
 # nodes "NAME..." ARGUMENT...: one on each, and waits for them all.
 nodes() { local name names=$1; shift; for name in $names; do node "$name" "$@"; done; wait; }
+keep() { node keeper --keeper "$@"; within 5 eval '(exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null'; }
 at() { echo "--nnodes $1 --rdzv-endpoint 127.0.0.1:$port --rdzv-id job"; }
 has() { grep -qF -- "$2" "$1" || { echo "no \"$2\" in $1"; return 1; }; }
 code() { [ "$(cat "$1.code")" = "$2" ] || { echo "$1: exit code $(cat "$1.code"), not $2"; return 1; }; }
@@ -53,7 +54,7 @@ the_ranks_of_a_node_are_consecutive_in_the_order_of_node_ranks() {
 }
 a_rank_has_the_environment_that_torchrun_gives_it() {
   nodes "a b" $(at 2) --max-restarts 3 --role trainer -n 2 sh -c '[ $RANK = 3 ] || exit 0; env | grep -E "^(RANK|LOCAL_|WORLD_|GROUP_|ROLE_|MASTER_|TORCH|PARX_)" | sort >rank3'
-  sed -E 's/(MASTER_PORT)=[0-9]{4,5}$/\1=PORT/; s/(AGENT)=[0-9a-f]{32}$/\1=HEX/; s/^(PARX_SECRET_FILE)=.*/\1=FILE/; s/^(TORCHELASTIC_ERROR_FILE)=.*/\1=FILE/; s/(PARX_HOST_ID|GROUP_RANK|PARX_NODE_RANK)=.*/\1/' rank3 | grep -v TORCHELASTIC_ERROR_FILE >got
+  sed -E 's/(MASTER_PORT)=[0-9]{4,5}$/\1=PORT/; s/(AGENT|KEEPER)=[0-9a-f]{32}$/\1=HEX/; s/^(PARX_SECRET_FILE)=.*/\1=FILE/; s/^(TORCHELASTIC_ERROR_FILE)=.*/\1=FILE/; s/(PARX_HOST_ID|GROUP_RANK|PARX_NODE_RANK)=.*/\1/' rank3 | grep -v TORCHELASTIC_ERROR_FILE >got
   cat >expected <<END
 GROUP_RANK
 GROUP_WORLD_SIZE=2
@@ -65,6 +66,7 @@ PARX_AGENT=HEX
 PARX_ATTEMPT=0
 PARX_GENERATION=1
 PARX_HOST_ID
+PARX_KEEPER=HEX
 PARX_LOCAL_RANK=1
 PARX_LOCAL_WORLD_SIZE=2
 PARX_MASTER_ADDR=127.0.0.1
@@ -212,17 +214,30 @@ a_keeper_alone_counts_the_restarts() {
 }
 a_keeper_alone_restarts_without_the_node_of_rank_0() {
   local program='touch g$PARX_GENERATION.$PARX_HOST_ID; [ $WORLD_SIZE = 1 ] && exit 0; exec sleep 60'
-  node keeper --keeper $(at 1:2) --max-restarts 1
-  within 5 eval 'agent_of keeper >/dev/null'; within 5 eval '(exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null'
+  keep $(at 1:2) --max-restarts 1
   node a $(at 1:2) --node-rank 0 sh -c "$program"; node b $(at 1:2) --node-rank 1 sh -c "$program"
   within 9 test -e g1.a -a -e g1.b; kill -9 "$(agent_of a)"; wait; code b 0; code keeper 0; [ -e g2.b ]
 }
 a_signal_to_the_keeper_ends_the_job() {
-  node keeper --keeper $(at 2)
-  within 5 eval '(exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null'
+  keep $(at 2)
   for n in a b; do node $n $(at 2) sh -c 'trap "exit 75" TERM; touch on.$RANK; while :; do sleep 0.02; done'; done
   within 5 test -e on.0 -a -e on.1; kill -TERM "$(agent_of keeper)"; wait; for n in keeper a b; do code $n 75; done
   local status=0; timeout 5 "$parxrun" --keeper 2>one.err || status=$?; [ $status = 2 ]; has one.err 'give their number by --nnodes'
+}
+the_ranks_go_on_without_a_lost_one() {
+  nodes "a b" $(at 2) -n 2 --on-loss continue sh -c '[ $RANK = 1 ] && exit 3; [ $RANK = 3 ] && kill -9 $$; sleep 0.3; exit 0'
+  code a 0; code b 0; cat ./*.err >all; has all 'was lost (exit code 3); the others go on'; has all 'was lost (killed by SIGKILL (signal 9)); the others go on'
+}
+they_end_with_the_code_of_the_last_one_where_all_are_lost() {
+  nodes "a b" $(at 2) -n 2 --on-loss continue sh -c 'sleep 0.$RANK; exit 7'; code a 7; code b 7
+}
+they_go_on_without_the_node_of_rank_0_beside_a_keeper() {
+  local program='echo $$ >rank.$RANK; [ $RANK -lt 2 ] && exec sleep 60; until [ -e finish ]; do sleep 0.02; done'
+  keep $(at 2) --on-loss continue
+  node a $(at 2) -n 2 --node-rank 0 sh -c "$program"; node b $(at 2) -n 2 --node-rank 1 sh -c "$program"
+  within 9 test -e rank.0 -a -e rank.1 -a -e rank.2 -a -e rank.3; sleep 0.2
+  kill -9 "$(agent_of a)"; gone $(cat rank.0 rank.1); kill -0 $(cat rank.2 rank.3)
+  within 5 has keeper.err "node a was lost: it closed the connection; the others go on"; touch finish; wait; code b 0; code keeper 0
 }
 logs_of_attempts_are_kept_apart() {
   local program='echo out $RANK; echo err >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || { [ $RANK = 1 ] && exit 3; exec sleep 20; }'
@@ -241,23 +256,60 @@ output_goes_to_files_the_console_or_both() {
   "$parxrun" -n 2 --tee 3 true 2>one.err || status=$?; [ $status = 2 ]; has one.err '--log-dir DIR'
 }
 
-training_goes_on_in_the_same_bits_after_a_killed_rank() {
-  local gpt; gpt=$(dirname "$parxrun")/train_gpt; [ -x "$gpt" ] || return 0
+gpt=$(dirname "$parxrun")/train_gpt
+# train FOLDER "OPTION OF PARXRUN..." ARGUMENT...: on a and b, in the background.
+train() {
+  local n folder=$1 options=$2; shift 2
   export OMP_NUM_THREADS=1
-  train() {  # FOLDER: in the background
-    local n; for n in a b; do
-      node $n $(at 2) --max-restarts 1 -n 1 "$gpt" --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 --sample 8 --max-steps 60 \
-        --logging-steps 20 --eval-strategy no --disable-progress --save-strategy steps --save-steps 10 --resume --output-dir "$1"
-    done
-  }
-  train whole; wait; code a 0
-  train killed; within 9 compgen -G 'killed/checkpoint-*'; kill -9 "$(pgrep -f -- "^$gpt .*--output-dir killed" | head -n 1)"; wait
+  for n in a b; do
+    node $n $options "$gpt" --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 --sample 8 --max-steps 60 \
+      --logging-steps 20 --eval-strategy no --disable-progress --save-strategy steps --save-steps 10 --resume --output-dir "$folder" "$@"
+  done
+}
+ranks_of() { pgrep -P "$(agent_of "$1")" train_gpt; }
+training_goes_on_in_the_same_bits_after_a_killed_rank() {
+  [ -x "$gpt" ] || return 0
+  train whole "$(at 2) --max-restarts 1"; wait; code a 0
+  train killed "$(at 2) --max-restarts 1"; within 9 compgen -G 'killed/checkpoint-*'; kill -9 "$(pgrep -f -- "^$gpt .*--output-dir killed" | head -n 1)"; wait
   code a 0; code b 0; cmp whole/model/model.safetensors killed/model/model.safetensors
   [ "$(cat ./*.err | grep -c '^parxrun: .*restart 1 of 1')" = 1 ]
 }
+training_goes_on_without_the_node_of_rank_0() {
+  [ -x "$gpt" ] || return 0
+  keep $(at 2) --on-loss continue
+  train shrunk "$(at 2) --on-loss continue -n 2" --on-loss shrink --logging-steps 1 --max-steps 4000 --save-steps 1000
+  within 9 eval 'grep -q "loss" a.out || grep -q loss b.out'
+  local lost=a rest=b before lines; grep -q 'rank 0 on a' a.out || { lost=b rest=a; }
+  before=$(now); kill -9 "$(agent_of $lost)"
+  within 5 grep -q "'loss'" $rest.out; echo "next step after $(($(now) - before)) ms"; [ $(($(now) - before)) -lt 1500 ]
+  kill -TERM "$(agent_of $rest)"; wait; code $rest 75; compgen -G 'shrunk/checkpoint-*' >/dev/null
+}
+without_its_keeper_every_rank_saves_and_a_new_one_goes_on() {
+  [ -x "$gpt" ] || return 0
+  local before
+  train whole "$(at 2)" --max-steps 800; wait; code a 0
+  port=$((port + 500)); keep $(at 2)
+  train saved "$(at 2)" --max-steps 800; within 9 compgen -G 'saved/checkpoint-*'
+  before=$(now); kill -9 "$(agent_of keeper)"; wait; code a 75; code b 75; [ $(($(now) - before)) -lt 5000 ]
+  cat a.err b.err >all; has all 'checkpoint in saved/checkpoint-'
+  port=$((port + 1)); keep $(at 2); train saved "$(at 2)" --max-steps 800; wait; for n in keeper a b; do code $n 0; done
+  cmp whole/model/model.safetensors saved/model/model.safetensors
+}
+a_node_that_was_stopped_commits_nothing_once_others_have_begun() {
+  [ -x "$gpt" ] || return 0
+  keep $(at 1:2) --max-restarts 1
+  train out "$(at 1:2)" --max-steps 3000 --save-total-limit 0 --save-steps 5
+  within 9 compgen -G 'out/checkpoint-*'
+  local first=a rest=b agent rank; [ "$(sed -n 's/^process \([0-9]*\) on .*/\1/p' out/.parx-run-lock)" = "$(ranks_of a)" ] || { first=b rest=a; }
+  agent=$(agent_of $first) rank=$(ranks_of $first); kill -STOP $agent $rank
+  within 9 grep -q 'generation 2' keeper.err; within 9 eval 'grep -q " 2$" out/.parx-run-lock'
+  # It has no agent that could end it, and still can neither write nor stay.
+  kill -CONT $rank; within 12 eval "[ ! -d /proc/$rank ] || grep -q '^State:.Z' /proc/$rank/status"; kill -CONT $agent; kill -TERM "$(agent_of $rest)"; wait; code $rest 75
+  grep -q " 2$" out/.parx-run-lock; [ -z "$(find out -name '.parx-claim-*')" ]
+}
 
 training_of_replicas_is_the_uninterrupted_run_whatever_nodes_come_and_go() {
-  local gpt; gpt=$(dirname "$parxrun")/train_gpt; [ -x "$gpt" ] || return 0
+  [ -x "$gpt" ] || return 0
   export OMP_NUM_THREADS=1
   gpt_on() {  # FOLDER NODES NAME...: in the background
     local n folder=$1 many=$2; shift 2; for n in "$@"; do
@@ -276,7 +328,7 @@ training_of_replicas_is_the_uninterrupted_run_whatever_nodes_come_and_go() {
   code b 0; cmp whole/model/model.safetensors broken/model/model.safetensors
 }
 
-for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|node|nodes|at|has|code|within|agent_of|gone|now|train|gpt_on|step|further)$'); do
+for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|node|nodes|at|has|code|within|agent_of|gone|now|train|keep|ranks_of|gpt_on|step|further)$'); do
   [ $# -lt 2 ] || [[ $name =~ $2 ]] || continue
   claim "$name"
 done

@@ -137,6 +137,16 @@ a_host_that_is_cut_off_is_gone_on_without() {
   local before; before=$(now); unplug h1; within 9 test -e 2.0.h2 -a -e 2.1.h3; [ $(($(now) - before)) -lt 6000 ]
   none_left 'sleep 64.7'; wait; plug h1; code 0
 }
+training_goes_on_without_the_host_of_rank_0_that_is_cut_off() {
+  local gpt; gpt=$(dirname "$parxrun")/train_gpt
+  if [ $mode = fake ] || [ ! -x "$gpt" ]; then return 0; fi
+  start --hosts h1,h2,h3 --on-loss continue "$gpt" --on-loss shrink --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 \
+    --max-steps 1000000 --logging-steps 1 --eval-strategy no --disable-progress --output-dir cut_out --save-steps 100000
+  within 20 grep -q "^.rank 0 on h1.*'loss'" out
+  local before; before=$(now); unplug h1; within 9 grep -q "^.rank 1 on h2.*'loss'" out; echo "next step after $(($(now) - before)) ms"; [ $(($(now) - before)) -lt 7000 ]
+  within 5 eval '! on h1 pgrep train_gpt >/dev/null'
+  kill -TERM "$(starter)"; wait; plug h1; code 75
+}
 for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|go|start|starter|has|code|within|gone|none_left|now|on|unplug|plug|hosts_.*|explained)$'); do
   [ $# -lt 2 ] || [[ $name =~ $2 ]] || continue
   claim "$name"

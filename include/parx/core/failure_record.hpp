@@ -47,6 +47,10 @@ struct failure_record {
 /// The key in the job's store of the record of the first rank that fails.
 inline constexpr const char* first_failure_key = "abort";
 
+/// The key in the job's store that parxrun sets, where it keeps the store, for a rank that it knows
+/// to have ended though its host may not answer.
+[[nodiscard]] inline std::string lost_key(int rank) { return formatted("lost/{}", rank); }
+
 /// The record of an exception that has ended the work of `rank`, from now.
 [[nodiscard]] failure_record record_of(const std::exception_ptr& failure, int rank);
 

@@ -3,10 +3,12 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -148,6 +150,23 @@ struct socket_address {
   socklen_t size = sizeof failure;
   ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &failure, &size);
   return failure;
+}
+
+/// The error of a connection attempt: 0 when it has succeeded, EINPROGRESS while it goes on.
+[[nodiscard]] inline int connection_state(int socket, int patience_ms = 0) noexcept {
+  pollfd polled{socket, POLLOUT, 0};
+  if (::poll(&polled, 1, patience_ms) <= 0) return EINPROGRESS;
+  return connection_error(socket);
+}
+
+/// Connects and closes again: 0 where somebody listens at the address, ECONNREFUSED where the host
+/// says that nobody does, EINPROGRESS where it has not answered in time, else another errno.
+[[nodiscard]] inline int probe_address(const sockaddr* address, socklen_t length,
+                                       int patience_ms) noexcept {
+  const descriptor probe = stream_socket(address->sa_family);
+  if (!probe.valid()) return errno;
+  if (::connect(probe.get(), address, length) == 0) return 0;
+  return errno == EINPROGRESS ? connection_state(probe.get(), patience_ms) : errno;
 }
 
 inline std::string loopback_address() {

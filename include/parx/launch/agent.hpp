@@ -63,6 +63,7 @@ class agent {
   [[nodiscard]] int run() {
     environment env = process_environment();
     for (const auto& [name, value] : options_.variables) env.insert_or_assign(name, value);
+    env.erase("PARX_AGENT");  // of an outer parxrun
     const std::string file = find_program(options_.command.front(), env);
     const reserved_port port;
     // Where parxrun keeps parx's store, a program that is not of parx needs another port.
@@ -97,8 +98,10 @@ class agent {
       });
       // After the forks, because it starts a thread. Ranks that are faster retry.
       if (goes_on()) {
-        store_.emplace(job, secret.empty() ? std::nullopt
-                                           : std::optional(job_key(secret, job.run_id, encrypts)));
+        std::optional<job_key> key;
+        if (!secret.empty()) key.emplace(secret, job.run_id, encrypts);
+        store_.emplace(kept_store_options{
+            .address = job.host, .port = job.port, .run_id = job.run_id, .key = std::move(key)});
       }
       ranks_->pass_output_on();
       // run_one() always has work: the wait for the next signal.
@@ -171,9 +174,10 @@ class agent {
   }
 
   void notice_ends() {
-    const auto [failed, saved, ended, how] = ranks_->notice_ends();
-    if (goes_on() && !stopped_by_ && ended >= 0) {
-      end_those_left_out(store_->members_after(ended, how));
+    const auto [failed, saved, ended] = ranks_->notice_ends();
+    if (goes_on() && !stopped_by_ && !ended.empty()) {
+      end_those_left_out(
+          store_->members_after(ended.front().rank, to_string(ended.front().status)));
     }
     if ((failed_ && !goes_on()) || stopped_by_) return;
     if (saved && !std::exchange(saved_, true)) kill_after_grace();

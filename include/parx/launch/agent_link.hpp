@@ -1,10 +1,16 @@
 // agent_link: an agent's connection with the job's keeper (keeper.hpp): finds it, says hello, sends
 // beats and notices its silence. What follows from that is for generation_node.hpp to say. One
 // thread, that of its io_context.
+//
+// A beat carries this side's clock, and the keeper sends it back. So an agent knows of a moment at
+// which it was sent what the keeper has heard, and from then on its lease runs at the earliest,
+// whichever direction of the network fails.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -29,6 +35,8 @@
 #include <parx/launch/keeper.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+inline constexpr std::chrono::milliseconds time_between_beats{500};
 
 struct agent_link_options {
   std::string host;  ///< of the keeper
@@ -95,6 +103,10 @@ class agent_link {
   }
 
   [[nodiscard]] std::string place() const { return with_port(options_.host, options_.port); }
+  /// How long the ranks of an agent without its keeper may live on.
+  [[nodiscard]] std::chrono::milliseconds time_left() const {
+    return std::max(std::chrono::milliseconds(0), until(answered_ + node_patience + abandon_grace));
+  }
 
  private:
   using time_point = protocol_clock::time_point;
@@ -174,7 +186,6 @@ class agent_link {
         json::object{{"id", options_.id}, {"secret", key_.has_value()}, {"nonce", nonce}});
     socket_->start(
         [this, nonce](const json::value& text) {
-          last_heard_ = protocol_clock::now();
           if (const json::value* const refused = text.find("refused")) {
             const std::string why = refused->text();
             attempt_.cancel();
@@ -185,10 +196,13 @@ class agent_link {
           }
           if (const json::value* const theirs = text.find("nonce")) {
             socket_->channel().set_nonces(nonce, theirs->text());
+            answered_ = protocol_clock::now();  // the keeper hears the hello later
             socket_->send(call_.hello());
           } else if (text.contains("welcome")) {
             welcome();
-          } else if (!text.contains("beat")) {
+          } else if (text.contains("beat")) {
+            answered_ = time_point(time_point::duration(text.as<std::int64_t>("beat")));
+          } else {
             call_.text(text);
           }
         },
@@ -216,16 +230,18 @@ class agent_link {
   }
 
   void beat() {
-    send(json::object{{"beat", 0}});
+    send(json::object{{"beat", protocol_clock::now().time_since_epoch().count()}});
     after(time_between_beats, beats_, [this] { beat(); });
   }
   void watch() {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        last_heard_ + node_patience - protocol_clock::now());
+    const auto left = until(answered_ + node_patience);
     if (left.count() <= 0) return lost();
     after(left, patience_, [this] { watch(); });
   }
 
+  [[nodiscard]] static std::chrono::milliseconds until(time_point then) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(then - protocol_clock::now());
+  }
   template <typename Action>
   static void after(std::chrono::milliseconds time, boost::asio::steady_timer& timer, Action act) {
     timer.expires_after(time);
@@ -250,7 +266,7 @@ class agent_link {
   std::shared_ptr<framed_socket> socket_;
   deadline limit_ = deadline::unset();
   time_point started_{};
-  time_point last_heard_{};
+  time_point answered_{};  ///< when the last thing was sent of which the keeper has told since
   std::optional<time_point> refused_since_;
   bool told_that_it_waits_ = false;
   bool is_in_ = false;

@@ -17,12 +17,6 @@ enum class output_tags {
   none,
 };
 
-/// What happens to the other ranks when a rank fails.
-enum class on_loss {
-  end,    ///< they are ended within a second
-  go_on,  ///< they go on, by world::shrink(); this process keeps the job's store
-};
-
 /// Which of a rank's two streams.
 struct output_streams {
   bool out = false;

@@ -33,6 +33,12 @@ enum class on_join {
   never,  ///< the node waits; it replaces one that is lost
 };
 
+/// What happens to the other ranks when a rank fails.
+enum class on_loss {
+  end,    ///< they are ended within a second
+  go_on,  ///< they go on, by world::shrink(); parxrun keeps the job's store
+};
+
 /// How the ranks of a generation are ended.
 enum class stop_how {
   terminate,  ///< SIGTERM: another rank has failed
@@ -53,6 +59,7 @@ struct generation_rules {
   int most_nodes = 1;
   int restarts = 0;  ///< of the whole job, after failures
   on_join joins = on_join::now;
+  on_loss losses = on_loss::end;
   std::chrono::milliseconds last_call{2'000};     ///< at the start, where more nodes may come
   std::chrono::milliseconds join_limit{600'000};  ///< for least_nodes to come
   std::chrono::milliseconds lease{3'000};         ///< silence after which an agent is lost
@@ -78,8 +85,12 @@ struct generation_member {
   agent_number number = 0;
   bool live = true;  ///< has not been lost
   bool started = false;
-  bool done = false;  ///< all its ranks returned 0
+  bool done = false;    ///< all its ranks returned 0; where others go on after losses, one of them
+  bool failed = false;  ///< none did, and the others go on
   bool stopped = false;
+
+  /// Whether its ranks are among those that go on.
+  [[nodiscard]] bool takes_part() const noexcept { return live && !failed; }
 };
 
 /// The ranks of a lost agent may run until then.
@@ -110,8 +121,8 @@ struct keeper_event {
   enum class kind {
     hello,    ///< an agent asks to be admitted
     started,  ///< its ranks of `generation` run
-    failed,   ///< one of them failed, with `code`
-    done,     ///< all of them returned 0
+    failed,   ///< one of them failed, with `code`; where others go on after losses, all of them
+    done,     ///< all of them returned 0; where others go on after losses, one of them
     saved,    ///< they have saved their work and ended
     stopped,  ///< they have ended, as the keeper had asked
     leave,    ///< somebody has told an agent to end the job, with `code`
@@ -190,17 +201,17 @@ class keeper_machine {
     switch (event.what) {
       case kind::started:
         member->started = true;
-        if (state().phase == keeper_phase::form && all(&generation_member::started)) {
+        if (state().phase == keeper_phase::form && all_have_started()) {
           state().phase = keeper_phase::run;
           grow();
         }
         break;
       case kind::failed:
-        if (goes_on) fail(event.code);
+        if (goes_on) lose_ranks(*member, event.code);
         break;
       case kind::done:
         member->done = true;
-        if (goes_on && all(&generation_member::done)) end(0);
+        if (goes_on) end_if_done();
         break;
       case kind::saved:
         if (goes_on) {
@@ -241,9 +252,12 @@ class keeper_machine {
 
   /// A node has joined: the ranks stop and go on with it, if there is room for it.
   void grow() {
-    const auto members = state().members.size();
-    if (rules_.joins != on_join::now || state().agents.size() <= members) return;
-    if (members >= static_cast<std::size_t>(rules_.most_nodes)) return;
+    const bool waits = std::any_of(
+        state().agents.begin(), state().agents.end(),
+        [&](const admitted_agent& each) { return find_member(each.number) == nullptr; });
+    const auto members = std::count_if(state().members.begin(), state().members.end(),
+                                       [](const auto& each) { return each.takes_part(); });
+    if (rules_.joins != on_join::now || !waits || members >= rules_.most_nodes) return;
     ++state().planned_stops;
     stop(stop_how::save);
   }
@@ -259,12 +273,12 @@ class keeper_machine {
     }
     state().agents.erase(found);
     generation_member* const member = find_member(number);
-    const bool was_needed = member != nullptr && member->live && !member->done;
+    const bool was_needed = member != nullptr && member->takes_part() && !member->done;
     if (member != nullptr) member->live = false;
     switch (state().phase) {
       case keeper_phase::form:
       case keeper_phase::run:
-        if (was_needed) fail(lost_node_code);
+        if (was_needed) lose_ranks(*member, lost_node_code);
         break;
       case keeper_phase::stop:
         check_stopped();
@@ -275,6 +289,25 @@ class keeper_machine {
       case keeper_phase::over:
         break;
     }
+  }
+
+  /// The ranks of a member have failed, or are lost with it. The others go on where they may and
+  /// can.
+  void lose_ranks(generation_member& member, int code) {
+    if (rules_.losses == on_loss::end || state().phase != keeper_phase::run) return fail(code);
+    member.failed = true;
+    const auto& members = state().members;
+    const bool some_go_on = std::any_of(members.begin(), members.end(), [](const auto& each) {
+      return each.takes_part() || each.done;
+    });
+    if (!some_go_on) return fail(code);
+    end_if_done();
+  }
+  void end_if_done() {
+    for (const generation_member& each : state().members) {
+      if (each.takes_part() && !each.done) return;
+    }
+    end(0);
   }
 
   void fail(int code) {
@@ -374,9 +407,9 @@ class keeper_machine {
     }
     return nullptr;
   }
-  [[nodiscard]] bool all(bool generation_member::*what) const {
+  [[nodiscard]] bool all_have_started() const {
     return std::all_of(step_.state.members.begin(), step_.state.members.end(),
-                       [&](const generation_member& each) { return each.*what; });
+                       [](const generation_member& each) { return each.started; });
   }
 
   static constexpr int saved_code = 75;

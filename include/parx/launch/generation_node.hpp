@@ -75,8 +75,8 @@ struct node_step {
 /// The time without a word of the keeper after which a node ends its ranks: shorter than the lease,
 /// so that they have ended when the keeper forms the next generation.
 inline constexpr std::chrono::milliseconds node_patience{2'500};
-/// The time that the ranks of an abandoned generation have to end; node_patience and this are less
-/// than the lease with its margin.
+/// The time that its ranks then have at least to save and end; node_patience and this are less than
+/// the lease with its margin.
 inline constexpr std::chrono::milliseconds abandon_grace{700};
 
 class node_machine {

@@ -45,6 +45,7 @@ struct job_nodes {
   keeper_role role = keeper_role::by_address;
   int restarts = 0;  ///< after failures, of the whole job
   on_join joins = on_join::now;
+  on_loss losses = on_loss::end;
   std::chrono::milliseconds last_call{2'000};
   std::chrono::milliseconds join_limit{600'000};
 };
@@ -64,6 +65,7 @@ struct node_flags {
   std::vector<ssh_host> hosts{};  ///< --hosts, --hostfile
   int restarts = 0;
   on_join joins = on_join::now;
+  on_loss losses = on_loss::end;
 };
 
 namespace detail {
@@ -182,6 +184,7 @@ struct slurm_tasks {
           .most_nodes = nodes.most,
           .restarts = nodes.restarts,
           .joins = nodes.joins,
+          .losses = nodes.losses,
           .last_call = nodes.last_call,
           .join_limit = nodes.join_limit};
 }
@@ -196,6 +199,7 @@ struct slurm_tasks {
   job_nodes nodes;
   nodes.restarts = flags.restarts;
   nodes.joins = flags.joins;
+  nodes.losses = flags.losses;
   require(flags.backend.empty() || flags.backend == "c10d" || flags.backend == "static",
           "--rdzv-backend {}: parxrun's own is used for c10d and static; there is no other",
           flags.backend);

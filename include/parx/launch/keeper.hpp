@@ -2,10 +2,9 @@
 // node's parxrun, beside that node's agent, and keeps the store of the ranks' generation.
 //
 // It listens at the job's endpoint. A connection opens with the job's id; one of another job, or of
-// a second parxrun on a node that has one, is told so and closed. Both sides send a beat every
-// half second. Each generation has a store of its own, whose key contains its number, so that ranks
-// of an earlier one can neither reach it nor the ranks of this one. One thread; the store has its
-// own.
+// a second parxrun on a node that has one, is told so and closed. Agents send beats, and it answers
+// each. Each generation has a store of its own, whose key contains its number, so that ranks of an
+// earlier one can reach neither it nor the ranks of this one. One thread; the store has its own.
 #pragma once
 
 #include <algorithm>
@@ -37,12 +36,11 @@
 #include <parx/core/unix_time.hpp>
 #include <parx/core/version.hpp>
 #include <parx/launch/detail/framed_socket.hpp>
-#include <parx/launch/detail/job_keys.hpp>
+#include <parx/launch/detail/generation_ranks.hpp>
 #include <parx/launch/detail/job_report.hpp>
 #include <parx/launch/detail/node_report.hpp>
 #include <parx/launch/generation.hpp>
 #include <parx/launch/job_nodes.hpp>
-#include <parx/store/tcp_server.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -65,8 +63,6 @@ struct keeper_options {
           .encrypts = env_flag(env, "PARX_TLS").value_or(false),
           .rules = rules_of(nodes)};
 }
-
-inline constexpr std::chrono::milliseconds time_between_beats{500};
 
 /// The id of one generation's ranks (PARX_RUN_ID).
 [[nodiscard]] inline std::string run_id_of(std::string_view job, int generation) {
@@ -98,14 +94,12 @@ class keeper {
         record_(std::move(record)),
         report_(std::move(report)),
         acceptor_(io),
-        beats_(io),
         deadline_(io) {
     const int family = socket_address::of(listening.get()).storage.ss_family;
     acceptor_.assign(family == AF_INET6 ? tcp::v6() : tcp::v4(), listening.release());
     if (!options_.secret.empty()) key_.emplace(options_.secret, options_.id, options_.encrypts);
     state_.join_over = protocol_clock::now() + options_.rules.join_limit;
     accept();
-    beat();
     wait_for_deadline();
   }
   keeper(const keeper&) = delete;
@@ -125,12 +119,6 @@ class keeper {
   /// Ends the job: its ranks may save their work. `why` is for the report.
   void end_job(int code, const std::string& why) {
     handle({.what = keeper_event::kind::told, .code = code}, why);
-  }
-  /// The names of the nodes that are there, for the report of a job that could not start.
-  [[nodiscard]] std::vector<std::string> nodes() const {
-    std::vector<std::string> names;
-    for (const auto& [number, each] : guests_) names.push_back(each.node);
-    return names;
   }
 
  private:
@@ -240,8 +228,17 @@ class keeper {
     const auto found = guests_.find(number);
     if (found == guests_.end()) return;
     using kind = keeper_event::kind;
+    if (const json::value* const ended = text.find("rank_ended")) {
+      if (text.as<int>("generation") == state_.generation) {
+        note_end(ended->as<int>(), printable(text.at("how").text()));
+      }
+      return handle({.what = kind::heard, .agent = number});
+    }
     const json::value* const what = text.find("event");
-    if (what == nullptr) return handle({.what = kind::heard, .agent = number});
+    if (what == nullptr) {
+      if (text.contains("beat")) found->second.socket->send(text);
+      return handle({.what = kind::heard, .agent = number});
+    }
     const auto* const known =
         std::find_if(told_events.begin(), told_events.end(),
                      [&](const auto& each) { return each.second == what->text(); });
@@ -262,17 +259,42 @@ class keeper {
            text.find("why") != nullptr ? printable(text.at("why").text()) : std::string());
   }
 
+  [[nodiscard]] bool goes_on() const { return options_.rules.losses == on_loss::go_on; }
+  [[nodiscard]] bool runs() const {
+    return state_.phase == keeper_phase::form || state_.phase == keeper_phase::run;
+  }
+
+  /// Where the ranks go on after losses: one has ended, or, with its node, all of an agent.
+  void note_end(int rank, const std::string& how) {
+    if (goes_on() && runs() && ranks_->leaves_none(rank, how)) end_the_rest();
+  }
+  void note_fences(const std::vector<open_fence>& before) {
+    if (!goes_on() || !runs()) return;
+    for (const open_fence& each : before) {
+      const auto is_same = [&](const open_fence& other) { return other.number == each.number; };
+      if (std::any_of(state_.fences.begin(), state_.fences.end(), is_same)) continue;
+      if (ranks_->lose(each.number, "its node was lost")) end_the_rest();
+    }
+  }
+  void end_the_rest() {
+    for (auto& [number, each] : guests_) {
+      each.socket->send(json::object{{"end_the_rest", state_.generation}});
+    }
+  }
+
   void lose(agent_number number, const std::string& why) {
     const auto found = guests_.find(number);
     if (found == guests_.end() || found->second.lost) return;
     const bool was_member =
         std::any_of(state_.members.begin(), state_.members.end(),
                     [&](const auto& each) { return each.number == number && !each.done; });
-    const bool runs = state_.phase == keeper_phase::form || state_.phase == keeper_phase::run;
     const std::string text = formatted("node {} was lost: {}", found->second.node, why);
-    if (was_member && runs && loss_.empty()) loss_ = text;
+    if (was_member && runs() && loss_.empty()) loss_ = text;
     forget(number);
     handle({.what = keeper_event::kind::lost, .agent = number}, text);
+    if (!goes_on() || !was_member || !runs()) return;
+    loss_.clear();
+    say_(text + "; the others go on");
   }
   void forget(agent_number number) {
     const auto found = guests_.find(number);
@@ -300,8 +322,10 @@ class keeper {
     const int restarts = state_.restarts;
     const int generation = state_.generation;
     was_told_ |= event.what == keeper_event::kind::leave || event.what == keeper_event::kind::told;
+    const std::vector<open_fence> fences = state_.fences;
     keeper_step step = advance(std::move(state_), options_.rules, event, protocol_clock::now());
     state_ = std::move(step.state);
+    if (state_.generation == generation) note_fences(fences);
     const bool ran = before != keeper_phase::stop && before != keeper_phase::over;
     const bool ends = state_.phase == keeper_phase::stop || state_.phase == keeper_phase::over;
     if (ran && ends) why_ = why;
@@ -338,7 +362,8 @@ class keeper {
                  .code = *state_.code};
     for (auto& [number, each] : reports_) news.reports.push_back(each);
     if (state_.generation == 0 && !was_told_) {
-      std::vector<std::string> names = nodes();
+      std::vector<std::string> names;
+      for (const auto& [number, each] : guests_) names.push_back(each.node);
       news.loss = formatted("{} of {} nodes came within {:.0f} s: {}", names.size(),
                             options_.rules.least_nodes,
                             std::chrono::duration<double>(options_.rules.join_limit).count(),
@@ -371,21 +396,23 @@ class keeper {
     reports_.clear();
     loss_.clear();
     why_.clear();
-    store_.reset();
+    ranks_.reset();
     const std::string run_id = run_id_of(options_.id, state_.generation);
     std::optional<job_key> key;
     if (!options_.secret.empty()) key.emplace(options_.secret, run_id, options_.encrypts);
-    store_.emplace(tcp_store_server_options{.address = options_.address,
-                                            .port = 0,
-                                            .key = std::move(key),
-                                            .presence_keys = presence_keys(run_id)});
     std::vector<std::string> names;
     json::array nodes;
+    std::vector<std::pair<agent_number, int>> members;
     for (const auto& each : state_.members) {
       const guest& member = guests_.at(each.number);
       names.push_back(member.node);
+      members.emplace_back(each.number, member.ranks);
       nodes.emplace_back(json::object{{"node", member.node}, {"ranks", member.ranks}});
     }
+    ranks_.emplace(
+        kept_store_options{
+            .address = options_.address, .port = 0, .run_id = run_id, .key = std::move(key)},
+        members);
     attempt_ = json::object{{"id", options_.id},           {"generation", state_.generation},
                             {"restarts", state_.restarts}, {"nodes", std::move(nodes)},
                             {"parx", PARX_VERSION},        {"start", unix_seconds()}};
@@ -404,42 +431,27 @@ class keeper {
 
   /// What an agent is told of the generation that begins.
   [[nodiscard]] json::object form_text(agent_number to) const {
-    int first_rank = 0;
-    int world_size = 0;
-    int node_rank = 0;
-    for (std::size_t i = 0; i < state_.members.size(); ++i) {
-      const guest& each = guests_.at(state_.members[i].number);
-      if (state_.members[i].number == to) {
-        node_rank = static_cast<int>(i);
-        first_rank = world_size;
-      }
-      world_size += each.ranks;
-    }
+    const auto place = std::find_if(state_.members.begin(), state_.members.end(),
+                                    [&](const auto& each) { return each.number == to; });
     const guest& first = guests_.at(state_.members.front().number);
     const std::string address = first.socket->remote_address();
     return {{"generation", state_.generation},
             {"restarts", state_.restarts},
-            {"first_rank", first_rank},
-            {"world_size", world_size},
-            {"node_rank", node_rank},
+            {"first_rank", ranks_->first_rank(to)},
+            {"world_size", ranks_->world_size()},
+            {"node_rank", place - state_.members.begin()},
             {"nodes", state_.members.size()},
+            {"goes_on", goes_on()},
+            {"keeper", name_},
             {"run_id", run_id_of(options_.id, state_.generation)},
             // The keeper's own agent has come from a loopback address.
             {"master_host", address.empty() || is_loopback(address) ? options_.host : address},
             {"master_port", first.free_port},
-            {"store_port", store_->port()}};
+            {"store_port", ranks_->store_port()}};
   }
 
   [[nodiscard]] std::string nodes_text() const {
     return formatted("{}:{}", options_.rules.least_nodes, options_.rules.most_nodes);
-  }
-
-  void beat() {
-    for (auto& [number, each] : guests_) each.socket->send(json::object{{"beat", number}});
-    beats_.expires_after(time_between_beats);
-    beats_.async_wait([this](const boost::system::error_code& cancelled) {
-      if (!cancelled) beat();
-    });
   }
 
   void wait_for_deadline() {
@@ -465,12 +477,12 @@ class keeper {
   }
 
   keeper_options options_;
+  const std::string name_ = random_hex();  ///< of all that this keeper starts
   std::function<void(const std::string&)> say_;
   std::function<void(const json::object&)> record_;
   std::function<void(const job_end&)> report_;
   std::optional<job_key> key_;
   tcp::acceptor acceptor_;
-  boost::asio::steady_timer beats_;
   boost::asio::steady_timer deadline_;
   keeper_state state_;
   std::map<agent_number, guest> guests_;         ///< those with a connection
@@ -482,7 +494,7 @@ class keeper {
   std::string loss_;                             ///< of the first node that the generation has lost
   bool was_told_ = false;                        ///< an agent was told to end the job
   agent_number next_number_ = 0;
-  std::optional<tcp_store_server> store_;  ///< of the generation
+  std::optional<generation_ranks> ranks_;  ///< of the generation
 };
 
 }  // namespace parx::detail

@@ -165,6 +165,8 @@ class node_agent {
       feed({.what = node_event::kind::form, .generation = form->as<int>("generation")});
     } else if (const json::value* const stop = text.find("stop")) {
       feed({.what = node_event::kind::stop, .how = static_cast<stop_how>(stop->as<int>("how"))});
+    } else if (text.contains("end_the_rest")) {
+      if (ranks_ != nullptr && !draining_) ranks_->end_the_others([this] { notice_ends(); });
     } else if (const json::value* const end = text.find("end")) {
       feed({.what = node_event::kind::end, .code = end->as<int>("code")});
     }
@@ -186,7 +188,7 @@ class node_agent {
         break;
       case node_action::kind::abandon:
         ranks_->signal(SIGTERM);
-        ranks_->kill_after(abandon_grace, [this] { notice_ends(); });
+        ranks_->kill_after(link_->time_left(), [this] { notice_ends(); });
         break;
       case node_action::kind::send:
         send(action, why);
@@ -256,6 +258,7 @@ class node_agent {
                                   .node_rank = form_.as<int>("node_rank"),
                                   .nodes = form_.as<int>("nodes"),
                                   .generation = form_.as<int>("generation"),
+                                  .keeper = form_.at("keeper").text(),
                                   .restarts = form_.as<int>("restarts"),
                                   .most_restarts = nodes_.restarts}};
     report_.reset();
@@ -284,6 +287,8 @@ class node_agent {
     feed({.what = node_event::kind::started});
     boost::asio::post(io_, [this] { notice_ends(); });  // of ranks that have ended by now
   }
+  /// Whether ranks go on when another one is lost.
+  [[nodiscard]] bool goes_on() const { return form_.get_or<bool>("goes_on", false); }
   void cannot_start(int code, const std::string& why) {
     feed({.what = node_event::kind::failed, .code = code}, why);
     ranks_->signal(SIGKILL);
@@ -311,11 +316,22 @@ class node_agent {
     static_cast<void>(orphans_.left());
     if (ranks_ == nullptr || draining_) return;
     const auto news = ranks_->notice_ends();
-    if (news.failed && node_state_.phase == node_phase::running && !told_) {
+    if (goes_on()) {
+      for (const auto& each : news.ended) {
+        const std::string how = to_string(each.status);
+        if (!each.status.success() && !told_ && node_state_.phase == node_phase::running) {
+          say(formatted("rank {} on {} was lost ({}); the others go on", each.rank, node_, how));
+        }
+        link_->send(json::object{
+            {"rank_ended", each.rank}, {"how", how}, {"generation", node_state_.generation}});
+      }
+    } else if (news.failed && node_state_.phase == node_phase::running && !told_) {
       feed({.what = node_event::kind::failed, .code = code_of_failure()},
-           formatted("rank {} ended ({}) on {}", news.ended, news.how, node_));
+           formatted("rank {} ended ({}) on {}", news.ended.front().rank,
+                     to_string(news.ended.front().status), node_));
       ranks_->end_the_others([this] { notice_ends(); });
-    } else if (news.saved && node_state_.phase == node_phase::running) {
+    }
+    if (news.saved && node_state_.phase == node_phase::running) {
       ranks_->kill_after(options_.grace, [this] { notice_ends(); });
     }
     if (ranks_->all_ended()) drain();
@@ -343,14 +359,21 @@ class node_agent {
     ranks_->close_output();
     ranks_->flush();
     report_ = report_of(*ranks_, *failures_, node_, options_.command, env_);
-    int code = 0;
+    feed({.what = node_event::kind::gone, .code = code_of_ranks()});
+  }
+  /// 0, 75 or another one, by all of them; where ranks go on after losses, by the best.
+  [[nodiscard]] int code_of_ranks() const {
+    int failed = 0;
+    bool any_success = false;
+    bool any_saved = false;
     for (const rank_process& each : ranks_->ranks()) {
-      if (each.ended->success()) continue;
-      const bool saved = each.ended->has_saved() && (code == 0 || code == stopped_exit_code);
-      code = saved ? stopped_exit_code : each.ended->shell_code();
-      if (!saved) break;
+      any_success |= each.ended->success();
+      any_saved |= each.ended->has_saved();
+      if (failed == 0 && !each.ended->has_saved()) failed = each.ended->shell_code();
     }
-    feed({.what = node_event::kind::gone, .code = code});
+    if (goes_on() && any_success) return 0;
+    if (failed != 0 && !(goes_on() && any_saved)) return failed;
+    return any_saved ? stopped_exit_code : 0;
   }
 
   void end_leftovers() {

@@ -52,6 +52,7 @@ struct job_options {
   int rank = 0;
   int world_size = 1;
   bool may_spin = false;  ///< whether each rank of this host has a core of its own
+  detail::store_loss loss = detail::store_loss::ends_job;
   /// Where ranks are threads: they have no record in the store.
   std::optional<thread_network> threads = {};
 };
@@ -64,7 +65,7 @@ class job {
       : options_(std::move(options)),
         store_(options_.store),
         peers_(store_, options_.world_size),
-        abort_(store_, limit),
+        abort_(store_, limit, options_.loss),
         ended_(static_cast<std::size_t>(options_.world_size)) {
     options_.store.reset();
   }
@@ -191,17 +192,20 @@ class job {
     return ended_[static_cast<std::size_t>(rank)];
   }
 
-  /// Whether the rank's host answers, but nothing listens at the rank's port.
+  /// Whether the rank's host answers, but nothing listens at the rank's port; or does not answer,
+  /// and whoever keeps the store knows that it is lost.
   [[nodiscard]] bool listens_no_more(int rank) {
     static constexpr int patience_ms = 200;
     const auto* record = record_of(rank);
     if (record == nullptr) return false;
     const auto address = detail::socket_address::tcp(record->address, record->port);
-    const descriptor probe = detail::stream_socket(address.storage.ss_family);
-    if (!probe.valid()) return false;
-    if (::connect(probe.get(), address.data(), address.length) == 0) return false;
-    if (errno != EINPROGRESS) return errno == ECONNREFUSED;
-    return detail::connection_state(probe.get(), patience_ms) == ECONNREFUSED;
+    const int found = detail::probe_address(address.data(), address.length, patience_ms);
+    if (found == 0 || found == ECONNREFUSED) return found != 0;
+    bool lost = false;
+    store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
+      lost = all.check(std::vector{lost_key(rank)}, limit);
+    });
+    return lost;
   }
 
   job_options options_;

@@ -1,7 +1,6 @@
 // endpoint_listener: listening at a job's endpoint, where that is an address of this host.
 #pragma once
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -75,14 +74,9 @@ namespace parx::inline PARX_ABI::detail {
   int code = 0;
   const address_list found = find_addresses(without_brackets(host).c_str(), port, 0, code);
   for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
-    const descriptor probe = stream_socket(each->ai_family);
-    if (!probe.valid()) continue;
-    if (::connect(probe.get(), each->ai_addr, each->ai_addrlen) == 0) return true;
-    if (errno != EINPROGRESS) continue;
-    pollfd answer{.fd = probe.get(), .events = POLLOUT, .revents = 0};
-    const int answered = ::poll(&answer, 1, most_milliseconds);
-    if (answered == 0) return true;  // who listens has many connections to accept
-    if (answered == 1 && connection_error(probe.get()) == 0) return true;
+    const int state = probe_address(each->ai_addr, each->ai_addrlen, most_milliseconds);
+    // Without an answer it has many connections to accept.
+    if (state == 0 || state == EINPROGRESS) return true;
   }
   return false;
 }

@@ -60,11 +60,14 @@ class node_ranks {
   using clock = deadline::clock;
 
   /// What notice_ends() has found.
+  struct ended_rank {
+    int rank;
+    exit_status status;
+  };
   struct noticed {
     bool failed = false;
     bool saved = false;
-    int ended = -1;   ///< one of the ranks that have; -1: none has
-    std::string how;  ///< it has ended
+    std::vector<ended_rank> ended;
   };
 
   /// `failures` is where the ranks leave the records of their failures.
@@ -106,9 +109,7 @@ class node_ranks {
       process.end_time = clock::now();
       news.failed |= end_of(process).failed_by_itself();
       news.saved |= status.has_saved();
-      if (news.ended >= 0) continue;
-      news.ended = process.rank;
-      news.how = to_string(status);
+      news.ended.push_back({process.rank, status});
     }
     return news;
   }

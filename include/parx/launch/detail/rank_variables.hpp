@@ -30,7 +30,8 @@ struct rank_placement {
   int node_rank = 0;
   int nodes = 1;
   int generation = 1;
-  int restarts = 0;  ///< after failures, so far
+  std::string keeper = {};  ///< of all its generations; empty where there are none
+  int restarts = 0;         ///< after failures, so far
   int most_restarts = 0;
 };
 
@@ -93,6 +94,8 @@ struct local_job {
   set("MASTER_PORT", std::to_string(job.other_port == 0 ? job.port : job.other_port));
   set("PARX_NODE_RANK", std::to_string(place.node_rank));
   set("PARX_GENERATION", std::to_string(place.generation));
+  env.erase("PARX_KEEPER");
+  if (!place.keeper.empty()) set("PARX_KEEPER", place.keeper);
   set("PARX_ATTEMPT", std::to_string(place.restarts));
   // torchrun's (torch/distributed/elastic/agent/server/local_elastic_agent.py), by which programs
   // find out that they may be started again.

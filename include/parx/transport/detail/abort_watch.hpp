@@ -27,10 +27,17 @@
 
 namespace parx::inline PARX_ABI::detail {
 
+/// What it means to a rank that the job's store has ended.
+enum class store_loss {
+  ends_job,  ///< its keeper is a rank, or nobody would end the ranks
+  is_borne,  ///< an agent on this host sees that too, and gives the ranks the time to save
+};
+
 class abort_watch {
  public:
   /// Throws parx::error where the store does not answer before `limit`.
-  abort_watch(job_store& all, std::optional<deadline> limit) : store_(all) {
+  abort_watch(job_store& all, std::optional<deadline> limit, store_loss loss)
+      : store_(all), loss_(loss) {
     begin(store_.require()->watch(first_failure_key, limit));
   }
 
@@ -44,7 +51,9 @@ class abort_watch {
   /// The record of the first rank that aborted; nullopt while none has. Does not block. Without a
   /// signal() it costs an atomic load: to read the watch is a system call.
   [[nodiscard]] std::optional<failure_record> reason() {
-    if (!may_be_set_.load(std::memory_order_acquire) && descriptor() >= 0) return std::nullopt;
+    if (!may_be_set_.load(std::memory_order_acquire) && (descriptor() >= 0 || is_blind_)) {
+      return std::nullopt;
+    }
     const std::lock_guard lock(mutex_);
     if (!reason_) find_reason();
     may_be_set_.store(reason_.has_value(), std::memory_order_release);
@@ -79,6 +88,11 @@ class abort_watch {
       case watch_state::lost: break;
     }
     if (watches_again()) return;
+    if (loss_ == store_loss::is_borne) {
+      is_blind_ = true;
+      descriptor_.store(-1, std::memory_order_release);  // it would be readable for ever
+      return;
+    }
     reason_ = failure_record{
         .code = errc::peer_lost,
         .blamed = 0,
@@ -110,6 +124,8 @@ class abort_watch {
   }
 
   job_store& store_;
+  const store_loss loss_;
+  std::atomic<bool> is_blind_{false};  ///< the store has ended
   /// The last one is current. Others stay open: a thread may be about to poll their descriptors.
   std::vector<std::unique_ptr<store_watch>> watches_;
   std::atomic<int> descriptor_{-1};

@@ -59,7 +59,9 @@ class endpoint {
         job_(new parx::job({.store = options_.job_store,
                             .rank = options_.rank,
                             .world_size = options_.world_size,
-                            .may_spin = options_.may_spin},
+                            .may_spin = options_.may_spin,
+                            .loss = env_string(options_.env, "PARX_AGENT") ? store_loss::is_borne
+                                                                           : store_loss::ends_job},
                            limit)),
         arrivals_(own_.address, own_.memory) {
     raise_descriptor_limit();

@@ -34,11 +34,4 @@ inline void avoid_pacing(int socket) noexcept {
   return std::string(name, ::strnlen(name, sizeof name));
 }
 
-/// The error of a connection attempt: 0 when it has succeeded, EINPROGRESS while it goes on.
-[[nodiscard]] inline int connection_state(int socket, int patience_ms = 0) noexcept {
-  pollfd polled{socket, POLLOUT, 0};
-  if (::poll(&polled, 1, patience_ms) <= 0) return EINPROGRESS;
-  return connection_error(socket);
-}
-
 }  // namespace parx::detail
