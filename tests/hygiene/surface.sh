@@ -38,7 +38,6 @@ nn parx/tensor/reduction.hpp argmax_for
 store parx/core/tls.hpp tls_session
 store parx/core/tls.hpp tls_side
 train parx/autograd/autocast.hpp autocast_scope
-train parx/checkpoint/checkpoint_folder.hpp lock_within
 transport parx/core/tls.hpp tls_session
 transport parx/core/tls.hpp tls_side
 '

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -14,8 +13,9 @@
 
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
+#include <parx/checkpoint/signed_lock.hpp>
 #include <parx/checkpoint/staged_folder.hpp>
-#include <parx/core/descriptor.hpp>
+#include <parx/checkpoint/writer_claim.hpp>
 #include <parx/core/error.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -36,22 +36,18 @@ inline constexpr std::string_view checkpoint_prefix = "checkpoint-";
 /// The step in the name of a checkpoint's folder; nullopt for any other name.
 [[nodiscard]] std::optional<std::uint64_t> step_in_name(std::string_view name);
 
-/// Locks an open file against other processes until it is closed. Returns false if another process
-/// holds the lock for as long as `patience`, and true on a file system without locks.
-[[nodiscard]] bool lock_within(const descriptor& file, std::chrono::seconds patience);
-
-/// Held while a checkpoint is written, so that two jobs with one folder do not mix their files. The
-/// kernel releases it when the process ends, however it ends.
+/// Held while a checkpoint is written, so that two jobs with one folder do not mix their files.
 class folder_lock {
  public:
   /// Throws errc::io if the folder does not exist or another writer holds the lock for 30 seconds.
-  explicit folder_lock(const std::string& folder);
+  explicit folder_lock(const std::string& folder,
+                       lock_holder other = lock_holder::may_be_another_run);
 
  private:
-  descriptor file_;
+  signed_lock lock_;
 };
 
-/// Removes the hidden files of killed processes, except locks. Only under a folder_lock.
+/// Removes the hidden files of killed processes, except locks and claims. Only under a folder_lock.
 void remove_stale(const std::string& folder);
 
 /// All checkpoints whose manifest and file sizes are correct, newest first. Calls skipped(error)
@@ -101,10 +97,11 @@ void add_indexes(const std::filesystem::path& hidden,
 /// folder_lock.
 class unfinished_checkpoint {
  public:
-  /// `target` is the final path. Removes the hidden files of killed processes beside it. All
-  /// functions throw errc::io.
-  explicit unfinished_checkpoint(const std::filesystem::path& target)
-      : lock_(target.parent_path().string()), staged_(cleaned(target)) {}
+  /// `target` is the final path; `claim` that of a writer_claim, or empty. Removes the hidden files
+  /// of killed processes beside it. All functions throw errc::io.
+  explicit unfinished_checkpoint(const std::filesystem::path& target,
+                                 const std::filesystem::path& claim = {})
+      : lock_(target.parent_path().string()), staged_(cleaned(target), claim) {}
 
   /// The hidden folder, for its files.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return staged_.path(); }

@@ -59,6 +59,11 @@ class checkpoint_manager {
   /// The same for a checkpoint of the parts of all ranks.
   void probe(const checkpoint_parts& parts, call_site site = call_site::current());
 
+  /// Creates the folder if it is missing. From then on only this manager, or the next one that
+  /// claims the folder, can save into it: one that has claimed it before, in a process that was
+  /// stopped and goes on later, throws errc::io. Call it where no other run uses the folder.
+  void claim(call_site site = call_site::current());
+
   /// Removes all checkpoints, complete or damaged, and nothing else in the folder. Throws errc::io
   /// if the folder does not exist or another writer has locked it.
   void clear(call_site site = call_site::current());
@@ -110,6 +115,7 @@ class checkpoint_manager {
   std::vector<std::byte> memory_;  // the copy that the writer thread writes
   std::exception_ptr failure_;     // of the writer thread; read after it was joined
   std::optional<process_group> writers_;
+  detail::writer_claim claim_;  // at rank 0
   bool together_ = false;  // whether all ranks wrote the last checkpoint; the same on all ranks
   std::thread writer_;
 };

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -72,9 +73,12 @@ template <typename Produce>
 
 class staged_folder {
  public:
-  /// Creates the hidden folder; its parent must exist. All functions throw errc::io.
-  explicit staged_folder(std::filesystem::path target)
-      : target_(std::move(target)), hidden_(hidden_beside(target_)) {
+  /// Creates the hidden folder, beside the target or in `claim` (writer_claim.hpp), whose loss ends
+  /// the right to commit. All functions throw errc::io.
+  explicit staged_folder(std::filesystem::path target, std::filesystem::path claim = {})
+      : target_(std::move(target)),
+        claim_(std::move(claim)),
+        hidden_(hidden_beside(claim_.empty() ? target_ : claim_ / target_.filename())) {
     if (::mkdir(hidden_.c_str(), 0777) != 0) fail("cannot create", errno);
   }
   ~staged_folder() {
@@ -87,6 +91,14 @@ class staged_folder {
   /// The hidden folder.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return hidden_; }
 
+  /// Throws where the claim is lost.
+  void require_claim() const {
+    if (claim_.empty() || ::access(claim_.c_str(), F_OK) == 0) return;
+    throw_error(errc::io,
+                "\"{}\" is not saved: another start of this run has begun meanwhile, and this "
+                "process may write no more checkpoints. {}",
+                target_.string(), earlier_ones_untouched);
+  }
   /// Gives the folder its final name, replacing an existing folder.
   void commit() {
     flush_folder(hidden_);
@@ -108,11 +120,13 @@ class staged_folder {
   }
 
   [[noreturn]] void fail(const char* what, int saved_errno) const {
+    require_claim();
     throw_error(errc::io, "{} \"{}\": {}. {} {}", what, hidden_.string(), errno_text(saved_errno),
                 advice_for(saved_errno), earlier_ones_untouched);
   }
 
   std::filesystem::path target_;
+  std::filesystem::path claim_;
   std::filesystem::path hidden_;
 };
 

@@ -38,6 +38,7 @@ struct save_plan {
   std::size_t limit = 0;
   metric_goal goal = metric_goal::maximize;
   call_site site = {};
+  std::filesystem::path claim = {};  ///< at rank 0: that of its writer_claim, or empty
 };
 
 inline void commit(const save_plan& plan, unfinished_checkpoint& made,
@@ -49,7 +50,7 @@ inline void commit(const save_plan& plan, unfinished_checkpoint& made,
 
 /// Local. Throws errc::io.
 inline void write_alone(const save_plan& plan, const checkpoint_parts& parts) {
-  unfinished_checkpoint made(plan.target);
+  unfinished_checkpoint made(plan.target, plan.claim);
   commit(plan, made, write_parts(made.path(), plan.step, parts));
 }
 
@@ -91,7 +92,7 @@ inline void write_together(process_group& group, const save_plan& plan,
   std::string hidden;
   agree_on_rank0(&group, site, [&] {
     require_distinct(names);
-    made.emplace(plan.target);
+    made.emplace(plan.target, plan.claim);
     hidden = made->path().string();
   });
   broadcast_object(group, hidden, {.root = 0}, site);

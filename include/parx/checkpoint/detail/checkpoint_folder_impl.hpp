@@ -1,14 +1,12 @@
 // Definitions of checkpoint_folder.hpp.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/statvfs.h>
 
 #include <cerrno>
+#include <chrono>
 #include <functional>
 #include <map>
-#include <thread>
 
 #include <parx/checkpoint/checkpoint_folder.hpp>
 #include <parx/checkpoint/shard_index.hpp>
@@ -27,29 +25,13 @@ PARX_INLINE std::optional<std::uint64_t> step_in_name(std::string_view name) {
   return parse_number<std::uint64_t>(name.substr(checkpoint_prefix.size()));
 }
 
-PARX_INLINE bool lock_within(const descriptor& file, std::chrono::seconds patience) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return true;
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
-}
-
-PARX_INLINE folder_lock::folder_lock(const std::string& folder) {
-  const std::string path = folder + "/" + std::string(stale_prefix) + "lock";
-  file_ = descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!file_.valid()) {
-    throw_error(errc::io, "cannot save into \"{}\": {}. {}", folder, errno_text(errno),
-                advice_for(errno));
-  }
-  if (!lock_within(file_, std::chrono::seconds(30))) {
-    throw_error(errc::io,
-                "another process has been saving into \"{}\" for 30 s. Give each run a folder "
-                "of its own.",
-                folder);
-  }
+PARX_INLINE folder_lock::folder_lock(const std::string& folder, lock_holder other)
+    : lock_(folder + "/" + std::string(stale_prefix) + "lock", other, std::chrono::seconds(30)) {
+  if (lock_.is_held()) return;
+  throw_error(errc::io,
+              "another process ({}) has been saving into \"{}\" for 30 s. Give each run a folder "
+              "of its own.",
+              lock_.holder(), folder);
 }
 
 PARX_INLINE void remove_stale(const std::string& folder) {
@@ -57,7 +39,10 @@ PARX_INLINE void remove_stale(const std::string& folder) {
   std::vector<std::filesystem::path> stale;
   for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(stale_prefix) && !name.ends_with("lock")) stale.push_back(entry.path());
+    if (name.starts_with(stale_prefix) && !name.starts_with(claim_prefix) &&
+        !name.ends_with("lock")) {
+      stale.push_back(entry.path());
+    }
   }
   for (const auto& path : stale) std::filesystem::remove_all(path, failure);
 }
@@ -144,6 +129,7 @@ PARX_INLINE void add_indexes(const std::filesystem::path& hidden,
 }
 
 PARX_INLINE void unfinished_checkpoint::commit(const checkpoint_manifest& manifest) {
+  staged_.require_claim();
   (void)write_text(path(), std::string(manifest_name), encode_manifest(manifest));
   staged_.commit();
 }

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <future>
 #include <numeric>
+#include <system_error>
 
 #include <parx/checkpoint/agreement.hpp>
 #include <parx/checkpoint/manager.hpp>
@@ -85,6 +87,17 @@ PARX_INLINE void checkpoint_manager::probe(const checkpoint_parts& parts, call_s
   probe(bytes[0], site);
 }
 
+PARX_INLINE void checkpoint_manager::claim(call_site site) {
+  detail::agree_on_rank0(group_, site, [&] {
+    std::error_code failure;
+    // A checkpoint may be being written in it.
+    if (!claim_.path().empty() && std::filesystem::exists(claim_.path(), failure)) return;
+    detail::make_folders(folder_);
+    const detail::folder_lock lock(folder_, detail::lock_holder::is_superseded);
+    claim_ = detail::writer_claim(folder_);
+  });
+}
+
 PARX_INLINE void checkpoint_manager::clear(call_site site) {
   wait(site);
   detail::agree_on_rank0(group_, site, [&] { detail::remove_checkpoints(folder_); });
@@ -100,7 +113,8 @@ PARX_INLINE void checkpoint_manager::save(std::uint64_t step, const checkpoint_p
                                best_step,
                                options_.save_total_limit,
                                options_.goal,
-                               site};
+                               site,
+                               claim_.path()};
   together_ = any_shards(parts, site);
   if (options_.mode == save_mode::blocking) {
     if (together_) {

@@ -45,12 +45,13 @@ class run_folder {
   /// until leave().
   [[nodiscard]] std::optional<saved_checkpoint> begin(const checkpoint_parts& parts,
                                                       const std::vector<callbacks>& listeners);
-  /// After a rank was lost: the new rank 0 takes the lock.
+  /// After a rank was lost: the new rank 0 takes over from the former one, which may be stopped.
   void take_over() {
     leave();
     if (!is_given()) return;
-    parx::detail::agree_on_rank0(&group_, site_,
-                                 [&] { lock_ = run_lock(options_.output_dir); });
+    parx::detail::agree_on_rank0(
+        &group_, site_, [&] { lock_ = run_lock(options_.output_dir, lock_holder::is_superseded); });
+    checkpoints_->claim(site_);
   }
   /// Local. Releases the lock.
   void leave() noexcept { lock_ = run_lock(); }
@@ -95,9 +96,13 @@ inline std::optional<saved_checkpoint> run_folder::begin(const checkpoint_parts&
   const auto hears = [](const callbacks& each) { return static_cast<bool>(each.on_save); };
   announces_saves_ =
       on_any_rank(group_, std::any_of(listeners.begin(), listeners.end(), hears), site_);
-  checkpoints_->probe(parts, site_);
   run_lock mine;
-  parx::detail::agree_on_rank0(&group_, site_, [&] { mine = run_lock(options_.output_dir); });
+  parx::detail::agree_on_rank0(&group_, site_, [&] {
+    parx::detail::make_folders(options_.output_dir);
+    mine = run_lock(options_.output_dir, lock_holder::may_be_another_run);
+  });
+  checkpoints_->claim(site_);
+  checkpoints_->probe(parts, site_);
   if (options_.resume_from_checkpoint == resume::overwrite) {
     checkpoints_->clear(site_);
     parx::detail::agree_on_rank0(&group_, site_, [&] { run_log::clear(options_.output_dir); });
