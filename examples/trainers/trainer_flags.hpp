@@ -112,7 +112,9 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
        text(d.output_dir))
       ("save-strategy", "when to write a checkpoint: no, steps or epoch",
        text(detail::word(d.save_strategy)))
-      ("save-steps", "with --save-strategy steps", text(d.save_steps))
+      ("save-steps", "with --save-strategy steps; auto: as often as pays", text(d.save_steps))
+      ("mean-hours-between-failures", "of the job, for --save-steps auto",
+       text(d.mean_hours_between_failures))
       ("save-total-limit", "checkpoints that are kept; 0: all", text(d.save_total_limit))
       ("load-best-model-at-end", "end with the best evaluated model, not the last", yes)
       ("resume", "continue from the newest checkpoint in --output-dir", yes)
@@ -153,7 +155,9 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
   o.eval_strategy = detail::strategy_flag(given, "eval-strategy");
   o.eval_steps = count("eval-steps");
   o.save_strategy = detail::strategy_flag(given, "save-strategy");
-  o.save_steps = count("save-steps");
+  o.save_steps =
+      text("save-steps") == "auto" ? parx::train::save_steps_auto : count("save-steps", 1);
+  o.mean_hours_between_failures = number(given, "mean-hours-between-failures", 1e-6, 1e9);
   o.save_total_limit = count("save-total-limit");
   o.load_best_model_at_end = is_set("load-best-model-at-end");
   o.metric_for_best_model = text("metric-for-best-model");

@@ -33,6 +33,11 @@ namespace detail {
   return when == strategy::no || steps == 0 ? "never" : formatted("every {} steps", steps);
 }
 
+[[nodiscard]] inline std::string save_text(const trainer_options& o) {
+  const bool chosen = o.save_strategy == strategy::steps && o.save_steps == save_steps_auto;
+  return chosen ? "as often as pays," : frequency_text(o.save_strategy, o.save_steps);
+}
+
 [[nodiscard]] constexpr std::string_view decay_text(optim::decay form) noexcept {
   switch (form) {
     case optim::decay::constant: return "constant";
@@ -130,8 +135,7 @@ template <typename Wrapper, typename Optimizer>
                               options.eval_steps > 0 ? options.eval_steps : options.logging_steps));
   line("save", options.output_dir.empty()
                    ? std::string("never: no output_dir")
-                   : formatted("{} {} into \"{}\"{}",
-                               detail::frequency_text(options.save_strategy, options.save_steps),
+                   : formatted("{} {} into \"{}\"{}", detail::save_text(options),
                                size_text(bytes + state_bytes), options.output_dir,
                                options.save_total_limit > 0
                                    ? formatted(", {} kept", options.save_total_limit)

@@ -30,6 +30,9 @@ enum class resume {
   overwrite,  ///< at step 0; checkpoints and logs in output_dir are deleted
 };
 
+/// For save_steps: as often as pays, by what a checkpoint of this run takes (save_interval.hpp).
+inline constexpr std::uint64_t save_steps_auto = 0;
+
 /// What messages call the options that they advise: a program with flags gives those.
 struct option_words {
   std::string resume = ".resume_from_checkpoint = resume::latest";
@@ -65,7 +68,11 @@ struct trainer_options {
   strategy eval_strategy = strategy::no;
   std::uint64_t eval_steps = 0;  ///< 0: as logging_steps
   strategy save_strategy = strategy::steps;
-  std::uint64_t save_steps = 500;
+  std::uint64_t save_steps = 500;  ///< or save_steps_auto
+  /// For save_steps_auto: hours from one failure of the whole job to the next, on average. A node
+  /// fails once in some years: 6 h are those of a job on thousands of nodes, or on preemptible
+  /// ones.
+  double mean_hours_between_failures = 6;
   std::size_t save_total_limit = 0;  ///< checkpoints to keep, including the best one; 0: all
   bool load_best_model_at_end = false;
   /// The metric by which evaluations are compared: "loss", "accuracy", ..., with or without "eval_"
@@ -135,8 +142,9 @@ inline void validate(const trainer_options& o) {
           o.max_grad_norm);
   require(o.eval_strategy != strategy::steps || o.eval_steps > 0 || o.logging_steps > 0,
           "trainer: eval_strategy steps needs eval_steps or logging_steps above 0");
-  require(o.output_dir.empty() || o.save_strategy != strategy::steps || o.save_steps > 0,
-          "trainer: save_strategy steps needs save_steps above 0");
+  require(o.mean_hours_between_failures > 0 && std::isfinite(o.mean_hours_between_failures),
+          "trainer: mean_hours_between_failures is {}; give more than 0",
+          o.mean_hours_between_failures);
   require(o.early_stopping_patience == 0 || o.eval_strategy != strategy::no,
           "trainer: early_stopping_patience counts evaluations; set eval_strategy");
   require(!o.load_best_model_at_end || (o.eval_strategy != strategy::no &&

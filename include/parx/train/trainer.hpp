@@ -167,9 +167,8 @@ class trainer : public detail::trainer_base {
   /// Trains from the current state to the end.
   record run(std::chrono::steady_clock::time_point start) {
     const bool shows = !options_.disable_progress && !done();
-    progress bar{{.total = plan_.steps,
-                  .enabled = is_rank0() && shows,
-                  .initial = state_.global_step}};
+    progress bar{
+        {.total = plan_.steps, .enabled = is_rank0() && shows, .initial = state_.global_step}};
     metrics_.open(start, shows ? &bar : nullptr);
     bar_ = &bar;
     if (options_.explain) metrics_.log.print("***** What this run will do *****\n" + explain());
@@ -177,6 +176,7 @@ class trainer : public detail::trainer_base {
              state_.global_step);
     call(&callbacks::on_train_begin);
     metrics_.begin_counting(model_.times());
+    schedule_.begin(state_.global_step);
     if (progress_.done != detail::step_stage::complete) finish_step();
     while (!done()) run_epoch();
     fold();
@@ -386,8 +386,7 @@ class trainer : public detail::trainer_base {
     model_.zero_grad();
     state_.global_step = step;
     progress_ = {.step = step, .done = detail::step_stage::updated, .norm = norm, .lr = lr};
-    unfinished_.end();
-    ++metrics_.watch.counts.steps;
+    count_step();
     call(&callbacks::on_step_end);
     bar_->update(step);
     finish_step();
@@ -468,7 +467,7 @@ class trainer : public detail::trainer_base {
     fold();
     metrics_.watch.pause();
     if (best) state_.best_model_checkpoint = folder_.path_of(state_.best_global_step);
-    folder_.save(state_, parts(), metric);
+    save_by_schedule([&] { folder_.save(state_, parts(), metric); });
     call(&callbacks::on_save);
     metrics_.watch.resume();
   }

@@ -54,6 +54,7 @@ namespace parx::inline PARX_ABI::train::detail {
   line("output_dir given", !o.output_dir.empty());
   line("save_strategy", static_cast<int>(o.save_strategy));
   line("save_steps", o.save_steps);
+  line("mean_hours_between_failures", o.mean_hours_between_failures);
   line("load_best_model_at_end", o.load_best_model_at_end);
   line("resume_from_checkpoint", static_cast<int>(o.resume_from_checkpoint));
   line("save_on_signal", o.save_on_signal);

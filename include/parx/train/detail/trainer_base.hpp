@@ -5,13 +5,16 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/source.hpp>
@@ -25,6 +28,7 @@
 #include <parx/train/detail/step_progress.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/run_plan.hpp>
+#include <parx/train/save_interval.hpp>
 #include <parx/train/state.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
@@ -83,11 +87,41 @@ class trainer_base {
         options_.eval_steps > 0 ? options_.eval_steps : options_.logging_steps;
     return is_due(options_.eval_strategy, interval, state_.global_step, epoch_ends);
   }
+  [[nodiscard]] bool chooses_saves() const noexcept {
+    return options_.save_strategy == strategy::steps && options_.save_steps == save_steps_auto;
+  }
   [[nodiscard]] bool checkpoint_is_due(bool epoch_ends) const noexcept {
     return folder_.is_given() &&
-           (is_due(options_.save_strategy, options_.save_steps, state_.global_step, epoch_ends) ||
+           ((chooses_saves() ? schedule_.is_due(state_.global_step)
+                             : is_due(options_.save_strategy, options_.save_steps,
+                                      state_.global_step, epoch_ends)) ||
             progress_.was_due || (options_.save_strategy != strategy::no && done()) ||
             (progress_.best && options_.load_best_model_at_end));
+  }
+
+  /// Of the step that the state has.
+  void count_step() {
+    unfinished_.end();
+    ++metrics_.watch.counts.steps;
+    schedule_.end_step(state_.global_step, std::chrono::steady_clock::now());
+  }
+  /// Collective. Saves a checkpoint, by save(); of the first one the ranks learn how often the next
+  /// ones pay.
+  template <typename Save>
+  void save_by_schedule(Save save) {
+    const auto start = std::chrono::steady_clock::now();
+    save();
+    if (chooses_saves() && !schedule_.is_decided()) {
+      folder_.wait();
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      std::array<double, 2> slowest{schedule_.step_seconds(), taken.count()};
+      parx::all_reduce(job_, slowest, {.op = reduce_op::max}, site_);
+      if (slowest[0] > 0) {
+        metrics_.log.print(
+            schedule_.decide(slowest[0], slowest[1], options_.mean_hours_between_failures * 3600));
+      }
+    }
+    schedule_.note_saved(state_.global_step);
   }
 
   template <typename Call, typename... Arguments>
@@ -148,6 +182,7 @@ class trainer_base {
   step_progress progress_;
   unfinished_step unfinished_;
   run_folder folder_;
+  save_schedule schedule_;
   run_metrics metrics_;
   std::vector<callbacks> callbacks_;
   std::atomic<bool> stop_requested_{false};
