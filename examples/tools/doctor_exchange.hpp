@@ -52,7 +52,7 @@ inline std::string connect_problem(const std::string& address, std::uint16_t por
     return why == 0 ? std::string()
                     : parx::detail::with_port(address, port) + ": " + parx::errno_text(why);
   } catch (const parx::error& failure) {
-    return failure.what();
+    return parx::text_of(failure);
   }
 }
 
@@ -141,7 +141,7 @@ inline void exchange(const exchange_place& place, parx::slurm::host_facts& facts
     board = std::make_unique<parx::tcp_store>(
         parx::tcp_store_options{.host = host, .port = place.port}, end);
   } catch (const parx::error& failure) {
-    facts.to_first_problem = failure.what();
+    facts.to_first_problem = parx::text_of(failure);
     return;
   }
   try {

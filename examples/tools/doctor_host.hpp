@@ -19,6 +19,8 @@
 #include <vector>
 
 #include "contents_hash.hpp"
+#include "doctor_container.hpp"
+#include "read_problem.hpp"
 #include <parx/core/cpu_quota.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
@@ -35,6 +37,7 @@ namespace examples {
 /// What the job needs, as `parx_slurm check` asks each node.
 struct host_questions {
   std::string program;
+  parx::slurm::container box;  ///< in which it runs, if any
   std::vector<std::string> needs;
   std::string output;
   std::vector<std::string> imports;
@@ -95,25 +98,6 @@ inline std::int64_t group_memory_mb() {
   return least;
 }
 
-/// Why a path cannot be read; empty: it can. `size`: of a file in bytes, of a folder its entries.
-inline std::string read_problem(const std::string& path, std::uint64_t& size) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return parx::errno_text(errno);
-  if (::access(path.c_str(), S_ISDIR(status.st_mode) ? R_OK | X_OK : R_OK) != 0) {
-    return parx::errno_text(errno);
-  }
-  if (S_ISREG(status.st_mode)) size = static_cast<std::uint64_t>(status.st_size);
-  if (S_ISDIR(status.st_mode)) {
-    std::error_code unreadable;
-    for (std::filesystem::directory_iterator each(path, unreadable), end; each != end;
-         each.increment(unreadable)) {
-      if (unreadable) break;
-      ++size;
-    }
-  }
-  return {};
-}
-
 /// Why no file can be made in a folder, or in the nearest folder above it that there is; empty: one
 /// can. A file is made and removed.
 inline std::string write_problem(std::string folder) {
@@ -133,9 +117,12 @@ inline std::string write_problem(std::string folder) {
   return problem;
 }
 
-/// What the dynamic linker would not find, by ldd: "libfmt.so.9", "GLIBC_2.36".
-inline std::vector<std::string> missing_libraries(const std::string& program) {
-  const auto answer = parx::slurm::run_command({"ldd", program}, std::chrono::seconds(5));
+/// What the dynamic linker would not find, by ldd: "libfmt.so.9", "GLIBC_2.36". `inside`: the
+/// command of a container; empty: on this host.
+inline std::vector<std::string> missing_libraries(std::vector<std::string> inside,
+                                                  const std::string& program) {
+  inside.insert(inside.end(), {"ldd", program});
+  const auto answer = parx::slurm::run_command(inside, std::chrono::seconds(5));
   std::vector<std::string> missing;
   for (const std::string* const text : {&answer.out, &answer.err}) {
     for (std::string_view line : parx::detail::split_at(*text, '\n')) {
@@ -156,7 +143,8 @@ inline std::vector<std::string> missing_libraries(const std::string& program) {
   return missing;
 }
 
-inline void look_at_program(const std::string& program, parx::slurm::host_facts& facts) {
+inline void look_at_program(const std::string& program, const parx::slurm::container& box,
+                            parx::slurm::host_facts& facts) {
   facts.program = program;
   std::uint64_t bytes = 0;
   facts.program_problem = read_problem(program, bytes);
@@ -167,7 +155,7 @@ inline void look_at_program(const std::string& program, parx::slurm::host_facts&
   const std::string file = parx::detail::file_text(program).value_or("");
   facts.program_hash = contents_hash(file);
   if (!file.starts_with("\177ELF")) return;  // a script
-  facts.missing_libraries = missing_libraries(program);
+  facts.missing_libraries = missing_libraries(parx::slurm::container_command(box), program);
   for (std::string& each : parx::instructions_of(file)) {
     if (!parx::has_instructions(each)) facts.missing_instructions.push_back(std::move(each));
   }
@@ -212,8 +200,18 @@ inline parx::slurm::host_facts look_at_host(const host_questions& questions,
   facts.node = parx::env_string(env, "SLURMD_NODENAME").value_or(facts.host);
   utsname system{};
   if (::uname(&system) == 0) facts.kernel = system.release;
-  if (!questions.program.empty()) detail::look_at_program(questions.program, facts);
+  const parx::slurm::container& box = questions.box;
+  const auto is_looked_for_inside = [&](const std::string& path) {
+    return box.is_used() && parx::slurm::is_of_image(path);
+  };
+  if (box.is_used()) {
+    detail::look_at_container(box, questions.program, questions.needs, env, facts);
+  }
+  if (!questions.program.empty() && !is_looked_for_inside(questions.program)) {
+    detail::look_at_program(questions.program, box, facts);
+  }
   for (const std::string& path : questions.needs) {
+    if (is_looked_for_inside(path)) continue;
     parx::slurm::path_fact fact{path, "", 0};
     fact.problem = detail::read_problem(path, fact.size);
     facts.needs.push_back(fact);

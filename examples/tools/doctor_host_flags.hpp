@@ -14,6 +14,7 @@
 #include "common/options.hpp"
 #include "doctor_exchange.hpp"
 #include "doctor_host.hpp"
+#include "sent_files.hpp"
 #include <parx/launch/hostlist.hpp>
 #include <parx/transport/detail/interfaces.hpp>
 
@@ -34,11 +35,17 @@ inline int print_host_facts(int argc, const char* const* argv) {
   const auto several = cxxopts::value<std::vector<std::string>>();
   options.add_options()("h,help", "print this")
       ("program", "whose libraries and instructions to look for", text(""))
+      ("image", "of the container in which it runs", text(""))
+      ("runtime", "that starts the container", text("apptainer"))
+      ("folder", "in which the program starts there", text("/"))
+      ("bind", "a path that is seen there; may be given several times", several)
       ("needs", "a path that can be read; may be given several times", several)
       ("output", "a folder to write into", text(""))
       ("imports", "a Python module; may be given several times", several)
       ("python", "the interpreter of --imports", text("python3"))
       ("port", "of the first node of the Slurm step; 0: no exchange with other nodes", text("0"))
+      ("jobs", "this user's; what parx_slurm has sent here for others that are over is removed",
+       text(""))
       ("seconds", "to wait for the other nodes", text("4"));
   try {
     const auto given = parse(options, argc, argv);
@@ -47,7 +54,18 @@ inline int print_host_facts(int argc, const char* const* argv) {
       return 0;
     }
     const auto env = parx::process_environment();
+    std::vector<std::int64_t> live;
+    const std::string jobs = given["jobs"].as<std::string>();
+    for (const std::string_view each : parx::detail::split_at(jobs, ',')) {
+      live.push_back(parx::detail::parse_number<std::int64_t>(each).value_or(0));
+    }
+    const auto own = parx::env_number<std::int64_t>(env, "SLURM_JOB_ID");
+    if (own && !live.empty()) remove_stale(*own, live);
     auto facts = look_at_host({.program = given["program"].as<std::string>(),
+                               .box = {.runtime = given["runtime"].as<std::string>(),
+                                       .image = given["image"].as<std::string>(),
+                                       .folder = given["folder"].as<std::string>(),
+                                       .paths = list(given, "bind")},
                                .needs = list(given, "needs"),
                                .output = given["output"].as<std::string>(),
                                .imports = list(given, "imports"),

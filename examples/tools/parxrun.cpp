@@ -15,9 +15,11 @@
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -71,7 +73,12 @@ int main(int argc, char** argv) {
     options.command = examples::command_of({words.begin() + program, words.end()}, given, env);
     if (given.count("n") + given.count("nproc-per-node") == 0)
       examples::warn_of_late_n(options.command);
-    return parx::run_ranks(options);
+    const int code = parx::run_ranks(options);
+    std::error_code ignored;
+    for (const std::string& each : examples::list(given, "remove-at-end")) {
+      std::filesystem::remove_all(each, ignored);
+    }
+    return code;
   } catch (const parx::program_error& e) {
     std::fprintf(stderr, "parxrun: %s\n", e.what());
     return e.exit_code();

@@ -101,6 +101,9 @@ inline void declare_options(cxxopts::Options& description) {
          cxxopts::value<std::string>()->default_value("end"), "WHAT");
   option("env", "Set a variable for the ranks; may be given often",
          cxxopts::value<std::vector<std::string>>(), "NAME=VALUE");
+  option("remove-at-end",
+         "Remove this path of the node when its ranks have ended; may be given often",
+         cxxopts::value<std::vector<std::string>>(), "PATH");
   option("version", "Print the version");
   option("h,help", "Print this");
 

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "common/options.hpp"
-#include "slurm_where.hpp"
+#include "slurm_check.hpp"
 #include <parx/slurm.hpp>
 
 namespace examples {
@@ -29,6 +29,7 @@ inline void add_batch_flags(cxxopts::Options& options) {
       ("A,account", "the account that is billed", text(""))
       ("C,constraint", "features of the nodes", text(""))
       ("x,exclude", "nodes to leave out", text(""))
+      ("container", "an Apptainer image in which the ranks run", text(""))
       ("a,array", "a job for each of these numbers: 0-4", text(""))
       ("J,job-name", "and that of the log; the program's name, if empty", text(""))
       ("checkpoints",
@@ -70,6 +71,7 @@ inline parx::slurm::batch_options batch_options_of(const cxxopts::ParseResult& g
   job.warning = length_of(given, "warning");
   job.checkpoints = word("checkpoints");
   if (job.checkpoints.empty()) job.checkpoints = output_dir_of(command);
+  job.box = container_of(word("container"), command, {output_dir_of(command)});
   job.command = command;
   job.written_by = written_by;
   return job;

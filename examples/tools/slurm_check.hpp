@@ -30,7 +30,8 @@ namespace examples {
 struct check_options {
   std::string job;  ///< Slurm's number of it
   std::vector<std::string> nodes;
-  std::string program;  ///< an absolute path; empty: none
+  std::string program;  ///< an absolute path, or a name in the image; empty: none
+  parx::slurm::container box;
   std::vector<std::string> needs;
   std::string output;
   std::vector<std::string> imports;
@@ -48,6 +49,7 @@ inline void add_check_flags(cxxopts::Options& options) {
   options.add_options()
       ("n,ranks", "of each node", text("1"))
       ("c,threads", "of a rank", text("1"))
+      ("container", "an Apptainer image in which the ranks run", text(""))
       ("needs", "a path that every node must be able to read; may be given several times", several)
       ("output", "the folder that every node must be able to write into", text(""))
       ("imports", "a Python module that every node must have; may be given several times", several)
@@ -58,16 +60,59 @@ inline void add_check_flags(cxxopts::Options& options) {
       ("jobid", "a job that runs, where this is not inside it", text(""));
 }
 
-/// The absolute path of a program, as a shell finds it; as given where there is none in PATH.
-inline std::string path_of_program(const std::string& name) {
-  const auto absolute = [](const std::string& path) {
-    return std::filesystem::absolute(path).lexically_normal().string();
-  };
+/// A path as it is without a working directory; empty for an empty one.
+inline std::string absolute_path(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
+
+/// The container of a program and its arguments. It sees the working directory, the program's
+/// folder, what the arguments name and `paths`, as far as there is such a thing here; of a path
+/// that is still to be made, the folder above it.
+inline parx::slurm::container container_of(const std::string& image,
+                                           const std::vector<std::string>& command,
+                                           std::vector<std::string> paths) {
+  parx::slurm::container box;
+  if (image.empty()) return box;
+  box.image = absolute_path(image);
+  box.folder = std::filesystem::current_path().string();
+  box.runtime = "apptainer";
+  const auto env = parx::process_environment();
+  for (const char* const each : {"singularity", "apptainer"}) {
+    try {
+      static_cast<void>(parx::detail::find_program(each, env));
+      box.runtime = each;
+    } catch (const parx::program_error&) {
+      // The nodes may have it all the same.
+    }
+  }
+  paths.push_back(box.folder);
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    const std::string path = word.substr(i == 0 ? 0 : word.find('=') + 1);
+    if (parx::slurm::is_of_image(path)) continue;
+    const std::filesystem::path here = absolute_path(path);
+    if (i == 0) paths.push_back(here.parent_path());
+    else if (std::filesystem::exists(here)) paths.push_back(here);
+  }
+  for (std::string& each : paths) {
+    each = absolute_path(each);
+    while (!std::filesystem::exists(each) && each.size() > 1) {
+      each = std::filesystem::path(each).parent_path();
+    }
+  }
+  box.paths = parx::slurm::bound_paths(std::move(paths));
+  return box;
+}
+
+/// The absolute path of a program, as a shell finds it; as given where there is none in PATH, and
+/// where it is an image's.
+inline std::string path_of_program(const std::string& name, const std::string& image = {}) {
+  if (!image.empty() && parx::slurm::is_of_image(name)) return name;
   if (name.empty()) return name;
   try {
-    return absolute(parx::detail::find_program(name, parx::process_environment()));
+    return absolute_path(parx::detail::find_program(name, parx::process_environment()));
   } catch (const parx::program_error&) {
-    return name.find('/') == name.npos ? name : absolute(name);  // the nodes may see it
+    return name.find('/') == name.npos ? name : absolute_path(name);  // the nodes may see it
   }
 }
 
@@ -100,26 +145,37 @@ inline check_options check_options_of(const cxxopts::ParseResult& given,
   options.takes.memory_mb = megabytes(given, "mem");
   options.takes.tmp_mb = megabytes(given, "tmp");
   options.takes.time_s = length_of(given, "time").count();
-  options.program = path_of_program(command.empty() ? "" : command.front());
+  const std::string image = given["container"].as<std::string>();
+  options.program = path_of_program(command.empty() ? "" : command.front(), image);
   for (const std::string& path : list(given, "needs")) {
-    options.needs.push_back(std::filesystem::absolute(path).lexically_normal().string());
+    options.needs.push_back(absolute_path(path));
   }
-  options.output = given["output"].as<std::string>();
-  if (!options.output.empty()) options.output = std::filesystem::absolute(options.output).string();
+  options.output = absolute_path(given["output"].as<std::string>());
+  std::vector<std::string> paths = options.needs;
+  paths.push_back(options.output);
+  options.box = container_of(image, command, paths);
   options.imports = list(given, "imports");
   options.python = given["python"].as<std::string>();
   return options;
 }
 
-/// Where a program of parx that is sent along lies on the nodes.
-inline std::string sent_along(const char* name, const std::string& job) {
-  return fmt::format("/tmp/{}.{}", name, job);
+/// This user's jobs, "4711,4712"; empty where Slurm does not tell.
+inline std::string live_jobs() {
+  const auto answer = parx::slurm::run_command(
+      {"squeue", "-h", "-u", std::to_string(::geteuid()), "-o", "%A"}, std::chrono::seconds(10));
+  std::string jobs = answer.success() ? answer.out : std::string();
+  jobs.erase(jobs.find_last_not_of('\n') + 1);
+  std::replace(jobs.begin(), jobs.end(), '\n', ',');
+  return jobs;
 }
 
-/// Removes what was sent to the nodes. A node that does not answer keeps it, which is no matter.
-inline void remove_from_nodes(const check_options& options, const std::vector<std::string>& paths) {
+/// Removes what was sent to the nodes. A node that does not answer keeps it until it does
+/// (remove_stale()).
+inline void remove_from_nodes(const check_options& options, const std::vector<std::string>& paths,
+                              std::vector<std::string> silent) {
+  if (silent.size() == options.nodes.size()) silent.clear();  // nobody was waited for
   static_cast<void>(parx::slurm::run_command(
-      parx::slurm::removing_command(paths, options.job, options.nodes.size()),
+      parx::slurm::removing_command(paths, options.job, options.nodes.size(), silent),
       std::chrono::seconds(20)));
 }
 
@@ -132,9 +188,15 @@ inline std::vector<std::string> check_command(const check_options& options) {
   auto words = parx::slurm::on_each_node(options.job, options.nodes.size());
   words.insert(words.end(),
                {"--mem=0", "--cpu-bind=none", "--kill-on-bad-exit=0",
-                "--bcast=" + sent_along("parx_doctor", options.job),
+                "--bcast=" + parx::slurm::sent_along("parx_doctor", options.job),
                 (here / "parx_doctor").string(), "host", "--port=" + std::to_string(port)});
+  if (const std::string jobs = live_jobs(); !jobs.empty()) words.push_back("--jobs=" + jobs);
   if (!options.program.empty()) words.push_back("--program=" + options.program);
+  if (options.box.is_used()) {
+    words.insert(words.end(), {"--image=" + options.box.image, "--runtime=" + options.box.runtime,
+                               "--folder=" + options.box.folder});
+    for (const std::string& each : options.box.paths) words.push_back("--bind=" + each);
+  }
   for (const std::string& each : options.needs) words.push_back("--needs=" + each);
   if (!options.output.empty()) words.push_back("--output=" + options.output);
   for (const std::string& each : options.imports) words.push_back("--imports=" + each);
@@ -237,9 +299,12 @@ inline void print_check(const check_options& options, const check_result& result
 inline int check(const check_options& options) {
   const parx::slurm::held_signals signals;  // end this program when the nodes are clean
   const check_result result = check_nodes(options, signals);
-  remove_from_nodes(options, {sent_along("parx_doctor", options.job)});
-  if (signals.one_waits()) return 1;
-  print_check(options, result);
+  const bool is_over = signals.one_waits();
+  if (!is_over) print_check(options, result);
+  std::fflush(stdout);
+  remove_from_nodes(options, {parx::slurm::sent_along("parx_doctor", options.job)},
+                    parx::slurm::silent_nodes(result.found));
+  if (is_over || signals.one_waits()) return 1;
   return parx::slurm::bad_nodes(result.found).empty() ? 0 : 4;
 }
 

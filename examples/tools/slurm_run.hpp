@@ -62,8 +62,11 @@ inline run_options run_options_of(const cxxopts::ParseResult& given,
   run_options options;
   options.command = command;
   options.check = check_options_of(given, command);
+  const bool of_image =
+      options.check.box.is_used() && parx::slurm::is_of_image(options.check.program);
   std::uint64_t size = 0;
-  const std::string problem = detail::read_problem(options.check.program, size);
+  const std::string problem =
+      of_image ? std::string() : detail::read_problem(options.check.program, size);
   parx::require(problem.empty(), "the program {}: {}", command.front(), problem);
   options.command.front() = options.check.program;
   options.request.nodes = number(given, "nodes", 1, 100'000);
@@ -80,7 +83,7 @@ inline run_options run_options_of(const cxxopts::ParseResult& given,
     options.request.level = parx::slurm::level_of_program(parx::instructions_of(*file));
   }
   for (const std::string& each : list(given, "stage")) {
-    options.stage.push_back(std::filesystem::absolute(each).lexically_normal().string());
+    options.stage.push_back(absolute_path(each));
     parx::require(std::filesystem::exists(options.stage.back()),
                   "--stage {}: this host does not see it either", options.stage.back());
     options.check.needs.push_back(options.stage.back());
@@ -121,27 +124,33 @@ inline std::vector<std::string> allocation_command(const run_options& options,
   return words;
 }
 
-/// The ranks of all nodes: a parxrun on each, which is sent along.
-inline std::vector<std::string> launch_command(
-    const run_options& options, const std::vector<std::string>& bad,
-    const std::vector<parx::slurm::staged_path>& staged) {
+/// The ranks of all nodes: a parxrun on each, which is sent along, or is that of the image.
+/// `sent`: what has been sent to the nodes.
+inline std::vector<std::string> launch_command(const run_options& options,
+                                               const std::vector<std::string>& bad,
+                                               const std::vector<std::string>& sent) {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const auto& takes = options.check.takes;
   auto words = parx::slurm::srun_step(options.check.job, options.check.nodes.size() - bad.size());
-  words.insert(words.end(),
-               // All parxruns end together. Where the first could not even begin, the others would
-               // wait for it.
-               {"-c", std::to_string(takes.ranks * takes.threads), "--kill-on-bad-exit=0",
-                "--wait=10",
-                "--bcast=" + sent_along("parxrun", options.check.job)});
+  words.insert(
+      words.end(),
+      // All parxruns end together. Where the first could not even begin, the others would
+      // wait for it.
+      {"-c", std::to_string(takes.ranks * takes.threads), "--kill-on-bad-exit=0", "--wait=10"});
   if (!bad.empty()) words.push_back("--exclude=" + parx::slurm::compress_hostlist(bad));
-  words.insert(words.end(), {(here / "parxrun").string(), "-n", std::to_string(takes.ranks),
-                             "--threads", std::to_string(takes.threads)});
+  // By parxrun, too, because a job that Slurm ends can start no further step.
+  std::vector<std::string> more;
+  for (const std::string& each : sent) more.push_back("--remove-at-end=" + each);
   if (options.max_restarts > 0) {
-    words.insert(words.end(), {"--max-restarts", std::to_string(options.max_restarts)});
+    more.insert(more.end(), {"--max-restarts", std::to_string(options.max_restarts)});
   }
-  words.push_back("--");
-  for (std::string& each : parx::slurm::with_copies(options.command, staged)) {
+  std::string parxrun = "parxrun";
+  if (!options.check.box.is_used()) {
+    words.push_back("--bcast=" + parx::slurm::sent_along("parxrun", options.check.job));
+    parxrun = (here / "parxrun").string();
+  }
+  for (std::string& each : parx::slurm::ranks_in(options.check.box, parxrun, takes.ranks,
+                                                 takes.threads, more, options.command)) {
     words.push_back(std::move(each));
   }
   return words;
@@ -153,7 +162,7 @@ inline std::vector<parx::slurm::staged_path> to_stage(const run_options& options
   std::vector<std::string> wanted;
   const std::string usual = parx::slurm::usual_hash(result.facts);
   for (const auto& node : result.facts) {
-    if (!node.program_problem.empty() || node.program_hash != usual) {
+    if (!node.program.empty() && (!node.program_problem.empty() || node.program_hash != usual)) {
       wanted.push_back(options.check.program);
     }
     for (const auto& need : node.needs) {
@@ -202,7 +211,9 @@ inline int run_here(
 class sent_files {
  public:
   explicit sent_files(const check_options& options) : options_(options) {
-    paths_ = {sent_along("parx_doctor", options.job), sent_along("parxrun", options.job)};
+    for (const char* const program : {"parx_doctor", "parxrun"}) {
+      paths_.push_back(parx::slurm::sent_along(program, options.job));
+    }
   }
   sent_files(const sent_files&) = delete;
   sent_files& operator=(const sent_files&) = delete;
@@ -210,11 +221,13 @@ class sent_files {
     std::error_code ignored;
     for (const std::string& archive : made_here_) std::filesystem::remove(archive, ignored);
     try {
-      remove_from_nodes(options_, paths_);
+      remove_from_nodes(options_, paths_, silent_);
     } catch (const std::exception&) {
       // Without a process for it they stay until the nodes' /tmp is cleaned.
     }
   }
+  [[nodiscard]] const std::vector<std::string>& paths() const noexcept { return paths_; }
+  void leave_out(std::vector<std::string> nodes) { silent_ = std::move(nodes); }
   void add(const parx::slurm::staged_path& path) {
     paths_.push_back(path.to);
     if (path.kind == parx::slurm::path_kind::folder) {
@@ -226,6 +239,7 @@ class sent_files {
  private:
   const check_options& options_;
   std::vector<std::string> paths_;
+  std::vector<std::string> silent_;  ///< nodes that cannot be reached
   std::vector<std::string> made_here_;
 };
 
@@ -247,6 +261,7 @@ inline int run_in_job(const run_options& given) {
   const parx::slurm::held_signals signals;  // end this program when the nodes are clean
   sent_files sent(given.check);
   check_result result = check_nodes(options.check, signals);
+  sent.leave_out(parx::slurm::silent_nodes(result.found));
   const auto staged = to_stage(options, result);
   const std::size_t nodes = options.check.nodes.size();
   if (!staged.empty()) {
@@ -259,6 +274,12 @@ inline int run_in_job(const run_options& given) {
     // Once more with the copies: are they there, whole, and can they be started?
     options.check.program = parx::slurm::with_copies({options.check.program}, staged).front();
     options.check.needs = parx::slurm::with_copies(options.check.needs, staged);
+    options.command = parx::slurm::with_copies(options.command, staged);
+    std::vector<std::string> paths = options.check.needs;
+    paths.push_back(options.check.output);
+    options.check.box =
+        container_of(parx::slurm::with_copies({options.check.box.image}, staged).front(),
+                     options.command, paths);
     result = check_nodes(options.check, signals);
   }
   if (signals.one_waits()) return 1;
@@ -272,7 +293,7 @@ inline int run_in_job(const run_options& given) {
     ::setenv("PARX_SECRET", parx::detail::random_hex().c_str(), 0);
   }
   if (bad.empty() || (options.drops_bad_nodes && bad.size() < nodes)) {
-    code = run_here(launch_command(options, bad, staged));
+    code = run_here(launch_command(options, bad, sent.paths()));
   }
   if (code != 0 && std::chrono::steady_clock::now() + std::chrono::seconds(5) > end_of_job) {
     fmt::print("job {} on {} has come to its time limit: give a longer -t, or let the program save "

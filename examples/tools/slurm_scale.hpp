@@ -29,6 +29,7 @@ struct scale_options {
   std::chrono::seconds limit{600};  ///< of one run
   double price = 0;                 ///< of a core for an hour
   std::string folder;               ///< that gets the runs' output
+  parx::slurm::container box;
   std::vector<std::string> command;
 };
 
@@ -41,6 +42,7 @@ inline void add_scale_flags(cxxopts::Options& options) {
       ("limit", "after which a run is given up", text("10m"))
       ("price", "of a core for an hour, for a column of prices", text("0"))
       ("output", "the folder that gets the runs' logs", text("parx-scale"))
+      ("container", "an Apptainer image in which the ranks run", text(""))
       ("jobid", "a job that runs, where this is not inside it", text(""));
 }
 
@@ -66,6 +68,7 @@ inline scale_options scale_options_of(const cxxopts::ParseResult& given,
   options.limit = length_of(given, "limit");
   options.price = number(given, "price", 0.0, 1e9);
   options.folder = word("output");
+  options.box = container_of(word("container"), command, {absolute_path(options.folder)});
   const auto env = parx::process_environment();
   options.job =
       word("jobid").empty() ? parx::env_string(env, "SLURM_JOB_ID").value_or("") : word("jobid");
@@ -91,19 +94,22 @@ inline scale_options scale_options_of(const cxxopts::ParseResult& given,
 inline std::vector<std::string> scale_command(const scale_options& options,
                                               const parx::slurm::scale_point& point,
                                               const std::string& folder) {
-  std::vector<std::string> words;
-  if (options.job.empty()) {
-    const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-    words = {(here / "parxrun").string(), "-n", std::to_string(point.ranks), "--threads",
-             std::to_string(point.threads)};
-  } else {
+  std::vector<std::string> words, command = options.command;
+  command.insert(command.end(), {"--output-dir", folder});
+  const bool in_image = options.box.is_used();
+  if (!options.job.empty()) {
+    const int tasks = in_image ? 1 : point.ranks;
     words = parx::slurm::srun_step(options.job, static_cast<std::size_t>(point.nodes),
-                                   static_cast<std::size_t>(point.ranks));
-    words.insert(words.end(), {"-c", std::to_string(point.threads), "--overlap",
-                               "--kill-on-bad-exit=0"});
+                                   static_cast<std::size_t>(tasks));
+    words.insert(words.end(), {"-c", std::to_string(point.ranks * point.threads / tasks),
+                               "--overlap", "--kill-on-bad-exit=0"});
   }
-  words.insert(words.end(), options.command.begin(), options.command.end());
-  words.insert(words.end(), {"--output-dir", folder});
+  if (options.job.empty() || in_image) {
+    const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    command = parx::slurm::ranks_in(options.box, in_image ? "parxrun" : here / "parxrun",
+                                    point.ranks, point.threads, {}, command);
+  }
+  words.insert(words.end(), command.begin(), command.end());
   return words;
 }
 

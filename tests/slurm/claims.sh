@@ -42,7 +42,15 @@ ends_with() { local wanted=$1 code=0; shift; "$@" || code=$?; [ $code = "$wanted
 # "idle*": a node does not answer yet.
 are_idle() { [ -z "$(squeue -h)" ] && [ "$(sinfo -h -N -o %t | sort -u)" = idle ]; }
 # on NODE COMMAND: in the mounts of a node.
-on() { nsenter -t "$(cat "/proc/$(cat "$work/slurm/run/$1.launcher")/task/"*/children | cut -d' ' -f1)" -m "${@:2}"; }
+on() { nsenter -t "$(cat "/proc/$(cat "$work/slurm/run/$1.launcher")/task/"*/children | cut -d' ' -f1)" -m -p "${@:2}"; }
+# The process of a node's slurmd.
+slurmd_of() {
+  local pid all; all=$(cat "$work/slurm/run/$1.launcher")
+  while [ -n "$all" ]; do
+    for pid in $all; do [ "$(cat "/proc/$pid/comm")" != slurmd ] || { echo "$pid"; return; }; done
+    all=$(for pid in $all; do cat "/proc/$pid/task/"*/children; done)
+  done
+}
 # Of the job whose commands $work/out shows; others may run on this machine.
 leaves_none() {
   local job; job=$(grep -oE '/tmp/parx_doctor\.[0-9]+' "$work/out" | head -n 1 | grep -oE '[0-9]+$') &&

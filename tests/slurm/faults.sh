@@ -63,7 +63,102 @@ if [ "$SLURM_TEST_MODE" = hosts ]; then
   fi
 fi
 claim "nothing is left of these runs" leaves_none
-claim "the nodes are idle again" within 40 are_idle
+# A job that Slurm ends before its program: no step can be started any more, so parxrun cleans up.
+starts --stage "$work/data/file" -- ./waits
+claim "a run waits" within 40 says '\] waits'
+[ "$SLURM_TEST_MODE" != hosts ] || claim "which has sent data to its nodes" says "^\\\$ sbcast .* $work/data/file /tmp/parx-"
+scancel "$(squeue -h -o %A)"  # as at its time limit: SIGTERM, and SIGKILL after KillWait
+claim "Slurm ends it" ends_in 15
+claim "and nothing is left on the nodes" leaves_none
+# Where parxrun could not either, the next check of the same user does.
+claim "the nodes are idle" within 40 are_idle
+live=$(sbatch --parsable -N 1 -o /dev/null --wrap 'sleep 100')
+touch "/tmp/parx-1-0badf00d-stale" "/tmp/parx-$live-0badf00d-live"
+claim "a check runs beside another job" in_a_job --overcommit "$bin/parx_slurm" check -- ./program
+claim "it removes what a job has left that is over" test ! -e /tmp/parx-1-0badf00d-stale
+claim "and leaves alone what is of one that runs" test -e "/tmp/parx-$live-0badf00d-live"
+scancel "$live"; rm -f "/tmp/parx-$live-0badf00d-live"
+# Fourteen faults at once, each on one node but for the last two: every one is named with its node and what
+# to do. The task prolog of Slurm gives a node variables of its own; a preloaded library plays a wrong clock
+# and a firewall.
+if [ "$SLURM_TEST_MODE" = hosts ] && command -v cc >/dev/null && command -v python3 >/dev/null; then
+  mkdir -p lib modules small output needed && echo 1 >needed/file && echo 'x = 1' >modules/planted.py
+  echo 'int answer(void) { return 0; }' | cc -shared -fPIC -o lib/libanswer.so -x c -
+  echo 'int answer(void); int main(void) { return answer(); }' | cc -o task -x c - -Llib -lanswer -Wl,-rpath,"$work/lib"
+  { cat task; echo "parx compiled for: avx512_bf16"; } >old && chmod +x old
+  cc -shared -fPIC -o plant.so -x c - <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+static int is(const char* what) { const char* plant = getenv("PLANT"); return plant && !strcmp(plant, what); }
+int clock_gettime(clockid_t id, struct timespec* at) {
+  int (*real)(clockid_t, struct timespec*) = (int (*)(clockid_t, struct timespec*))dlsym(RTLD_NEXT, "clock_gettime");
+  int code = real(id, at);
+  if (id == CLOCK_REALTIME && is("clock")) at->tv_sec += 5;
+  return code;
+}
+int connect(int fd, const struct sockaddr* to, socklen_t size) {
+  int (*real)(int, const struct sockaddr*, socklen_t) = (int (*)(int, const struct sockaddr*, socklen_t))dlsym(RTLD_NEXT, "connect");
+  if (to->sa_family == AF_INET && is("firewall")) { errno = EHOSTUNREACH; return -1; }
+  return real(fd, to, size);
+}
+END
+  cat >prolog <<END
+#!/bin/sh
+case \$SLURMD_NODENAME in
+  node2) echo "export PLANT=clock"; echo "export TMPDIR=$work/small" ;;
+  node3) echo "export PLANT=firewall"; echo "export PARX_SOCKET_IFNAME=lo" ;;
+esac
+echo "export LD_PRELOAD=$work/plant.so"
+END
+  chmod +x prolog
+  echo "TaskProlog=$work/prolog" >>"$SLURM_CONF" && scontrol reconfigure
+  on node2 mount --bind "$work/old" "$work/task"
+  on node2 mount -t tmpfs -o size=1m none "$work/small"
+  on node2 mount -t tmpfs -o size=1m none /dev/shm
+  on node2 mount -t tmpfs -o ro none "$work/output"
+  prlimit --pid "$(slurmd_of node2)" --nofile=256:256
+  on node3 mount -t tmpfs none "$work/lib"
+  on node3 mount -t tmpfs none "$work/modules"
+  on node3 mount -t tmpfs none "$work/needed"
+  claim "the nodes are idle" within 40 are_idle
+  checks() {
+    PYTHONPATH=$work/modules in_a_job -t 1 "$bin/parx_slurm" check -n 20 -t 30m --mem 9000G --tmp 2M \
+      --needs "$work/needed/file" --output "$work/output" --imports planted -- ./task
+  }
+  claim "nodes with fourteen faults are not fit" ends_with 4 checks
+  found() { claim "$1: $2" says "^(!|note:) $1: $2.*\. [A-Z]"; }
+  found node2 "its $work/task is another one than on most nodes"
+  grep -q avx512_bf16 /proc/cpuinfo || found node2 "the program was compiled for avx512_bf16, which its processor does not have"
+  found node2 "its clock is 5\.0 s ahead of node1's"
+  found node2 "1 MB are free in /dev/shm"
+  found node2 "1 MB are free in $work/small, 2 MB are needed"
+  found node2 "nothing can be written to $work/output: .*Read-only file system"
+  found node2 "a process may open 256 files, and 60 ranks need about 304"
+  found node3 "the program needs libanswer.so, which the node does not have"
+  found node3 "Python cannot import planted: ModuleNotFoundError"
+  found node3 "$work/needed/file cannot be read: No such file"
+  found node3 "its name resolves to 127\.0\.1\.3, which other nodes cannot reach"
+  found node3 "it cannot connect to the first node, node1: "
+  found 'node\[1-3\]' ".* of memory are free, 9000 GB are needed"
+  found 'node\[1-3\]' ".* left of the job, 30:00 are needed"
+fi
+
+# A slurmd that is stopped: Slurm still counts the node as idle.
+if [ "$SLURM_TEST_MODE" = hosts ]; then
+  claim "the nodes are idle" within 40 are_idle
+  kill -STOP "$(slurmd_of node2)"
+  claim "a node whose slurmd is stopped ends the run" ends_with 4 runs -N 3 -- ./program
+  kill -CONT "$(slurmd_of node2)"
+  claim "and is named, alone, with what to do" says '^! node2: it did not answer.*\. [A-Z].*'
+  claim "the others are not" ends_with 1 says '^! node[13]'
+fi
+
+claim "the nodes are idle" within 40 are_idle
 scontrol update nodename=node[1,3] features=avx512 && scontrol update nodename=node2 features=sse4_2
 claim "a processor older than the program is kept out" ends_with 3 runs -N 3 -- ./program
 claim "with the node and what to do" says '^node2 has the wrong processor: the program was compiled for AVX.*: compile it without -march=native'

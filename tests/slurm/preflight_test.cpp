@@ -18,6 +18,8 @@ host_facts good_node(const std::string& name) {
   node.host = name;
   node.program = "/home/u/train";
   node.program_hash = "91ab03de00000000";
+  node.image = "/home/u/parx.sif";
+  node.image_hash = "5a0b000000000000";
   node.needs = {{"/data/ag_news", "", 1000}};
   node.imports = {{"torch", "2.3.1", ""}};
   node.output = "/home/u/out";
@@ -54,8 +56,8 @@ BOOST_AUTO_TEST_CASE(good_nodes_have_a_line_each_and_no_finding) {
   const auto found = preflight(names, nodes, takes);
   BOOST_TEST(found.empty());
   BOOST_TEST(node_line(nodes[0], found) ==
-             "n07  ok  program 91ab03de  1 of 1 needed path  32 cores AVX2  memory 60 GB  /dev/shm "
-             "13 GB  clock +0.003 s, 0.2 ms there and back");
+             "n07  ok  program 91ab03de  image 5a0b0000  1 of 1 needed path  32 cores AVX2  memory "
+             "60 GB  /dev/shm 13 GB  clock +0.003 s, 0.2 ms there and back");
 }
 
 BOOST_AUTO_TEST_CASE(facts_survive_the_way_as_a_line) {
@@ -63,6 +65,8 @@ BOOST_AUTO_TEST_CASE(facts_survive_the_way_as_a_line) {
   node.missing_libraries = {"libfmt.so.9", "GLIBC_2.36"};
   node.missing_instructions = {"avx2"};
   node.needs.push_back({"/a \"quoted\" path", "No such file", 0});
+  node.container_lacks = {"parxrun", "/data"};
+  node.container_problem = "there is no apptainer in PATH";
   node.quota_cores = 1.5;
   node.to_first_problem = "x";
   node.from_first_problem = "y";
@@ -96,15 +100,26 @@ BOOST_AUTO_TEST_CASE(each_planted_fault_is_found_and_its_node_named) {
        [](auto& node) {
          node.missing_instructions = {"avx2", "fma"};
        }},
+      {"its /home/u/parx.sif is another one than on most nodes (old and 5a0b000000000000)",
+       [](auto& node) { node.image_hash = "old"; }},
+      {"the image /home/u/parx.sif cannot be read: No such file",
+       [](auto& node) {
+         node.image_problem = "No such file";
+         node.image_hash.clear();
+       }},
+      {"there is no apptainer in PATH",
+       [](auto& node) { node.container_problem = "there is no apptainer in PATH"; }},
+      {"inside the image there is no parxrun",
+       [](auto& node) { node.container_lacks = {"parxrun"}; }},
       {"/data/ag_news cannot be read: No such file",
        [](auto& node) { node.needs[0].problem = "No such file"; }},
       {"Python cannot import torch: ModuleNotFoundError",
        [](auto& node) { node.imports[0].problem = "ModuleNotFoundError"; }},
       {"nothing can be written to /home/u/out: /home/u: Read-only file system",
        [](auto& node) { node.output_problem = "/home/u: Read-only file system"; }},
-      {"300 MB of memory are free, 4000 are needed", [](auto& node) { node.memory_mb = 300; }},
+      {"300 MB of memory are free, 4000 MB are needed", [](auto& node) { node.memory_mb = 300; }},
       {"2 MB are free in /dev/shm", [](auto& node) { node.shm_mb = 2; }},
-      {"10 MB are free in /tmp, 1000 are needed", [](auto& node) { node.tmp_mb = 10; }},
+      {"10 MB are free in /tmp, 1000 MB are needed", [](auto& node) { node.tmp_mb = 10; }},
       {"a process may open 64 files, and 6 ranks need about 88",
        [](auto& node) { node.files = 64; }},
       {"a user may have 20 processes and threads", [](auto& node) { node.processes = 20; }},
@@ -158,7 +173,9 @@ BOOST_AUTO_TEST_CASE(a_node_that_does_not_answer_is_a_finding) {
   const auto found = preflight(names, nodes, takes);
   BOOST_TEST(sentences_of(found) ==
              std::vector<std::string>{
-                 "! n08: it did not answer. Leave it out; the site will want to know"});
+                 "! n08: it did not answer. Leave it out, and tell the site: its slurmd is stopped "
+                 "or cut off"});
+  BOOST_TEST(silent_nodes(found) == std::vector<std::string>{"n08"});
 }
 
 BOOST_AUTO_TEST_CASE(a_job_of_one_node_needs_no_network) {

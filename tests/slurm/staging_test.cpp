@@ -28,6 +28,23 @@ BOOST_AUTO_TEST_CASE(a_copy_is_named_by_job_and_contents) {
   BOOST_TEST(removing_command({file.to}, "7", 3) ==
              (texts{"srun", "--jobid=7", "-N", "3", "-n", "3", "--ntasks-per-node=1", "--overlap",
                     "rm", "-rf", "/tmp/parx-7-91ab03de-train"}));
+  BOOST_TEST(removing_command({file.to}, "7", 4, {"n2", "n3"}) ==
+             (texts{"srun", "--jobid=7", "-N", "2", "-n", "2", "--ntasks-per-node=1", "--overlap",
+                    "--exclude=n[2-3]", "rm", "-rf", "/tmp/parx-7-91ab03de-train"}));
+}
+
+BOOST_AUTO_TEST_CASE(what_was_sent_names_its_job_and_nothing_else_does) {
+  const auto folder = stage_at("4711", "/data/news", "91ab03de00", path_kind::folder);
+  for (const std::string& path :
+       {folder.to, archive_of(folder), sent_archive_of(folder), sent_along("parxrun", "4711"),
+        sent_along("parx_doctor", "4711")}) {
+    BOOST_TEST((job_of_sent(path.substr(5)) == 4711), path);
+  }
+  for (const char* const name :
+       {"parx-2024-results", "parx-7-91ab03de", "parx-7-91ab03de-", "parx-7-91ab03dx-news",
+        "parx-x-91ab03de-news", "parxrun.7.old", "parxrun.", "parxrun", "parx.7", "xparxrun.7"}) {
+    BOOST_TEST(!job_of_sent(name), name);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_folder_goes_as_one_archive) {

@@ -9,6 +9,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/slurm/container.hpp>
 #include <parx/slurm/shell_text.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
@@ -27,6 +28,7 @@ struct batch_options {
   std::chrono::seconds time{0};       ///< of one turn; 0: the partition's default
   std::chrono::seconds warning{120};  ///< before the end of a turn: SIGUSR1, to save
   std::string checkpoints;  ///< the folder of "checkpoint-STEP"; empty: progress is not watched
+  container box = {};       ///< around the ranks
   std::vector<std::string> command;     ///< the program and its arguments
   std::vector<std::string> written_by;  ///< the command line that made the script
 };
@@ -65,9 +67,15 @@ struct batch_options {
   option("nodes", std::to_string(job.nodes));
   option("exclude", job.exclude);
   option("constraint", job.constraint.empty() ? "" : "\"" + job.constraint + "\"");
-  line("# Ranks of a node, and cores of a rank, which computes with as many threads.");
-  option("ntasks-per-node", std::to_string(job.ranks));
-  option("cpus-per-task", std::to_string(job.threads));
+  std::vector<std::string> command = job.command;
+  if (job.box.is_used()) {
+    line("# One container on each node, whose parxrun starts the ranks.");
+    command = ranks_in(job.box, std::string(parxrun_of_image), job.ranks, job.threads, {}, command);
+  } else {
+    line("# Ranks of a node, and cores of a rank, which computes with as many threads.");
+  }
+  option("ntasks-per-node", std::to_string(job.box.is_used() ? 1 : job.ranks));
+  option("cpus-per-task", std::to_string(job.threads * (job.box.is_used() ? job.ranks : 1)));
   if (job.memory_mb > 0) option("mem", formatted("{}M", job.memory_mb));
   if (job.time.count() > 0) option("time", std::to_string((job.time.count() + 59) / 60));
   line("# One log for all ranks and turns.");
@@ -98,7 +106,7 @@ before=$(newest)
       R"END(# parx itself ends the others when a rank fails, and says which one it was.
 code=0
 )END";
-  line("srun --kill-on-bad-exit=0 " + shell_text(job.command) + " || code=$?");
+  line("srun --kill-on-bad-exit=0 " + shell_text(command) + " || code=$?");
   line("[ \"$code\" = 75 ] || exit \"$code\"  # 75: stopped by a signal, with its work saved");
   if (watched) {
     text += R"END(# Three turns without a new checkpoint: the next one would not get further either.

@@ -35,6 +35,12 @@ struct host_facts {
   std::string program_hash;                       ///< of its bytes
   std::vector<std::string> missing_libraries;     ///< "libfmt.so.9", "GLIBC_2.36"
   std::vector<std::string> missing_instructions;  ///< that it was compiled for
+  // The container.
+  std::string image;                         ///< as given; empty: none
+  std::string image_problem;                 ///< why it cannot be read; empty: it can
+  std::string image_hash;                    ///< of its size, its header and its end
+  std::string container_problem;             ///< why none can be started; empty: one can
+  std::vector<std::string> container_lacks;  ///< what the job needs and it does not see
   std::vector<path_fact> needs;
   std::vector<import_fact> imports;
   std::string output;          ///< the folder to write into; empty: none
@@ -84,6 +90,11 @@ struct host_facts {
                                    {"program_hash", program_hash},
                                    {"missing_libraries", texts(missing_libraries)},
                                    {"missing_instructions", texts(missing_instructions)},
+                                   {"image", image},
+                                   {"image_problem", image_problem},
+                                   {"image_hash", image_hash},
+                                   {"container_problem", container_problem},
+                                   {"container_lacks", texts(container_lacks)},
                                    {"needs", paths},
                                    {"imports", modules},
                                    {"output", output},
@@ -127,6 +138,11 @@ struct host_facts {
     facts.program_hash = text.at("program_hash").text();
     facts.missing_libraries = texts("missing_libraries");
     facts.missing_instructions = texts("missing_instructions");
+    facts.image = text.at("image").text();
+    facts.image_problem = text.at("image_problem").text();
+    facts.image_hash = text.at("image_hash").text();
+    facts.container_problem = text.at("container_problem").text();
+    facts.container_lacks = texts("container_lacks");
     for (const json::value& each : text.at("needs").elements()) {
       facts.needs.push_back(
           {each.at("path").text(), each.at("problem").text(), each.at("size").as<std::uint64_t>()});

@@ -14,6 +14,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/socket_address.hpp>
+#include <parx/slurm/container.hpp>
 #include <parx/slurm/host_facts.hpp>
 #include <parx/slurm/salloc.hpp>
 
@@ -40,6 +41,11 @@ struct preflight_finding {
 
 namespace detail {
 
+/// Of memory or a disk.
+[[nodiscard]] inline std::string size_text(std::int64_t mb) {
+  return mb < 10'000 ? formatted("{} MB", mb) : formatted("{} GB", mb / 1024);
+}
+
 /// The value that most nodes have; the first of several that are as frequent.
 [[nodiscard]] inline std::string most_frequent(const std::vector<std::string>& values) {
   std::map<std::string, std::size_t> counts;
@@ -49,6 +55,31 @@ namespace detail {
     if (best.empty() || counts[each] > counts[best]) best = each;
   }
   return best;
+}
+
+/// What stands between a node and a container on it.
+inline void check_container(const host_facts& node, std::vector<preflight_finding>& found) {
+  const auto fault = [&](std::string fact, std::string_view remedy) {
+    found.push_back({node.node, std::move(fact), std::string(remedy), true});
+  };
+  if (!node.image_problem.empty()) {
+    fault(formatted("the image {} cannot be read: {}", node.image, node.image_problem),
+          "Put it where all nodes see it, or give it to --stage as well");
+    return;
+  }
+  if (!node.container_problem.empty()) {
+    fault(node.container_problem,
+          "Load Apptainer's module in the job; apptainer exec IMAGE true on the node tries it");
+    return;
+  }
+  for (const std::string& each : node.container_lacks) {
+    fault(formatted("inside the image there is no {}", each),
+          each == parxrun_of_image
+              ? "Build the image from cmake/recipes/parx.def, or with parx-tools"
+          : each == variables_of_job
+              ? "Unset APPTAINER_CLEANENV: the ranks find each other by these"
+              : "It must be in the image, or on a path that the site lets --bind show there");
+  }
 }
 
 /// The faults of one node by itself.
@@ -71,6 +102,7 @@ inline void check_node(const host_facts& node, const preflight_needs& needs,
                     joined_text(node.missing_instructions)),
           "Compile it on this node, or without -march=native, or choose nodes by -C");
   }
+  check_container(node, found);
   for (const path_fact& each : node.needs) {
     if (each.problem.empty()) continue;
     fault(formatted("{} cannot be read: {}", each.path, each.problem),
@@ -97,7 +129,8 @@ inline void check_node(const host_facts& node, const preflight_needs& needs,
           "Start fewer ranks or threads, or ask for more cores", false);
   }
   if (needs.memory_mb > 0 && node.memory_mb < needs.memory_mb) {
-    fault(formatted("{} MB of memory are free, {} are needed", node.memory_mb, needs.memory_mb),
+    fault(formatted("{} of memory are free, {} are needed", size_text(node.memory_mb),
+                    size_text(needs.memory_mb)),
           formatted("Ask Slurm for --mem={}M, or look at what runs there", needs.memory_mb));
   }
   // The rings and recorders of a rank, as transport/shm.hpp sizes them, take some MB.
@@ -107,7 +140,8 @@ inline void check_node(const host_facts& node, const preflight_needs& needs,
           "Remove what earlier jobs have left there, or set PARX_TRANSPORT=tcp");
   }
   if (needs.tmp_mb > 0 && node.tmp_mb < needs.tmp_mb) {
-    fault(formatted("{} MB are free in {}, {} are needed", node.tmp_mb, node.tmp, needs.tmp_mb),
+    fault(formatted("{} are free in {}, {} are needed", size_text(node.tmp_mb), node.tmp,
+                    size_text(needs.tmp_mb)),
           "Set TMPDIR to a folder with more room");
   }
   // Two groups with two descriptors for each peer, and 64 for all else.
@@ -115,13 +149,13 @@ inline void check_node(const host_facts& node, const preflight_needs& needs,
   if (node.files < files) {
     fault(formatted("a process may open {} files, and {} ranks need about {}", node.files,
                     needs.ranks * needs.nodes, files),
-          formatted("ulimit -n {} before the job, or ask the site", files));
+          formatted("Set ulimit -n {} before the job, or ask the site", files));
   }
   const std::int64_t processes = std::int64_t{needs.ranks} * (needs.threads + 4) + 16;
   if (node.processes >= 0 && node.processes < processes) {
     fault(formatted("a user may have {} processes and threads, and the ranks need about {}",
                     node.processes, processes),
-          formatted("ulimit -u {} before the job, or ask the site", processes));
+          formatted("Set ulimit -u {} before the job, or ask the site", processes));
   }
   if (needs.nodes > 1 && parx::detail::is_loopback(node.own_name_is) &&
       parx::detail::is_loopback(node.address)) {
@@ -174,11 +208,13 @@ inline void check_exchange(const host_facts& node, const host_facts& first,
 
 }  // namespace detail
 
-/// The hash of the program that most nodes have; empty where none has one.
-[[nodiscard]] inline std::string usual_hash(const std::vector<host_facts>& facts) {
+/// The hash that most nodes have, of the program or the image; empty where none has one.
+[[nodiscard]] inline std::string usual_hash(
+    const std::vector<host_facts>& facts,
+    std::string host_facts::*hash = &host_facts::program_hash) {
   std::vector<std::string> hashes;
   for (const host_facts& each : facts) {
-    if (!each.program_hash.empty()) hashes.push_back(each.program_hash);
+    if (!(each.*hash).empty()) hashes.push_back(each.*hash);
   }
   return detail::most_frequent(hashes);
 }
@@ -198,20 +234,25 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
     return at == facts.end() ? nullptr : &*at;
   };
   const std::string usual = usual_hash(facts);
+  const std::string usual_image = usual_hash(facts, &host_facts::image_hash);
   for (const std::string& name : expected) {
     const host_facts* const node = facts_of(name);
     if (node == nullptr) {
-      found.push_back(
-          {name, std::string(did_not_answer), "Leave it out; the site will want to know"});
+      found.push_back({name, std::string(did_not_answer),
+                       "Leave it out, and tell the site: its slurmd is stopped or cut off"});
       continue;
     }
     detail::check_node(*node, needs, found);
-    if (!node->program_hash.empty() && node->program_hash != usual) {
-      found.push_back({name,
-                       formatted("its {} is another one than on most nodes ({} and {})",
-                                 node->program, node->program_hash, usual),
-                       "It is an old copy: copy it again"});
-    }
+    const auto compare = [&](const std::string& path, const std::string& hash,
+                             const std::string& of_most) {
+      if (hash.empty() || hash == of_most) return;
+      found.push_back(
+          {name,
+           formatted("its {} is another one than on most nodes ({} and {})", path, hash, of_most),
+           "It is an old copy: copy it again"});
+    };
+    compare(node->program, node->program_hash, usual);
+    compare(node->image, node->image_hash, usual_image);
     if (expected.size() > 1) {
       if (const host_facts* const first = facts_of(expected.front())) {
         if (node != first || !node->to_next_problem.empty()) {
@@ -226,15 +267,13 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
 /// "n07  ok  bin 91ab03de  cores 32  AVX2  memory 61 GB  /dev/shm 14 GB  clock +0.003 s".
 [[nodiscard]] inline std::string node_line(const host_facts& node,
                                            const std::vector<preflight_finding>& found) {
-  const auto size = [](std::int64_t mb) {
-    return mb < 10'000 ? formatted("{} MB", mb) : formatted("{} GB", mb / 1024);
-  };
   const auto faults = std::count_if(found.begin(), found.end(), [&](const preflight_finding& each) {
     return each.fatal && each.node == node.node;
   });
   std::string text = node.node + "  ";
   text += faults == 0 ? "ok" : formatted("{} fault{}", faults, faults == 1 ? "" : "s");
   if (!node.program_hash.empty()) text += "  program " + node.program_hash.substr(0, 8);
+  if (!node.image_hash.empty()) text += "  image " + node.image_hash.substr(0, 8);
   if (!node.needs.empty()) {
     const auto there = std::count_if(node.needs.begin(), node.needs.end(),
                                      [](const path_fact& each) { return each.problem.empty(); });
@@ -243,7 +282,7 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
   }
   text +=
       formatted("  {} core{} {}  memory {}  /dev/shm {}", node.cores, node.cores == 1 ? "" : "s",
-                node.processor, size(node.memory_mb), size(node.shm_mb));
+                node.processor, detail::size_text(node.memory_mb), detail::size_text(node.shm_mb));
   if (node.exchanged && node.round_trip_s > 0) {
     text += formatted("  clock {:+.3f} s, {:.1f} ms there and back", node.clock_ahead_s,
                       node.round_trip_s * 1e3);
@@ -271,6 +310,16 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
                   found[i].fact, found[i].remedy.empty() ? "" : ". ", found[i].remedy));
   }
   return sentences;
+}
+
+/// The nodes of which nothing is known.
+[[nodiscard]] inline std::vector<std::string> silent_nodes(
+    const std::vector<preflight_finding>& found) {
+  std::vector<std::string> names;
+  for (const preflight_finding& each : found) {
+    if (each.fact.starts_with(did_not_answer)) names.push_back(each.node);
+  }
+  return names;
 }
 
 /// The nodes without which the job can go on: those of fatal findings.

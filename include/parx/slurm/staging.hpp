@@ -3,12 +3,16 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <parx/core/abi.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/parse_number.hpp>
+#include <parx/slurm/salloc.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
 
@@ -30,6 +34,29 @@ struct staged_path {
                                           std::string_view hash, path_kind kind) {
   const std::string name = from.substr(from.rfind('/') + 1);
   return {from, formatted("/tmp/parx-{}-{}-{}", job, hash.substr(0, 8), name), kind};
+}
+
+/// Where a program of parx that is sent along lies on the nodes.
+[[nodiscard]] inline std::string sent_along(std::string_view program, const std::string& job) {
+  return formatted("/tmp/{}.{}", program, job);
+}
+
+/// The job for which something was sent to a node, by its name in /tmp: that of sent_along(),
+/// stage_at() or archive_of(). nullopt for all other names.
+[[nodiscard]] inline std::optional<std::int64_t> job_of_sent(std::string_view name) {
+  constexpr std::string_view digits = "0123456789";
+  for (const std::string_view before : {"parxrun.", "parx_doctor.", "parx-"}) {
+    if (!name.starts_with(before)) continue;
+    name.remove_prefix(before.size());
+    const std::string_view number = name.substr(0, name.find_first_not_of(digits));
+    name.remove_prefix(number.size());
+    const bool is_copy = before == "parx-";
+    const bool fits = is_copy ? name.size() > 10 && name[0] == '-' && name[9] == '-' &&
+                                    name.find_first_not_of("0123456789abcdef", 1) == 9
+                              : name.empty();
+    return fits ? parx::detail::parse_number<std::int64_t>(number) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 /// `words` with each path that is, or is below, a staged one replaced by that of the copy; also
@@ -99,10 +126,13 @@ struct staged_path {
           unpack};
 }
 
-/// The command that removes files and folders from the nodes.
+/// The command that removes files and folders from `nodes` nodes of a job, but not from `silent`
+/// ones, which would keep it from starting anywhere.
 [[nodiscard]] inline std::vector<std::string> removing_command(
-    const std::vector<std::string>& paths, const std::string& job, std::size_t nodes) {
-  std::vector<std::string> words = on_each_node(job, nodes);
+    const std::vector<std::string>& paths, const std::string& job, std::size_t nodes,
+    const std::vector<std::string>& silent = {}) {
+  std::vector<std::string> words = on_each_node(job, nodes - silent.size());
+  if (!silent.empty()) words.push_back("--exclude=" + compress_hostlist(silent));
   words.insert(words.end(), {"rm", "-rf"});
   words.insert(words.end(), paths.begin(), paths.end());
   return words;
