@@ -10,6 +10,7 @@
 # As root, where unshare is permitted (mode "hosts"), each node has a host name of its own, nodeI, which
 # resolves to 127.0.1.I. Otherwise (mode "plain", any user) the nodes share this machine's name, and
 # node1 does not resolve.
+# Further lines of slurm.conf come from PARX_SLURM_CONF.
 # Authentication is auth/none, or a munged of its own with PARX_SLURM_AUTH=munge.
 set -euo pipefail
 dir=$1 nodes=${2:-3} cpus=${3:-8} auth=${PARX_SLURM_AUTH:-none}
@@ -92,7 +93,8 @@ for i in $(seq "$nodes"); do
   echo "node$i" >"$dir/node$i.hostname"
   mkdir -p "$dir/spool/node$i"
 done
-echo "PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP" >>"$dir/slurm.conf"
+echo "PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+${PARX_SLURM_CONF:-}" >>"$dir/slurm.conf"
 printf 'export SLURM_CONF=%q SLURM_TEST_MODE=%q\n' "$dir/slurm.conf" $mode >"$dir/env.sh"
 export SLURM_CONF=$dir/slurm.conf
 
