@@ -17,6 +17,7 @@ want_packages "running under a real srun" slurmctld slurmd slurm-client
 want_packages "meeting the real PyTorch" python3-torch
 want_packages "training on Fashion-MNIST" dataset-fashion-mnist
 want_packages "UCX between hosts" libucx-dev
+want_packages "module files" environment-modules
 
 if [ -z "${PARX_TEST_DATA:-}" ] && [ -d ../shared/data ]; then
   PARX_TEST_DATA=$(cd ../shared/data && pwd)
