@@ -28,7 +28,8 @@ inline void add_corpus_flags(cxxopts::Options& options) {
       ("data", "a text file, .gz too; else a generated text", text(""))
       ("tokenizer", "char, bpe, or a folder with vocab.json and merges.txt", text("char"))
       ("vocab-size", "tokens that bpe learns", text("1000"))
-      ("block-size", "tokens of a sample", text("64"));
+      ("block-size", "tokens of a sample", text("64"))
+      ("prepare", "say what there is to prepare before a job, and end", cxxopts::value<bool>());
   options.add_options("Text generated at the end")
       ("sample", "tokens to generate", text("500"))
       ("temperature", "0: always the likeliest token", text("0.8"))

@@ -95,6 +95,11 @@ int main(int argc, char** argv) {
   return parx::run([&](parx::world& world) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
+    if (given["prepare"].as<bool>()) {
+      return parx::print0(world,
+                          "there is nothing to prepare: train_gpt keeps no cache, each rank reads "
+                          "the text of --data itself\n");
+    }
     const auto s = examples::trainer_flags(given, world);
     const parx::layout layout = examples::parallel_flag(given);
     const auto size = [&](const char* flag) {
