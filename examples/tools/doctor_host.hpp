@@ -39,6 +39,7 @@ struct host_questions {
   std::string program;
   parx::slurm::container box;  ///< in which it runs, if any
   std::vector<std::string> needs;
+  std::vector<std::string> arguments;  ///< of the program, that name a path
   std::string output;
   std::vector<std::string> imports;
   std::string python = "python3";
@@ -212,7 +213,12 @@ inline parx::slurm::host_facts look_at_host(const host_questions& questions,
   }
   for (const std::string& path : questions.needs) {
     if (is_looked_for_inside(path)) continue;
-    parx::slurm::path_fact fact{path, "", 0};
+    parx::slurm::path_fact fact{path, "", 0, false};
+    fact.problem = detail::read_problem(path, fact.size);
+    facts.needs.push_back(fact);
+  }
+  for (const std::string& path : questions.arguments) {
+    parx::slurm::path_fact fact{path, "", 0, true};
     fact.problem = detail::read_problem(path, fact.size);
     facts.needs.push_back(fact);
   }

@@ -40,6 +40,7 @@ inline int print_host_facts(int argc, const char* const* argv) {
       ("folder", "in which the program starts there", text("/"))
       ("bind", "a path that is seen there; may be given several times", several)
       ("needs", "a path that can be read; may be given several times", several)
+      ("argument", "of the program, a path; may be given several times", several)
       ("output", "a folder to write into", text(""))
       ("imports", "a Python module; may be given several times", several)
       ("python", "the interpreter of --imports", text("python3"))
@@ -67,6 +68,7 @@ inline int print_host_facts(int argc, const char* const* argv) {
                                        .folder = given["folder"].as<std::string>(),
                                        .paths = list(given, "bind")},
                                .needs = list(given, "needs"),
+                               .arguments = list(given, "argument"),
                                .output = given["output"].as<std::string>(),
                                .imports = list(given, "imports"),
                                .python = given["python"].as<std::string>()},

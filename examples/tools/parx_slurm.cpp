@@ -70,6 +70,7 @@ int check(const command_line& line) {
 }
 
 int batch(const command_line& line, const std::vector<std::string>& all) {
+  examples::require_program(line);
   return with_flags("batch", "A script for sbatch on standard output\n", line,
                     examples::add_batch_flags, [&](const auto& given) {
                       return examples::batch(examples::batch_options_of(given, line.command, all));
@@ -77,6 +78,7 @@ int batch(const command_line& line, const std::vector<std::string>& all) {
 }
 
 int run(const command_line& line, const std::vector<std::string>& all) {
+  examples::require_program(line);
   return with_flags("run", "Runs a program on the nodes of a job, from an allocation to the end\n",
                     line, examples::add_run_flags, [&](const auto& given) {
                       return examples::run(examples::run_options_of(given, line.command), all);

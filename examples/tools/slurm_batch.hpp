@@ -37,18 +37,6 @@ inline void add_batch_flags(cxxopts::Options& options) {
        text(""));
 }
 
-/// The value of --output-dir among a program's arguments; empty where it has none.
-inline std::string output_dir_of(const std::vector<std::string>& command) {
-  for (std::size_t i = 1; i < command.size(); ++i) {
-    for (const std::string_view flag : {"--output-dir", "--output_dir"}) {
-      if (command[i] == flag && i + 1 < command.size()) return command[i + 1];
-      if (command[i].starts_with(std::string(flag) + "="))
-        return command[i].substr(flag.size() + 1);
-    }
-  }
-  return {};
-}
-
 inline parx::slurm::batch_options batch_options_of(const cxxopts::ParseResult& given,
                                                    const std::vector<std::string>& command,
                                                    const std::vector<std::string>& written_by) {

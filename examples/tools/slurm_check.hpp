@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "common/options.hpp"
+#include "slurm_command_line.hpp"
 #include "slurm_where.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/json.hpp>
@@ -33,6 +34,7 @@ struct check_options {
   std::string program;  ///< an absolute path, or a name in the image; empty: none
   parx::slurm::container box;
   std::vector<std::string> needs;
+  std::vector<std::string> arguments;  ///< of the program, that name what is here
   std::string output;
   std::vector<std::string> imports;
   std::string python;
@@ -65,6 +67,17 @@ inline std::string absolute_path(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
+/// What the arguments of a program name and is here, absolute: "data", "--data=data/a", "/x".
+inline std::vector<std::string> paths_of_arguments(const std::vector<std::string>& command) {
+  std::vector<std::string> paths;
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    const std::string word = command[i].substr(command[i].find('=') + 1);
+    const std::string path = absolute_path(word);
+    if (!parx::slurm::is_of_image(path) && std::filesystem::exists(path)) paths.push_back(path);
+  }
+  return paths;
+}
+
 /// The container of a program and its arguments. It sees the working directory, the program's
 /// folder, what the arguments name and `paths`, as far as there is such a thing here; of a path
 /// that is still to be made, the folder above it.
@@ -86,14 +99,10 @@ inline parx::slurm::container container_of(const std::string& image,
     }
   }
   paths.push_back(box.folder);
-  for (std::size_t i = 0; i < command.size(); ++i) {
-    const std::string& word = command[i];
-    const std::string path = word.substr(i == 0 ? 0 : word.find('=') + 1);
-    if (parx::slurm::is_of_image(path)) continue;
-    const std::filesystem::path here = absolute_path(path);
-    if (i == 0) paths.push_back(here.parent_path());
-    else if (std::filesystem::exists(here)) paths.push_back(here);
+  if (!command.empty() && !parx::slurm::is_of_image(command.front())) {
+    paths.push_back(std::filesystem::path(absolute_path(command.front())).parent_path());
   }
+  for (std::string& each : paths_of_arguments(command)) paths.push_back(std::move(each));
   for (std::string& each : paths) {
     each = absolute_path(each);
     while (!std::filesystem::exists(each) && each.size() > 1) {
@@ -151,6 +160,10 @@ inline check_options check_options_of(const cxxopts::ParseResult& given,
     options.needs.push_back(absolute_path(path));
   }
   options.output = absolute_path(given["output"].as<std::string>());
+  const std::string output_dir = absolute_path(output_dir_of(command));
+  for (const std::string& each : paths_of_arguments(command)) {
+    if (each != output_dir) options.arguments.push_back(each);
+  }
   std::vector<std::string> paths = options.needs;
   paths.push_back(options.output);
   options.box = container_of(image, command, paths);
@@ -198,6 +211,7 @@ inline std::vector<std::string> check_command(const check_options& options) {
     for (const std::string& each : options.box.paths) words.push_back("--bind=" + each);
   }
   for (const std::string& each : options.needs) words.push_back("--needs=" + each);
+  for (const std::string& each : options.arguments) words.push_back("--argument=" + each);
   if (!options.output.empty()) words.push_back("--output=" + options.output);
   for (const std::string& each : options.imports) words.push_back("--imports=" + each);
   if (!options.imports.empty()) words.push_back("--python=" + options.python);

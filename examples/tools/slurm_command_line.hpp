@@ -25,6 +25,28 @@ inline command_line split_command_line(int argc, const char* const* argv) {
   return line;
 }
 
+/// The value of --output-dir among a program's arguments; empty where it has none.
+inline std::string output_dir_of(const std::vector<std::string>& command) {
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    for (const std::string_view flag : {"--output-dir", "--output_dir"}) {
+      if (command[i] == flag && i + 1 < command.size()) return command[i + 1];
+      if (command[i].starts_with(std::string(flag) + "="))
+        return command[i].substr(flag.size() + 1);
+    }
+  }
+  return {};
+}
+
+/// Throws parx::usage_error where a word of parx_slurm that runs a program was given none.
+inline void require_program(const command_line& line) {
+  for (const std::string_view each : line.own) {
+    if (each == "--help" || each == "-h") return;
+  }
+  parx::require(!line.command.empty(),
+                "there is no program: -- comes before it: parx_slurm {} -N 2 -n 2 -- ./train args",
+                line.own.front());
+}
+
 /// Parses the flags of a word that `add` declares, and calls `act` with them; --help prints them.
 template <typename Add, typename Act>
 int with_flags(const char* name, const char* text, const command_line& line, Add add, Act act) {

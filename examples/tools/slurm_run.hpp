@@ -58,7 +58,6 @@ inline void add_run_flags(cxxopts::Options& options) {
 
 inline run_options run_options_of(const cxxopts::ParseResult& given,
                                   const std::vector<std::string>& command) {
-  parx::require(!command.empty(), "there is no program: parx_slurm run -N 2 -n 2 -- ./train args");
   run_options options;
   options.command = command;
   options.check = check_options_of(given, command);
@@ -67,7 +66,8 @@ inline run_options run_options_of(const cxxopts::ParseResult& given,
   std::uint64_t size = 0;
   const std::string problem =
       of_image ? std::string() : detail::read_problem(options.check.program, size);
-  parx::require(problem.empty(), "the program {}: {}", command.front(), problem);
+  parx::require(problem.empty(), "the program {}: {}: give its path, or a name in PATH",
+                command.front(), problem);
   options.command.front() = options.check.program;
   options.request.nodes = number(given, "nodes", 1, 100'000);
   options.request.cores = options.check.takes.ranks * options.check.takes.threads;
@@ -272,14 +272,17 @@ inline int run_in_job(const run_options& given) {
       }
     }
     // Once more with the copies: are they there, whole, and can they be started?
-    options.check.program = parx::slurm::with_copies({options.check.program}, staged).front();
-    options.check.needs = parx::slurm::with_copies(options.check.needs, staged);
-    options.command = parx::slurm::with_copies(options.command, staged);
+    const auto copied = [&](std::vector<std::string> words) {
+      return parx::slurm::with_copies(std::move(words), staged, std::filesystem::current_path());
+    };
+    options.check.program = copied({options.check.program}).front();
+    options.check.needs = copied(options.check.needs);
+    options.check.arguments = copied(options.check.arguments);
+    options.command = copied(options.command);
     std::vector<std::string> paths = options.check.needs;
     paths.push_back(options.check.output);
     options.check.box =
-        container_of(parx::slurm::with_copies({options.check.box.image}, staged).front(),
-                     options.command, paths);
+        container_of(copied({options.check.box.image}).front(), options.command, paths);
     result = check_nodes(options.check, signals);
   }
   if (signals.one_waits()) return 1;

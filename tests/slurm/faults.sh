@@ -40,6 +40,10 @@ claim "run exits with 3 where a node is drained" ends_with 3 runs -N 3 -- ./prog
 claim "it names the node with its administrator's reason" says '^node2 is drained: disk full$'
 claim "and says what would do" says 'test has 2 of 3: it would do with -N 2$'
 claim "which does" runs -N 2 -- ./program
+claim "without -- there is no program" ends_with 2 runs -N 2 ./program --flag
+claim "which is said" says 'there is no program: -- comes before it: parx_slurm run'
+claim "too many cores are refused" ends_with 3 runs -N 3 -c 5 -- ./program
+claim "with what there is" says 'too few cores: the largest has 8; ask for fewer a node'
 scontrol update nodename=node2 state=resume
 claim "the node comes back" within 40 are_idle
 claim "run -x leaves a node out" runs -N 2 -x node1 -- ./program
@@ -51,6 +55,11 @@ if [ "$SLURM_TEST_MODE" = hosts ]; then
   claim "data missing on one node are found" ends_with 4 runs -N 3 --needs "$work/data/file" -- ./program
   claim "with the node and what to do" says '^! node3: .*/data/file cannot be read: No such file.*\. Copy it there, or put it on a file system that all nodes see$'
   claim "--drop-bad goes on without the node" runs -N 3 --drop-bad --needs "$work/data/file" -- ./program
+  printf '#!/bin/sh\necho "read $(cat "${1#--data=}")"\n' >reads && chmod +x reads
+  runs -N 3 -- ./reads --data=data/file
+  claim "an argument that one node does not see gets a note" says '^note: node3: .*/data/file, an argument of the program, cannot be read: .*let --stage copy it'
+  claim "--stage copies a folder" runs -N 3 --stage data -- ./reads --data=data/file
+  claim "which the arguments of all ranks name, relative ones too" test "$(grep -c '\] read 1$' "$work/out")" = 6
   if command -v python3 >/dev/null; then
     port=$((19000 + RANDOM % 900))
     python3 -c "import socket, time; s = socket.socket(); s.bind(('', $port)); s.listen(); time.sleep(40)" & holder=$!

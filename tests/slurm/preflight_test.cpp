@@ -67,6 +67,7 @@ BOOST_AUTO_TEST_CASE(facts_survive_the_way_as_a_line) {
   node.needs.push_back({"/a \"quoted\" path", "No such file", 0});
   node.container_lacks = {"parxrun", "/data"};
   node.container_problem = "there is no apptainer in PATH";
+  node.needs.push_back({"/argument", "", 3, true});
   node.quota_cores = 1.5;
   node.to_first_problem = "x";
   node.from_first_problem = "y";
@@ -156,11 +157,14 @@ BOOST_AUTO_TEST_CASE(findings_that_only_slow_a_job_down_are_notes) {
   auto nodes = good_nodes();
   nodes[1].clock_ahead_s = 5;
   for (host_facts& each : nodes) each.cores = 4;
+  nodes[0].needs.push_back({"/home/u/out", "No such file", 0, true});
   nodes[2].quota_cores = 1.5;
   const auto found = preflight(names, nodes, takes);
   BOOST_TEST(bad_nodes(found).empty());
   BOOST_TEST(sentences_of(found) ==
              (std::vector<std::string>{
+                 "note: n07: /home/u/out, an argument of the program, cannot be read: No such "
+                 "file. Where all ranks read it, let --stage copy it there",
                  "note: n[07-08,11]: 4 cores for 2 ranks of 4 threads. Ask for -c 8 a node, or "
                  "start fewer ranks",
                  "note: n08: its clock is 5.0 s ahead of n07's. Logs and checkpoints will seem out "

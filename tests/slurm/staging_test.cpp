@@ -14,9 +14,12 @@ BOOST_AUTO_TEST_CASE(arguments_name_the_copies_of_what_was_staged) {
                                         {"/data/news", "/tmp/n", path_kind::folder}};
   BOOST_TEST(with_copies({"/home/u/train", "--data", "/data/news/train.csv",
                           "--out=/data/newspaper", "--x=/data/news", "/data/new", "--y=", "news"},
-                         staged) ==
+                         staged, "/home/u") ==
              (texts{"/tmp/t", "--data", "/tmp/n/train.csv", "--out=/data/newspaper", "--x=/tmp/n",
                     "/data/new", "--y=", "news"}));
+  BOOST_TEST(with_copies({"./train", "train", "--data=news/../news/a", "news", "../data/news"},
+                         staged, "/data") ==
+             (texts{"./train", "train", "--data=/tmp/n/a", "/tmp/n", "/tmp/n"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_copy_is_named_by_job_and_contents) {
@@ -50,7 +53,7 @@ BOOST_AUTO_TEST_CASE(what_was_sent_names_its_job_and_nothing_else_does) {
 BOOST_AUTO_TEST_CASE(a_folder_goes_as_one_archive) {
   const auto commands =
       staging_commands(stage_at("7", "/data/news", "91ab03de00", path_kind::folder), "7", 2);
-  BOOST_TEST(commands.size() == 4u);
+  BOOST_TEST(commands.size() == 5u);
   BOOST_TEST(commands[0] ==
              (texts{"tar", "-cf", "/tmp/parx-7-91ab03de-news.tar.sent", "-C", "/data", "news"}));
   BOOST_TEST(commands[1] == (texts{"sbcast", "-f", "-j", "7", "/tmp/parx-7-91ab03de-news.tar.sent",

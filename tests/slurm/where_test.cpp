@@ -353,6 +353,9 @@ BOOST_AUTO_TEST_CASE(cores_with_two_threads_are_asked_for_by_both) {
       cluster().partition("p").nodes("n[1-2]", "0/16/0/16", "idle", "(null)", "(null)", 2);
   BOOST_TEST(c.verdict(of(2, 8)) == "best: salloc -p p -N 2 --ntasks-per-node=1 -c 16 -t 30");
   BOOST_TEST(c.ranked(of(2, 9)).front().others.at(obstacle::too_few_cores).size() == 2u);
+  BOOST_TEST(c.verdict(of(2, 9)) ==
+             "no partition has 2 nodes of 9 cores for this job; 2 nodes do not count: too few "
+             "cores: the largest has 8; ask for fewer a node");
 }
 // 13. Memory, where the site says it.
 BOOST_AUTO_TEST_CASE(memory_that_belongs_to_jobs_is_not_free) {

@@ -16,6 +16,8 @@ struct path_fact {
   std::string path;
   std::string problem;     ///< errno's text; empty: it can be read
   std::uint64_t size = 0;  ///< of a file in bytes, of a folder its entries
+  /// Only an argument of the program names it, so perhaps not all nodes need it.
+  bool is_argument = false;
 };
 
 /// A Python module that a job imports.
@@ -75,8 +77,10 @@ struct host_facts {
     };
     json::array paths, modules;
     for (const path_fact& each : needs) {
-      paths.emplace_back(
-          json::object{{"path", each.path}, {"problem", each.problem}, {"size", each.size}});
+      paths.emplace_back(json::object{{"path", each.path},
+                                      {"problem", each.problem},
+                                      {"size", each.size},
+                                      {"is_argument", each.is_argument}});
     }
     for (const import_fact& each : imports) {
       modules.emplace_back(json::object{
@@ -144,8 +148,9 @@ struct host_facts {
     facts.container_problem = text.at("container_problem").text();
     facts.container_lacks = texts("container_lacks");
     for (const json::value& each : text.at("needs").elements()) {
-      facts.needs.push_back(
-          {each.at("path").text(), each.at("problem").text(), each.at("size").as<std::uint64_t>()});
+      facts.needs.push_back({each.at("path").text(), each.at("problem").text(),
+                             each.at("size").as<std::uint64_t>(),
+                             each.at("is_argument").as<bool>()});
     }
     for (const json::value& each : text.at("imports").elements()) {
       facts.imports.push_back(

@@ -105,8 +105,14 @@ inline void check_node(const host_facts& node, const preflight_needs& needs,
   check_container(node, found);
   for (const path_fact& each : node.needs) {
     if (each.problem.empty()) continue;
-    fault(formatted("{} cannot be read: {}", each.path, each.problem),
-          "Copy it there, or put it on a file system that all nodes see");
+    if (each.is_argument) {
+      fault(
+          formatted("{}, an argument of the program, cannot be read: {}", each.path, each.problem),
+          "Where all ranks read it, let --stage copy it there", false);
+    } else {
+      fault(formatted("{} cannot be read: {}", each.path, each.problem),
+            "Copy it there, or put it on a file system that all nodes see");
+    }
   }
   for (const import_fact& each : node.imports) {
     if (each.problem.empty()) continue;
@@ -274,11 +280,13 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
   text += faults == 0 ? "ok" : formatted("{} fault{}", faults, faults == 1 ? "" : "s");
   if (!node.program_hash.empty()) text += "  program " + node.program_hash.substr(0, 8);
   if (!node.image_hash.empty()) text += "  image " + node.image_hash.substr(0, 8);
-  if (!node.needs.empty()) {
-    const auto there = std::count_if(node.needs.begin(), node.needs.end(),
-                                     [](const path_fact& each) { return each.problem.empty(); });
-    text += formatted("  {} of {} needed path{}", there, node.needs.size(),
-                      node.needs.size() == 1 ? "" : "s");
+  std::size_t needed = 0, there = 0;
+  for (const path_fact& each : node.needs) {
+    needed += each.is_argument ? 0U : 1U;
+    there += each.is_argument || !each.problem.empty() ? 0U : 1U;
+  }
+  if (needed > 0) {
+    text += formatted("  {} of {} needed path{}", there, needed, needed == 1 ? "" : "s");
   }
   text +=
       formatted("  {} core{} {}  memory {}  /dev/shm {}", node.cores, node.cores == 1 ? "" : "s",

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include <parx/core/abi.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/parse_number.hpp>
+#include <parx/slurm/container.hpp>
 #include <parx/slurm/salloc.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
@@ -60,18 +62,19 @@ struct staged_path {
 }
 
 /// `words` with each path that is, or is below, a staged one replaced by that of the copy; also
-/// behind an equals sign: --data=/home/u/news.
+/// behind an equals sign: --data=/home/u/news. `folder`: where relative paths begin.
 [[nodiscard]] inline std::vector<std::string> with_copies(std::vector<std::string> words,
-                                                          const std::vector<staged_path>& staged) {
+                                                          const std::vector<staged_path>& staged,
+                                                          const std::filesystem::path& folder) {
   for (std::string& word : words) {
-    for (const staged_path& each : staged) {
-      for (const std::size_t begin : {std::size_t{0}, word.find('=') + 1}) {
-        const std::string_view rest = std::string_view(word).substr(begin);
-        if (!rest.starts_with(each.from)) continue;
-        if (rest.size() > each.from.size() && rest[each.from.size()] != '/') continue;
-        word = word.substr(0, begin) + each.to + std::string(rest.substr(each.from.size()));
-        break;
-      }
+    for (const std::size_t begin : {std::size_t{0}, word.find('=') + 1}) {
+      if (begin == word.size() || (begin == 0 && word[0] == '-')) continue;  // a flag is no path
+      const std::string path = (folder / word.substr(begin)).lexically_normal();
+      const auto found = std::find_if(staged.begin(), staged.end(),
+                                      [&](const auto& each) { return is_below(path, each.from); });
+      if (found == staged.end()) continue;
+      word = word.substr(0, begin) + found->to + path.substr(found->from.size());
+      break;
     }
   }
   return words;
@@ -104,6 +107,18 @@ struct staged_path {
   return words;
 }
 
+/// The command that removes files and folders from `nodes` nodes of a job, but not from `silent`
+/// ones, which would keep it from starting anywhere.
+[[nodiscard]] inline std::vector<std::string> removing_command(
+    const std::vector<std::string>& paths, const std::string& job, std::size_t nodes,
+    const std::vector<std::string>& silent = {}) {
+  std::vector<std::string> words = on_each_node(job, nodes - silent.size());
+  if (!silent.empty()) words.push_back("--exclude=" + compress_hostlist(silent));
+  words.insert(words.end(), {"rm", "-rf"});
+  words.insert(words.end(), paths.begin(), paths.end());
+  return words;
+}
+
 /// The commands that copy one path to all nodes of a job. sbcast copies files alone, and many of
 /// them slowly, so a folder goes as one archive.
 [[nodiscard]] inline std::vector<std::vector<std::string>> staging_commands(const staged_path& path,
@@ -115,27 +130,15 @@ struct staged_path {
   const auto slash = path.from.rfind('/');
   const std::string archive = archive_of(path), sent = sent_archive_of(path);
   std::vector<std::string> unpack = on_each_node(job, nodes);
-  unpack.insert(
-      unpack.end(),
-      {"sh", "-c", "mkdir -p \"$1\" && tar -xf \"$2\" -C \"$1\" --strip-components=1 && rm \"$2\"",
-       "unpack", path.to, archive});
+  unpack.insert(unpack.end(),
+                {"sh", "-c", "mkdir -p \"$1\" && tar -xf \"$2\" -C \"$1\" --strip-components=1",
+                 "unpack", path.to, archive});
   return {{"tar", "-cf", sent, "-C", slash == 0 ? "/" : path.from.substr(0, slash),
            path.from.substr(slash + 1)},
           {"sbcast", "-f", "-j", job, sent, archive},
           {"rm", sent},
-          unpack};
-}
-
-/// The command that removes files and folders from `nodes` nodes of a job, but not from `silent`
-/// ones, which would keep it from starting anywhere.
-[[nodiscard]] inline std::vector<std::string> removing_command(
-    const std::vector<std::string>& paths, const std::string& job, std::size_t nodes,
-    const std::vector<std::string>& silent = {}) {
-  std::vector<std::string> words = on_each_node(job, nodes - silent.size());
-  if (!silent.empty()) words.push_back("--exclude=" + compress_hostlist(silent));
-  words.insert(words.end(), {"rm", "-rf"});
-  words.insert(words.end(), paths.begin(), paths.end());
-  return words;
+          unpack,
+          removing_command({archive}, job, nodes)};
 }
 
 }  // namespace parx::slurm

@@ -188,6 +188,11 @@ struct where_verdict {
   if (most != sums.end()) {
     text += formatted("; {} nodes do not count: {}{}", most->second, to_string(most->first),
                       most->first == obstacle::gpu ? " (--gpu-nodes counts them)" : "");
+    if (most->first == obstacle::too_few_cores) {
+      int largest = 0;
+      for (const sinfo_node& each : nodes) largest = std::max(largest, each.cores());
+      text += formatted(": the largest has {}; ask for fewer a node", largest);
+    }
   }
   return {false, text};
 }
