@@ -205,9 +205,6 @@ inline parx::slurm::host_facts look_at_host(const host_questions& questions,
   const auto is_looked_for_inside = [&](const std::string& path) {
     return box.is_used() && parx::slurm::is_of_image(path);
   };
-  if (box.is_used()) {
-    detail::look_at_container(box, questions.program, questions.needs, env, facts);
-  }
   if (!questions.program.empty() && !is_looked_for_inside(questions.program)) {
     detail::look_at_program(questions.program, box, facts);
   }
@@ -221,9 +218,6 @@ inline parx::slurm::host_facts look_at_host(const host_questions& questions,
     parx::slurm::path_fact fact{path, "", 0, true};
     fact.problem = detail::read_problem(path, fact.size);
     facts.needs.push_back(fact);
-  }
-  for (const std::string& module : questions.imports) {
-    facts.imports.push_back(detail::look_at_import(questions.python, module));
   }
   facts.output = questions.output;
   if (!questions.output.empty()) facts.output_problem = detail::write_problem(questions.output);
@@ -245,6 +239,17 @@ inline parx::slurm::host_facts look_at_host(const host_questions& questions,
     facts.time_left_s = std::max<std::int64_t>(*end - std::time(nullptr), 0);
   }
   return facts;
+}
+
+/// What may take long, and on one node longer than on another: imports, and starting a container.
+inline void try_on_host(const host_questions& questions, const parx::environment& env,
+                        parx::slurm::host_facts& facts) {
+  if (questions.box.is_used()) {
+    detail::look_at_container(questions.box, questions.program, questions.needs, env, facts);
+  }
+  for (const std::string& module : questions.imports) {
+    facts.imports.push_back(detail::look_at_import(questions.python, module));
+  }
 }
 
 }  // namespace examples

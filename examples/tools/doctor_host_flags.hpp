@@ -47,7 +47,7 @@ inline int print_host_facts(int argc, const char* const* argv) {
       ("port", "of the first node of the Slurm step; 0: no exchange with other nodes", text("0"))
       ("jobs", "this user's; what parx_slurm has sent here for others that are over is removed",
        text(""))
-      ("seconds", "to wait for the other nodes", text("4"));
+      ("seconds", "to wait for the other nodes", text("8"));
   try {
     const auto given = parse(options, argc, argv);
     if (given.count("help") != 0) {
@@ -62,17 +62,17 @@ inline int print_host_facts(int argc, const char* const* argv) {
     }
     const auto own = parx::env_number<std::int64_t>(env, "SLURM_JOB_ID");
     if (own && !live.empty()) remove_stale(*own, live);
-    auto facts = look_at_host({.program = given["program"].as<std::string>(),
-                               .box = {.runtime = given["runtime"].as<std::string>(),
-                                       .image = given["image"].as<std::string>(),
-                                       .folder = given["folder"].as<std::string>(),
-                                       .paths = list(given, "bind")},
-                               .needs = list(given, "needs"),
-                               .arguments = list(given, "argument"),
-                               .output = given["output"].as<std::string>(),
-                               .imports = list(given, "imports"),
-                               .python = given["python"].as<std::string>()},
-                              env);
+    const host_questions questions{.program = given["program"].as<std::string>(),
+                                   .box = {.runtime = given["runtime"].as<std::string>(),
+                                           .image = given["image"].as<std::string>(),
+                                           .folder = given["folder"].as<std::string>(),
+                                           .paths = list(given, "bind")},
+                                   .needs = list(given, "needs"),
+                                   .arguments = list(given, "argument"),
+                                   .output = given["output"].as<std::string>(),
+                                   .imports = list(given, "imports"),
+                                   .python = given["python"].as<std::string>()};
+    auto facts = look_at_host(questions, env);
     exchange_place place;
     place.port = number<std::uint16_t>(given, "port", 0, 65535);
     place.nodes = parx::expand_hostlist(parx::env_string(env, "SLURM_STEP_NODELIST").value_or(""));
@@ -88,8 +88,10 @@ inline int print_host_facts(int argc, const char* const* argv) {
     if (has_others && place.port != 0) {
       exchange(place, facts,
                std::chrono::milliseconds(number<int>(given, "seconds", 1, 600) * 1000));
-      detail::print_line(facts);
     }
+    // The others are not kept waiting for it.
+    try_on_host(questions, env, facts);
+    detail::print_line(facts);
     return 0;
   } catch (const parx::usage_error& wrong) {
     fmt::print(stderr, "parx_doctor host: {}\n", wrong.what());

@@ -261,8 +261,9 @@ inline check_result check_nodes(const check_options& options,
   const auto words = check_command(options);
   fmt::print("$ {}\n", parx::slurm::shell_text(words));
   std::fflush(stdout);
-  // Imports of Python may take long on a slow file system.
-  const std::chrono::seconds limit(options.imports.empty() ? 20 : 60);
+  // Imports of Python and images may take long on a slow file system.
+  const bool tries = !options.imports.empty() || options.box.is_used();
+  const std::chrono::seconds limit(tries ? 60 : 20);
   const auto answer = parx::slurm::run_command(words, limit, {}, &signals);
   check_result result;
   result.facts = facts_among(answer.out);
