@@ -1,4 +1,4 @@
-// For parx_doctor host: its command line, and the facts as a line of JSON, a second time after the
+// For parx_doctor host: its command line, and the facts as JSON, a second time after the
 // exchange with the other nodes of the step.
 #pragma once
 
@@ -22,8 +22,8 @@ namespace examples {
 
 namespace detail {
 
-inline void print_line(const parx::slurm::host_facts& facts) {
-  fmt::print("{}\n", facts.to_line());
+inline void print_facts(const parx::slurm::host_facts& facts, int serial) {
+  fmt::print("{}", parx::slurm::to_lines(facts, serial));
   std::fflush(stdout);
 }
 
@@ -84,14 +84,14 @@ inline int print_host_facts(int argc, const char* const* argv) {
     }
     facts.address = parx::detail::choose_address(
         env, has_others ? place.first_host : parx::detail::loopback_address(), has_others);
-    detail::print_line(facts);
+    detail::print_facts(facts, 0);
     if (has_others && place.port != 0) {
       exchange(place, facts,
                std::chrono::milliseconds(number<int>(given, "seconds", 1, 600) * 1000));
     }
     // The others are not kept waiting for it.
     try_on_host(questions, env, facts);
-    detail::print_line(facts);
+    detail::print_facts(facts, 1);
     return 0;
   } catch (const parx::usage_error& wrong) {
     fmt::print(stderr, "parx_doctor host: {}\n", wrong.what());

@@ -218,22 +218,6 @@ inline std::vector<std::string> check_command(const check_options& options) {
   return words;
 }
 
-/// The last facts of each node among the lines of all of them.
-inline std::vector<parx::slurm::host_facts> facts_among(std::string_view output) {
-  std::vector<parx::slurm::host_facts> all;
-  for (const std::string_view line : parx::detail::split_at(output, '\n')) {
-    if (!line.starts_with("{")) continue;
-    try {
-      auto facts = parx::slurm::host_facts::from_line(line);
-      std::erase_if(all, [&](const auto& each) { return each.node == facts.node; });
-      all.push_back(std::move(facts));
-    } catch (const parx::json::error&) {
-      // A prolog's line.
-    }
-  }
-  return all;
-}
-
 /// What srun has said of a node that did not answer.
 inline std::string srun_says(std::string_view errors, const std::string& node) {
   for (const std::string_view line : parx::detail::split_at(errors, '\n')) {
@@ -266,7 +250,7 @@ inline check_result check_nodes(const check_options& options,
   const std::chrono::seconds limit(tries ? 60 : 20);
   const auto answer = parx::slurm::run_command(words, limit, {}, &signals);
   check_result result;
-  result.facts = facts_among(answer.out);
+  result.facts = parx::slurm::facts_among(answer.out);
   add_time_left(options.job, result.facts);
   result.found = parx::slurm::preflight(options.nodes, result.facts, options.takes);
   for (auto& each : result.found) {

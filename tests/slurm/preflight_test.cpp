@@ -2,7 +2,9 @@
 // given a remedy, and a good node has none.
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -78,6 +80,29 @@ BOOST_AUTO_TEST_CASE(facts_survive_the_way_as_a_line) {
   BOOST_TEST(same.needs.at(1).path == node.needs.at(1).path);
   BOOST_TEST(same.quota_cores == 1.5);
   BOOST_CHECK_THROW(static_cast<void>(host_facts::from_line("{}")), parx::json::error);
+}
+
+BOOST_AUTO_TEST_CASE(long_facts_of_several_nodes_survive_a_mixture_of_their_lines) {
+  auto nodes = good_nodes();
+  for (int i = 0; i < 60; ++i) nodes[1].needs.push_back({"/a/long/path/to/something", "", 1, true});
+  const std::string first = to_lines(nodes[0], 0), second = to_lines(nodes[1], 0);
+  nodes[0].exchanged = false;
+  std::vector<std::string> lines{"a prolog's line", "facts about nothing", ""};
+  for (const std::string& text : {to_lines(nodes[0], 1), second, first}) {
+    for (const auto each : parx::detail::split_at(text, '\n')) lines.emplace_back(each);
+  }
+  BOOST_TEST(lines.size() > 8u);
+  std::shuffle(lines.begin(), lines.end(), std::mt19937(1));
+  std::string mixed;
+  for (const std::string& each : lines) {
+    BOOST_TEST(each.size() < 1024u);
+    mixed += each + "\n";
+  }
+  const auto found = facts_among(mixed);
+  BOOST_TEST(found.size() == 2u);
+  BOOST_TEST(found.at(0).to_line() == nodes[0].to_line());  // the later ones
+  BOOST_TEST(found.at(1).to_line() == nodes[1].to_line());
+  BOOST_TEST(facts_among(first.substr(0, first.size() / 2)).empty());
 }
 
 BOOST_AUTO_TEST_CASE(each_planted_fault_is_found_and_its_node_named) {

@@ -1,13 +1,19 @@
-// host_facts: what `parx_doctor host` finds out about a node, as JSON on one line.
+// host_facts: what `parx_doctor host` finds out about a node, as JSON, and on its way through srun.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
+#include <parx/core/parse_number.hpp>
+#include <parx/core/split.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
 
@@ -180,5 +186,60 @@ struct host_facts {
     return facts;
   }
 };
+
+/// Slurm passes the output of a task on in messages of 1024 bytes, and those of several tasks mix.
+inline constexpr std::size_t most_bytes_of_a_line = 900;
+
+/// to_line() in lines that srun keeps whole: "facts NODE SERIAL PART PARTS text". `serial`: grows
+/// with what is known of the node.
+[[nodiscard]] inline std::string to_lines(const host_facts& facts, int serial) {
+  const std::string text = facts.to_line();
+  const std::size_t parts = (text.size() + most_bytes_of_a_line - 1) / most_bytes_of_a_line;
+  std::string lines;
+  for (std::size_t i = 0; i < parts; ++i) {
+    lines += formatted("facts {} {} {} {} {}\n", facts.node, serial, i, parts,
+                       text.substr(i * most_bytes_of_a_line, most_bytes_of_a_line));
+  }
+  return lines;
+}
+
+/// The last facts of each node among the lines of all of them, and of others, in any order.
+[[nodiscard]] inline std::vector<host_facts> facts_among(std::string_view output) {
+  struct pieces {
+    std::size_t parts = 0;
+    std::map<std::size_t, std::string> text;
+  };
+  std::map<std::string, std::map<int, pieces>> nodes;
+  for (std::string_view line : parx::detail::split_at(output, '\n')) {
+    std::vector<std::string_view> words;
+    for (int i = 0; i < 5; ++i) {
+      const auto end = std::min(line.find(' '), line.size());
+      words.push_back(line.substr(0, end));
+      line.remove_prefix(std::min(end + 1, line.size()));
+    }
+    const auto serial = parx::detail::parse_number<int>(words[2]);
+    const auto part = parx::detail::parse_number<std::size_t>(words[3]);
+    const auto parts = parx::detail::parse_number<std::size_t>(words[4]);
+    if (words[0] != "facts" || !serial || !part || !parts) continue;  // a prolog's line
+    pieces& all = nodes[std::string(words[1])][*serial];
+    all.parts = *parts;
+    all.text[*part] = line;
+  }
+  std::vector<host_facts> found;
+  for (const auto& [node, serials] : nodes) {
+    for (auto each = serials.rbegin(); each != serials.rend(); ++each) {
+      if (each->second.text.size() != each->second.parts) continue;
+      std::string text;
+      for (const auto& [part, piece] : each->second.text) text += piece;
+      try {
+        found.push_back(host_facts::from_line(text));
+        break;
+      } catch (const json::error&) {
+        // Of another version.
+      }
+    }
+  }
+  return found;
+}
 
 }  // namespace parx::slurm
