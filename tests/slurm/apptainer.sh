@@ -1,5 +1,5 @@
 #!/bin/bash
-# Ranks inside an image: parx_slurm's --container on a private Slurm:   container.sh BIN_DIR
+# Ranks inside an image: parx_slurm's --container on a private Slurm:   apptainer.sh BIN_DIR
 # Exit code 77: there is no Slurm to try it with.
 . "$(dirname "${BASH_SOURCE[0]}")/claims.sh" "$1"
 echo "NOT TRIED: the real Apptainer, which Debian 12 does not have. A stand-in takes its options and runs the rest."
