@@ -52,7 +52,7 @@ class wrapper {
   void zero_grad() { inner_.zero_grad(); }
   void raise_flag() { inner_.raise_flag(); }
   bool flag_raised() {  // a flag has come to the ranks of its data group; the other ones ask
-    return train::on_any_rank(pair_, inner_.flag_raised());
+    return parx::on_any_rank(pair_, inner_.flag_raised());
   }
   void broadcast_buffers(parx::call_site site) { inner_.broadcast_buffers(site); }
   parx::reduction_times times() const { return inner_.times(); }
