@@ -278,18 +278,20 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
   [[nodiscard]] bool stays_in_place(
       const std::vector<std::unique_ptr<detail::sharded_parameter>>& all,
       const fsdp_options& options) const {
-    const bool stays = all.front()->stays();
-    for (const auto& each : all) {
-      require(each->stays() == stays,
-              "{}: the values of \"{}\" stay in the caller's memory and those of \"{}\" do not: "
-              "one wrapper is for one kind",
-              who_, all[stays ? 0 : 1]->name(), all[stays ? 1 : 0]->name());
+    const auto stays = [](const auto& each) { return each->stays(); };
+    const auto kept = std::find_if(all.begin(), all.end(), stays);
+    if (kept == all.end()) return false;
+    if (const auto moved = std::find_if_not(all.begin(), all.end(), stays); moved != all.end()) {
+      throw_usage(
+          "{}: the values of \"{}\" stay in the caller's memory and those of \"{}\" do not: one "
+          "wrapper is for one kind",
+          who_, (*kept)->name(), (*moved)->name());
     }
-    require(!stays || (options.stage < 3 && !options.wire.gather),
+    require(options.stage < 3 && !options.wire.gather,
             "{}: the values of \"{}\" stay whole in your memory, so they are not sharded: take "
             ".stage = 1 (optimizer state) or 2 (and gradients), without .wire.gather",
-            who_, all.front()->name());
-    return stays;
+            who_, (*kept)->name());
+    return true;
   }
 
   void check_layout(const unit_plan& plan,
