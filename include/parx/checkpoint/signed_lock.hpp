@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -72,7 +73,8 @@ class signed_lock {
   void open() {
     file_ = descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (!file_.valid()) {
-      throw_error(errc::io, "cannot write \"{}\": {}. {}", path_, errno_text(errno),
+      throw_error(errc::io, "cannot write into \"{}\": {}. {}",
+                  std::filesystem::path(path_).parent_path().string(), errno_text(errno),
                   advice_for(errno));
     }
   }

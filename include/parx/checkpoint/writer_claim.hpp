@@ -44,7 +44,7 @@ class writer_claim {
     // A name that never comes back, on any host.
     std::filesystem::path made = folder / (std::string(claim_prefix) + random_hex());
     if (::mkdir(made.c_str(), 0777) != 0) {
-      throw_error(errc::io, "cannot create \"{}\": {}. {}", made.string(), errno_text(errno),
+      throw_error(errc::io, "cannot write into \"{}\": {}. {}", folder.string(), errno_text(errno),
                   advice_for(errno));
     }
     path_ = std::move(made);
