@@ -203,7 +203,7 @@ BOOST_AUTO_TEST_CASE(a_wrapped_model_that_is_moved_is_refused_with_the_line_of_i
                model, group, layout{.tp = 2},
                parallel_choices{.tp = {{"0", tp::column}, {"1", tp::row}}}, call_site::current());
          }),
-         "ddp");
+         "parallelize");
 }
 
 BOOST_AUTO_TEST_CASE(a_gradient_that_overflows_on_one_stage_skips_the_step_on_all) {

@@ -95,11 +95,12 @@ class parallelized {
 namespace tp::detail {
 
 /// Makes the layers whole again when the result is destroyed, unless a wrapper still has the model,
-/// which then stays cut. The model is borrowed.
+/// which then stays cut. The model is borrowed by `who`.
 template <typename Model>
 [[nodiscard]] std::shared_ptr<void> restore_later(Model& model,
-                                                  std::vector<nn::cuttable_layer*> layers) {
-  auto loan = lend(model, "parallelize");
+                                                  std::vector<nn::cuttable_layer*> layers,
+                                                  const std::string& who) {
+  auto loan = lend(model, who);
   const auto restore = [&model, loan = std::move(loan), layers = std::move(layers)](void*) {
     bool is_cut = false, is_wrapped = false;
     model.for_each_parameter([&](const std::string&, const auto& each) {
@@ -152,7 +153,7 @@ template <typename Model>
   for (const tp::detail::planned_layer& each : layers) {
     if (!each.lines.empty()) planned.push_back(each.layer);
   }
-  auto restored = tp::detail::restore_later(model, std::move(planned));
+  auto restored = tp::detail::restore_later(model, std::move(planned), who);
   for (const tp::detail::planned_layer& each : layers) {
     if (!each.lines.empty()) each.layer->shard_over(axis, lines[each.lines[0]].rule, each.path);
   }
