@@ -74,10 +74,10 @@ inline scale_options scale_options_of(const cxxopts::ParseResult& given,
       word("jobid").empty() ? parx::env_string(env, "SLURM_JOB_ID").value_or("") : word("jobid");
   const auto shapes =
       parx::slurm::parse_ranks_threads(word("ranks-threads"), cores_of_node(options.job));
-  for (const std::string_view each : parx::detail::split_at(word("nodes"), ',')) {
+  const std::string wanted = word("nodes");
+  for (const std::string_view each : parx::detail::split_at(wanted, ',')) {
     const auto nodes = parx::detail::parse_number<int>(each);
-    parx::require(nodes && *nodes >= 1, "--nodes \"{}\": give numbers of nodes: 1,2,4",
-                  word("nodes"));
+    parx::require(nodes && *nodes >= 1, "--nodes \"{}\": give numbers of nodes: 1,2,4", wanted);
     parx::require(
         *nodes == 1 || !options.job.empty(),
         "--nodes {}: this is not inside a job of Slurm, so there is only this host: salloc "
