@@ -265,7 +265,6 @@ class arrivals {
                         [&](const arrived& each) { return each.first == key; });
   }
 
-
   uid_t user_ = ::geteuid();
   socket_address address_;
   descriptor tcp_;
