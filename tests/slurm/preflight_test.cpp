@@ -170,7 +170,9 @@ BOOST_AUTO_TEST_CASE(each_planted_fault_is_found_and_its_node_named) {
         BOOST_TEST(finding.node == "n11");
         BOOST_TEST(finding.fatal);
         BOOST_TEST(!finding.remedy.empty());
-        BOOST_TEST(finding.fact.find(each.says) != std::string::npos, finding.fact);
+      }
+      for (const std::string& said : sentences_of(found)) {
+        BOOST_TEST(said.starts_with(std::string("! n11: ") + each.says), said);
       }
       BOOST_TEST(bad_nodes(found) == std::vector<std::string>{"n11"});
       BOOST_TEST(node_line(nodes[2], found).starts_with("n11  1 fault"));
@@ -194,6 +196,22 @@ BOOST_AUTO_TEST_CASE(findings_that_only_slow_a_job_down_are_notes) {
                  "start fewer ranks",
                  "note: n08: its clock is 5.0 s ahead of n07's. Logs and checkpoints will seem out "
                  "of order: let chrony or ntpd set it"}));
+}
+
+BOOST_AUTO_TEST_CASE(nodes_with_too_little_memory_share_a_sentence_that_names_the_least) {
+  auto nodes = good_nodes();
+  auto needs = takes;
+  needs.memory_mb = 120 * 1024;
+  nodes[1].memory_mb = 59 * 1024;
+  nodes[2].memory_mb = 250 * 1024;
+  const std::string rest =
+      "of memory are free, 120 GB are needed. Ask Slurm for --mem=122880M, or look at what runs "
+      "there";
+  BOOST_TEST(sentences_of(preflight(names, nodes, needs)) ==
+             std::vector<std::string>{"! n[07-08]: 59 GB (n08, the least) " + rest});
+  nodes[0].memory_mb = 59 * 1024 + 1;  // the same in words
+  BOOST_TEST(sentences_of(preflight(names, nodes, needs)) ==
+             std::vector<std::string>{"! n[07-08]: 59 GB " + rest});
 }
 
 BOOST_AUTO_TEST_CASE(a_node_that_does_not_answer_is_a_finding) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,11 +33,10 @@ struct preflight_needs {
 
 struct preflight_finding {
   std::string node;
-  std::string fact;    ///< the first words of its sentence: what is wrong
-  std::string remedy;  ///< an imperative, or empty
-  bool fatal = true;   ///< the job would fail, or hang, on this node
-
-  [[nodiscard]] bool operator==(const preflight_finding&) const = default;
+  std::string fact;           ///< the first words of its sentence: what is wrong
+  std::string remedy;         ///< an imperative, or empty
+  bool fatal = true;          ///< the job would fail, or hang, on this node
+  std::int64_t free_mb = -1;  ///< the amount that stands before `fact` in its sentence; -1: none
 };
 
 namespace detail {
@@ -123,6 +123,9 @@ inline void check_node(const host_facts& node, const preflight_needs& needs,
     fault(formatted("nothing can be written to {}: {}", node.output, node.output_problem),
           "Choose an output folder on a file system that all nodes can write");
   }
+  const auto too_little = [&](std::int64_t free_mb, std::string fact, std::string remedy) {
+    found.push_back({node.node, std::move(fact), std::move(remedy), true, free_mb});
+  };
   const int wanted = needs.ranks * needs.threads;
   if (node.cores < wanted) {
     fault(formatted("{} core{} for {} rank{} of {} thread{}", node.cores,
@@ -135,20 +138,20 @@ inline void check_node(const host_facts& node, const preflight_needs& needs,
           "Start fewer ranks or threads, or ask for more cores", false);
   }
   if (needs.memory_mb > 0 && node.memory_mb < needs.memory_mb) {
-    fault(formatted("{} of memory are free, {} are needed", size_text(node.memory_mb),
-                    size_text(needs.memory_mb)),
-          formatted("Ask Slurm for --mem={}M, or look at what runs there", needs.memory_mb));
+    too_little(node.memory_mb,
+               formatted("of memory are free, {} are needed", size_text(needs.memory_mb)),
+               formatted("Ask Slurm for --mem={}M, or look at what runs there", needs.memory_mb));
   }
   // The rings and recorders of a rank, as transport/shm.hpp sizes them, take some MB.
   const std::int64_t shm_mb = std::int64_t{8} * needs.ranks;
   if (node.shm_mb < shm_mb) {
-    fault(formatted("{} MB are free in /dev/shm, where the ranks of a node meet", node.shm_mb),
-          "Remove what earlier jobs have left there, or set PARX_TRANSPORT=tcp");
+    too_little(node.shm_mb, "are free in /dev/shm, where the ranks of a node meet",
+               "Remove what earlier jobs have left there, or set PARX_TRANSPORT=tcp");
   }
   if (needs.tmp_mb > 0 && node.tmp_mb < needs.tmp_mb) {
-    fault(formatted("{} are free in {}, {} are needed", size_text(node.tmp_mb), node.tmp,
-                    size_text(needs.tmp_mb)),
-          "Set TMPDIR to a folder with more room");
+    too_little(node.tmp_mb,
+               formatted("are free in {}, {} are needed", node.tmp, size_text(needs.tmp_mb)),
+               "Set TMPDIR to a folder with more room");
   }
   // Two groups with two descriptors for each peer, and 64 for all else.
   const std::int64_t files = 64 + std::int64_t{4} * needs.ranks * needs.nodes;
@@ -299,6 +302,7 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
 }
 
 /// The findings as sentences; nodes of which the same is said share one: "n[1-4]: 2 cores for ...".
+/// Where they have different amounts, it names the least: "n[1-4]: 60 GB (n2, the least) of ...".
 [[nodiscard]] inline std::vector<std::string> sentences_of(
     const std::vector<preflight_finding>& found) {
   std::vector<std::string> sentences;
@@ -306,16 +310,27 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (told[i]) continue;
     std::vector<std::string> nodes;
+    const preflight_finding* least = &found[i];
+    bool is_one_amount = true;
     for (std::size_t j = i; j < found.size(); ++j) {
-      preflight_finding same = found[j];
-      same.node = found[i].node;
-      if (!(same == found[i])) continue;
+      const preflight_finding& each = found[j];
+      if (std::tie(each.fact, each.remedy, each.fatal) !=
+          std::tie(found[i].fact, found[i].remedy, found[i].fatal)) {
+        continue;
+      }
       told[j] = true;
-      nodes.push_back(found[j].node);
+      nodes.push_back(each.node);
+      is_one_amount &= detail::size_text(each.free_mb) == detail::size_text(least->free_mb);
+      if (each.free_mb < least->free_mb) least = &each;
     }
-    sentences.push_back(
-        formatted("{} {}: {}{}{}", found[i].fatal ? "!" : "note:", compress_hostlist(nodes),
-                  found[i].fact, found[i].remedy.empty() ? "" : ". ", found[i].remedy));
+    std::string amount;
+    if (least->free_mb >= 0) {
+      amount = detail::size_text(least->free_mb) + " ";
+      if (!is_one_amount) amount += formatted("({}, the least) ", least->node);
+    }
+    sentences.push_back(formatted("{} {}: {}{}{}{}",
+                                  least->fatal ? "!" : "note:", compress_hostlist(nodes), amount,
+                                  least->fact, least->remedy.empty() ? "" : ". ", least->remedy));
   }
   return sentences;
 }
