@@ -13,7 +13,5 @@
 #include <parx/ddp/hook_compress.hpp>  // IWYU pragma: export
 #include <parx/ddp/instances.hpp>  // IWYU pragma: export
 #include <parx/ddp/raw.hpp>            // IWYU pragma: export
-#include <parx/ddp/replica_sum.hpp>  // IWYU pragma: export
-#include <parx/ddp/replica_tree.hpp>  // IWYU pragma: export
 #include <parx/launch.hpp>             // IWYU pragma: export
 #include <parx/reduction.hpp>          // IWYU pragma: export

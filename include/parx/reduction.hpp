@@ -9,5 +9,7 @@
 #include <parx/reduction/group_axis.hpp>             // IWYU pragma: export
 #include <parx/reduction/reduction_group.hpp>        // IWYU pragma: export
 #include <parx/reduction/reduction_state.hpp>        // IWYU pragma: export
+#include <parx/reduction/replica_sum.hpp>            // IWYU pragma: export
+#include <parx/reduction/replica_tree.hpp>           // IWYU pragma: export
 #include <parx/reduction/step_header.hpp>            // IWYU pragma: export
 #include <parx/reduction/times.hpp>                  // IWYU pragma: export

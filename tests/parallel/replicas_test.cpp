@@ -156,11 +156,11 @@ std::uint64_t hash_of_buffers(auto& model) {
 const std::string layout = "replicas=8";
 
 template <typename Of>
-outcome at(int ranks, jobs::kind kind = jobs::kind::inproc) {
+outcome at(int ranks, jobs::kind kind = jobs::kind::inproc, const std::string& how = layout) {
   std::vector<outcome> found(static_cast<std::size_t>(ranks));
   const auto failures = jobs::run_collecting(kind, ranks, [&](process_group& world) {
     auto net = Of::make();
-    parx::parallel model{net, world, parx::layout::parse(layout)};
+    parx::parallel model{net, world, parx::layout::parse(how)};
     model.initialize(5);
     parx::optim::adamw opt{model.parameters(), {.lr = 1e-2}};
     outcome& mine = found[static_cast<std::size_t>(world.rank())];
@@ -184,6 +184,21 @@ void expect_one_hash() {
   }
   for (const auto kind : {jobs::kind::tcp, jobs::kind::shm}) {
     BOOST_TEST((at<Of>(3, kind) == alone), "3 ranks over " << jobs::name_of(kind));
+  }
+}
+
+/// Shards over as many ranks; of three, one has a replica less and no range is a subtree.
+template <typename Of>
+void expect_hash_of_ddp() {
+  const outcome alone = at<Of>(1);
+  for (const std::string each : {"zero=1,", "zero=2,", "fsdp,", "fsdp,gathered,"}) {
+    const std::string how = each + layout;
+    for (const int ranks : {1, 2, 3, 4, 8}) {
+      BOOST_TEST((at<Of>(ranks, jobs::kind::inproc, how) == alone), how << " on " << ranks);
+    }
+    for (const auto kind : {jobs::kind::tcp, jobs::kind::shm}) {
+      BOOST_TEST((at<Of>(3, kind, how) == alone), how << " on 3 over " << jobs::name_of(kind));
+    }
   }
 }
 
@@ -232,6 +247,18 @@ BOOST_AUTO_TEST_CASE(a_bert_with_a_large_table_ends_in_one_hash_at_any_number_of
   expect_one_hash<of_bert>();
 }
 
+BOOST_AUTO_TEST_CASE(shards_of_a_gpt_end_in_the_hash_of_ddp_at_any_number_of_ranks) {
+  expect_hash_of_ddp<of_gpt>();
+}
+
+BOOST_AUTO_TEST_CASE(shards_of_a_cnn_end_in_the_hash_of_ddp_at_any_number_of_ranks) {
+  expect_hash_of_ddp<of_cnn<>>();
+}
+
+BOOST_AUTO_TEST_CASE(shards_of_a_bert_end_in_the_hash_of_ddp_at_any_number_of_ranks) {
+  expect_hash_of_ddp<of_bert>();
+}
+
 BOOST_AUTO_TEST_CASE(a_run_that_loses_a_rank_and_grows_and_shrinks_is_the_uninterrupted_run) {
   const parx_test::scratch_folder folder;
   const std::string grown = folder.file("grown"), shrunk = folder.file("shrunk");
@@ -243,10 +270,9 @@ BOOST_AUTO_TEST_CASE(a_run_that_loses_a_rank_and_grows_and_shrinks_is_the_uninte
 
 BOOST_AUTO_TEST_CASE(what_virtual_replicas_do_not_do_is_refused_by_a_sentence) {
   for (const auto& each : std::map<std::string, std::string>{
-           {"zero=1,replicas=8", "replicas= goes with ddp alone"},
-           {"fsdp,replicas=8", "replicas= goes with ddp alone"},
-           {"pp=2,replicas=8", "replicas= goes with ddp alone"},
-           {"tp=2,replicas=8", "replicas= goes with ddp alone"},
+           {"hybrid,replicas=8", "replicas= goes with ddp, zero= and fsdp"},
+           {"pp=2,replicas=8", "replicas= goes with ddp, zero= and fsdp"},
+           {"tp=2,replicas=8", "replicas= goes with ddp, zero= and fsdp"},
            {"replicas=8,microbatches=2", "leave microbatches= out"},
            {"dp=4,replicas=3", "3 replicas cannot be dealt to 4 ranks"}}) {
     BOOST_CHECK_EXCEPTION((void)parx::layout::parse(each.first), parx::usage_error,

@@ -36,13 +36,14 @@
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/gathered_rows.hpp>
 #include <parx/ddp/hook.hpp>
-#include <parx/ddp/replica_sum.hpp>
-#include <parx/ddp/replica_tree.hpp>
 #include <parx/ddp/shared_rows.hpp>
 #include <parx/reduction/gradient_sums.hpp>
 #include <parx/reduction/group_memory.hpp>
 #include <parx/reduction/reduction_group.hpp>
 #include <parx/reduction/reduction_state.hpp>
+#include <parx/reduction/replica_counts.hpp>
+#include <parx/reduction/replica_sum.hpp>
+#include <parx/reduction/replica_tree.hpp>
 #include <parx/reduction/row_sparse.hpp>
 #include <parx/reduction/step_header.hpp>
 #include <parx/types/reduce.hpp>
@@ -61,7 +62,10 @@ class gradient_buckets final : public gradient_sums {
   gradient_buckets(const reduction_groups& groups, handles parameters, const bucket_limits& limits,
                    comm_hook hook, reduction_order order, int replicas, call_site site)
       : gradient_buckets(groups, std::move(parameters), std::move(hook), order, site) {
-    if (replicas > 0) replicas_.emplace(replicas, groups[own].rank(), groups[own].size());
+    if (replicas > 0) {
+      replicas_.emplace(replicas, groups[own].rank(), groups[own].size());
+      counts_.emplace(*replicas_, groups[own], groups.who(), site_);
+    }
     std::vector<bucket_parameter> sizes;
     for (const auto& each : parameters_) {
       const std::size_t group = groups.number_of(*each);
@@ -118,7 +122,7 @@ class gradient_buckets final : public gradient_sums {
   }
 
   [[nodiscard]] std::size_t held() const override {
-    if (!counts_.empty()) return 0;  // earlier replicas of the step have gradients
+    if (counts_ && !counts_->empty()) return 0;  // earlier replicas of the step have gradients
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (parameters_[i]->has_grad()) return i;
     }
@@ -126,7 +130,7 @@ class gradient_buckets final : public gradient_sums {
   }
   void start(const reduction_state& state, const reduction_pass& pass) override {
     is_mean_ = pass.is_mean;
-    if (replicas_ && !is_mean_) send_counts(pass.count);
+    if (counts_ && !is_mean_) counts_->send(pass.count);
     headers().send(state, parameters_);
     for (std::size_t i = 0; i < parameters_.size() && !is_mean_; ++i) {
       if (!state.is_awaited(i) && bucket_of(i).rows == nullptr) clear_absent(i);
@@ -134,15 +138,15 @@ class gradient_buckets final : public gradient_sums {
   }
   /// With virtual replicas: the gradients go to the replica's place in the tree.
   void end_local_pass(double count) override {
-    if (!replicas_) return;
-    counts_.push_back(count);
+    if (!counts_) return;
+    counts_->add(count);
     for (std::size_t i = 0; i < parameters_.size(); ++i) clear_absent(i);
     for (bucket& each : buckets_) each.replicas->add(each.memory);
     for (const auto& each : parameters_) each->zero_grad();
   }
   /// Forgets the replicas of this step so far: gradients are dropped.
   void drop_replicas() noexcept {
-    counts_.clear();
+    if (counts_) counts_->drop();
     for (bucket& each : buckets_) {
       if (each.replicas != nullptr) each.replicas->drop();
     }
@@ -255,22 +259,8 @@ class gradient_buckets final : public gradient_sums {
     }
   }
 
-  /// Each replica's count at its place. Exact, since the others contribute zeros.
-  void send_counts(double last) {
-    counts_.push_back(last);
-    const replica_range mine = replicas_->own();
-    require(static_cast<int>(counts_.size()) == mine.size(),
-            "{}: {} backward passes have run in this step, but {} of the {} replicas are this "
-            "rank's: one pass each, all but the last under no_sync()",
-            headers().who(), counts_.size(), mine.size(), replicas_->replicas());
-    all_counts_.assign(static_cast<std::size_t>(replicas_->replicas()), 0.0);
-    std::copy(counts_.begin(), counts_.end(), all_counts_.begin() + mine.first);
-    counting_ = async_all_reduce(groups()[own], all_counts_, {}, site_);
-  }
   void add_up_replicas() {
-    counting_.wait();
-    counts_.clear();
-    header().count() = tree_sum(all_counts_);
+    header().count() = counts_->receive();
     for (bucket& each : buckets_) {
       const std::vector<std::size_t> blocks = blocks_of(each);
       const auto rank = static_cast<std::size_t>(groups()[own].rank());
@@ -385,9 +375,7 @@ class gradient_buckets final : public gradient_sums {
   std::vector<bucket> buckets_;
   comm_hook hook_;
   std::optional<replica_plan> replicas_;
-  std::vector<double> counts_;      ///< samples of this step's replicas so far, of this rank
-  std::vector<double> all_counts_;  ///< by replica
-  work counting_;  // destroyed, and so waited for, before the memory it writes
+  std::optional<replica_counts> counts_;
   bool is_mean_ = false;  ///< this pass has nothing to add up
 };
 

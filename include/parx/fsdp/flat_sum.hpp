@@ -11,6 +11,8 @@
 //                    then an all_gather of the pieces over the replicas, P (R - 1) / N
 //   narrow_sum       gradients as bfloat16 (wire.hpp), half the bytes of scattered_sum: an
 //                    all_to_all replaces the reduce_scatter
+//   replica_flat_sum virtual replicas: P (N - 1) / N for each sum that the rank sends, one where
+//                    its replicas are a node of the tree; the same again is received
 // Sums of several passes are added up in the part; replicas are summed once a step, in the last
 // one. Threads: the one that runs backward.
 #pragma once
@@ -18,6 +20,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include <parx/comm/process_group.hpp>
@@ -26,6 +29,7 @@
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/wire.hpp>
 #include <parx/reduction/gradient_sums.hpp>
+#include <parx/reduction/replica_tree.hpp>
 #include <parx/types/buffer.hpp>
 #include <parx/types/reduce.hpp>
 
@@ -41,6 +45,7 @@ struct reduction_layout {
   reduction_order order = reduction_order::serial;
   wire_types wire{};
   bool in_parts = false;  ///< sums of several passes are added up in the parts
+  std::optional<replica_plan> virtual_replicas{};
 
   [[nodiscard]] bool has_replicas() const noexcept { return replicas.size() > 1; }
   [[nodiscard]] bool in_pieces() const noexcept {
@@ -92,7 +97,7 @@ class flat_sum {
     stage_ = stage::none;
   }
   /// Gives up the sum: blocks until no operation uses the memory any more.
-  void drop() noexcept {
+  virtual void drop() noexcept {
     works_.clear();
     stage_ = stage::none;
   }

@@ -98,7 +98,7 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
        call_site site = call_site::current())
       : model_(model), group_(group), who_(formatted("fsdp at {}", site)),
         loan_(lend(model, who_)) {
-    detail::require_possible(options, who_);
+    detail::require_possible(options, group.size(), who_);
     std::vector<std::unique_ptr<detail::sharded_parameter>> all;
     detail::shard_groups groups = detail::make_shard_groups(group, options.shard_within, site);
     unit_plan plan = make_plan(options, groups.shards.size(), all);
@@ -300,14 +300,14 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
     if (group_.size() == 1) return;
     std::string text = formatted(
         "stage {} over {} ranks, values {}, tables {}, {} after forward, {} units ahead, order "
-        "{}, accumulated {}, gathered {}, reduced {}\n",
+        "{}, accumulated {}, gathered {}, reduced {}, {} virtual replicas\n",
         options.stage, plan.flats().empty() ? 1 : plan.flats().front().ranks,
         static_cast<int>(options.values), static_cast<int>(options.tables),
         options.reshard_after_forward == reshard_after_forward::no ? "kept" : "released",
         options.prefetch, static_cast<int>(options.order),
         options.accumulate == accumulated_gradients::whole ? "whole" : "in parts",
         options.wire.gather ? "as bfloat16" : "as they are",
-        options.wire.reduce ? "as bfloat16" : "as they are");
+        options.wire.reduce ? "as bfloat16" : "as they are", options.replicas);
     for (std::size_t i = 0; i < all.size(); ++i) {
       const unit_place& place = plan.place(i);
       const bool by_rows = place.flat == unit_place::nowhere;

@@ -68,12 +68,20 @@ struct fsdp_options {
   reduction_finish finish = reduction_finish::with_backward;
   /// Sends values or gradients as bfloat16, which halves the traffic: see wire.hpp.
   wire_types wire{};
+  /// Virtual replicas, as ddp_options::replicas, with the same bits. Every rank runs equally many
+  /// backward passes, all but the last under no_sync(): where others have a replica more, the first
+  /// one is of an empty batch. A replica's gradients are added up in slots for two units (stage 1:
+  /// in memory of their own) and leave those for the sums of replica_sum.hpp, which are whole: with
+  /// several replicas a rank, at most log2 (rounded up) of their number times the gradients of the
+  /// model. After the step each rank keeps its part. Not with .shard_within, .wire.reduce or
+  /// .accumulate.
+  int replicas = 0;
 };
 
 namespace detail {
 
-/// Throws usage_error for options that are invalid on any number of ranks.
-inline void require_possible(const fsdp_options& options, const std::string& who) {
+/// Throws usage_error for options that are invalid on this number of ranks.
+inline void require_possible(const fsdp_options& options, int ranks, const std::string& who) {
   require(options.stage >= 1 && options.stage <= 3,
           "{}: .stage is 1 (optimizer state), 2 (and gradients) or 3 (and values), not {}", who,
           options.stage);
@@ -88,6 +96,14 @@ inline void require_possible(const fsdp_options& options, const std::string& who
           "{}: .wire.gather says how values travel, but with .values = shared all ranks read the "
           "same pages and nothing is gathered. Leave one of them out",
           who);
+  require(options.replicas == 0 || (options.shard_within.is_all() && !options.wire.reduce &&
+                                    options.accumulate == accumulated_gradients::whole),
+          "{}: .replicas sums gradients in an order of its own: leave .shard_within, .wire.reduce "
+          "and .accumulate out",
+          who);
+  require(options.replicas == 0 || options.replicas >= ranks,
+          "{}: .replicas = {} for {} ranks: a rank needs at least one", who, options.replicas,
+          ranks);
 }
 
 }  // namespace detail

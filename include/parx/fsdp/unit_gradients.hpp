@@ -5,8 +5,8 @@
 // unit, or, if the slot is still held by an incomplete flat then, when it is launched. Flats are
 // launched strictly in the reverse order of the plan, whatever the order in which gradients become
 // final, and each from the same slot on all ranks. If sums of several passes are added up in the
-// parts, every pass launches the flats. Tables that are cut by rows are launched after all flats.
-// Flats, then tables, are the buckets of reduction_state.
+// parts, or there are virtual replicas, every pass launches the flats. Tables that are cut by rows
+// are launched after all flats. Flats, then tables, are the buckets of reduction_state.
 // Threads: the one that runs backward.
 #pragma once
 
@@ -20,18 +20,21 @@
 #include <vector>
 
 #include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/fsdp/flat_sum.hpp>
 #include <parx/fsdp/gradient_slots.hpp>
 #include <parx/fsdp/narrow_sum.hpp>
 #include <parx/fsdp/pieced_sum.hpp>
+#include <parx/fsdp/replica_flat_sum.hpp>
 #include <parx/fsdp/row_table.hpp>
 #include <parx/fsdp/scattered_sum.hpp>
 #include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_prefetcher.hpp>
 #include <parx/reduction/gradient_sums.hpp>
+#include <parx/reduction/replica_counts.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -47,6 +50,7 @@ class unit_gradients final : public gradient_sums {
       : gradient_sums({{how.all, {}, who}, std::vector<std::size_t>(all.size()), how.order, site}),
         plan_(plan), all_(all), tables_(std::move(tables)), uses_(uses), how_(std::move(how)),
         kind_(kind), site_(site), numbers_(all.size()) {
+    if (how_.virtual_replicas) counts_.emplace(*how_.virtual_replicas, how_.all, who, site);
     allocate();
   }
   ~unit_gradients() override { drop(); }  // operations still write to memory that goes
@@ -57,6 +61,9 @@ class unit_gradients final : public gradient_sums {
   /// Collective, between passes: flats of the plan, and tables, are trained that were not before.
   /// Gradients and sums that there are stay.
   void extend(std::vector<trained_table> tables) {
+    require(!counts_ || !has_sums_,
+            "{}: a parameter is unfrozen between two replicas of a step: unfreeze it between steps",
+            headers().who());
     slots_->unbind();
     sums_.clear();
     slots_.reset();
@@ -94,6 +101,7 @@ class unit_gradients final : public gradient_sums {
     has_sums_ = has_sums_ && pass.adds;  // or zero_grad() has discarded them
     pass_ = pass;
     pass_.adds = has_sums_;
+    if (counts_) begin_replica();
     if (pass.is_last) {
       headers().own().order_hash() = own_order_hash_ = uses_.take_order_hash();
       headers().send(state, all_);
@@ -127,6 +135,7 @@ class unit_gradients final : public gradient_sums {
     const auto make = [&]<typename Sum>(std::type_identity<Sum>) -> std::unique_ptr<flat_sum> {
       return std::make_unique<Sum>(how_, flat, slots_->part(i), headers().own(), site_);
     };
+    if (counts_) return make(std::type_identity<replica_flat_sum>());
     if (is_narrowed(how_.wire.reduce, flat.type)) return make(std::type_identity<narrow_sum>());
     if (how_.in_pieces()) return make(std::type_identity<pieced_sum>());
     return make(std::type_identity<scattered_sum>());
@@ -134,6 +143,23 @@ class unit_gradients final : public gradient_sums {
   /// Gives all sums up.
   void drop() noexcept {
     for (const auto& each : sums_) each->drop();
+    if (counts_) counts_->drop();
+  }
+  /// Of the virtual ones.
+  void begin_replica() {
+    if (!pass_.adds) drop();
+    pass_.is_idle = !pass_.adds && how_.virtual_replicas->is_short();
+    require(!pass_.is_idle || pass_.count == 0,
+            "{}: other ranks have a replica more than this one, whose first pass of a step is "
+            "therefore of an empty batch; this one has {} samples",
+            headers().who(), pass_.count);
+    if (pass_.is_last && !pass_.is_mean) counts_->send(pass_.count);
+    else if (!pass_.is_idle) counts_->add(pass_.count);
+  }
+  /// Blocks until the step header has arrived.
+  void receive_header() {
+    headers().wait();
+    if (counts_ && !pass_.is_mean) headers().own().count() = counts_->receive();
   }
 
   /// Throws if the ranks used units in different orders: a gather then mixed units of equal sizes,
@@ -149,7 +175,7 @@ class unit_gradients final : public gradient_sums {
   }
   /// Passes the sums of flats up to `last` on to the replicas, in launch order.
   void pass_on(std::size_t last) {
-    headers().wait();
+    if (pass_.is_last) receive_header();
     for (; passed_on_ <= last; ++passed_on_) sums_[passed_on_]->pass_on();
   }
   void pass_on_ready() {
@@ -185,6 +211,7 @@ class unit_gradients final : public gradient_sums {
   const reduction_layout how_;
   const gradient_memory_of kind_;
   const call_site site_;
+  std::optional<replica_counts> counts_;
   std::optional<gradient_slots> slots_;
   std::vector<std::unique_ptr<flat_sum>> sums_;  ///< by flat, in launch order
   std::vector<std::size_t> numbers_;             ///< by parameter
@@ -235,6 +262,7 @@ inline void unit_gradients::allocate() {
 inline void unit_gradients::finish() {
   if (pass_.is_last) {
     headers().receive(all_);
+    receive_header();
     require_one_order();
     for (const trained_table& each : tables_) each.rows->start();
   }

@@ -11,7 +11,7 @@
 //           | ("pp" | "dp" | "tp") "=" n        stages, samples, layers over n ranks
 //           | "sp"                              with tp: sequence parallelism
 //           | "microbatches=" n                 of a step, in every layout
-//           | "replicas=" n                     virtual replicas, with ddp
+//           | "replicas=" n                     virtual replicas, with ddp, zero= and fsdp
 //           | "schedule=" name | "chunks=" n    with pp
 //
 // parse(to_string(l)) == l. Pure.
@@ -38,7 +38,7 @@ struct layout {
   /// The parts of a batch whose gradients are added up in a step; 0: four a stage, 1 without.
   int microbatches = 0;
   /// Virtual replicas: the micro-batches of a step of all ranks together, dealt to the dp ranks.
-  /// The bits of a step do not depend on dp then (ddp/replica_tree.hpp). 0: each rank is one.
+  /// The bits of a step do not depend on dp then (reduction/replica_tree.hpp). 0: each rank is one.
   int replicas = 0;
   std::string schedule = "1f1b";  ///< one of pipeline_schedules
   int chunks = 1;                 ///< stages of each rank, for schedules that support several

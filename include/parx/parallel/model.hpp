@@ -32,7 +32,6 @@
 #include <parx/core/function_ref.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/core/in_call.hpp>
-#include <parx/ddp/replica_tree.hpp>
 #include <parx/mesh/mesh.hpp>
 #include <parx/nn/metrics.hpp>
 #include <parx/nn/model_input.hpp>
@@ -42,6 +41,7 @@
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/same_batches.hpp>
 #include <parx/reduction/metrics.hpp>
+#include <parx/reduction/replica_tree.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -370,6 +370,9 @@ class parallel_model : public staged_wrapper {
     if constexpr (is_batch_of_tensors<Batch>) {
       const int count = strategy().parts_of(rows_of(batch), use);
       auto parts = count == 1 ? std::vector<Batch>{batch} : split_rows(batch, count);
+      if (use == batch_use::step && strategy().begins_idle()) {
+        parts.insert(parts.begin(), rows_between(batch, 0, 0));
+      }
       compare(std::span<const Batch>(parts), site);
       return parts;
     } else {

@@ -30,6 +30,7 @@ class staged_strategy final : public strategy_of_model<Model, Input> {
   int parts_of(std::optional<std::size_t> rows, batch_use use) override {
     return pipe_.agree_on_parts(rows, use);
   }
+  bool begins_idle() override { return false; }
   nn::tally train(const microbatches<Input, T>& all) override { return pipe_.run_backward(all); }
   nn::tally evaluate(const microbatches<Input, T>& all) override { return pipe_.run_forward(all); }
   no_sync_scope no_sync() override { return pipe_.no_sync(); }

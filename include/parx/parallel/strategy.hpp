@@ -60,6 +60,8 @@ class parallel_strategy {
   /// The number of micro-batches of a batch of so many rows, nullopt where this rank has no
   /// samples; equal on the ranks that need that.
   [[nodiscard]] virtual int parts_of(std::optional<std::size_t> rows, batch_use use) = 0;
+  /// Whether a step begins with a micro-batch without rows, before those of parts_of().
+  [[nodiscard]] virtual bool begins_idle() = 0;
   /// Forward and backward. (sum, count) of this replica, on all its ranks.
   virtual nn::tally train(const microbatches<Input, T>& all) = 0;
   /// Forwards alone. The figures of this replica, on all its ranks.

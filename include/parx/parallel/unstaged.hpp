@@ -12,7 +12,7 @@
 #include <parx/autograd/loss_scale.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/core/check.hpp>
-#include <parx/ddp/replica_tree.hpp>
+#include <parx/reduction/replica_tree.hpp>
 #include <parx/fsdp/fsdp.hpp>
 #include <parx/nn/replica_scope.hpp>
 #include <parx/parallel/replica_pass.hpp>
@@ -32,40 +32,40 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
   /// virtual replicas.
   template <typename Options>
   unstaged_strategy(Model& model, process_group& data, Options options, int parts, call_site site)
-      : strategy_of_model<Model, Input>(model), replicas_(replicas_in(options)),
-        wrapper_(model, data, std::move(options), site), parts_(parts) {}
+      : strategy_of_model<Model, Input>(model),
+        replicas_(options.replicas),
+        wrapper_(model, data, std::move(options), site),
+        parts_(parts) {}
 
   /// The forwards of an fsdp communicate, so all ranks have equally many, some of them empty.
   int parts_of(std::optional<std::size_t> rows, batch_use use) override {
     if (replicas_ > 0 && use == batch_use::step) return parts_of_replicas(rows);
     return is_sharded ? parts_ : parts_of_rows(rows, parts_).parts;
   }
+  /// Ranks of an fsdp have equally many passes.
+  bool begins_idle() override {
+    const process_group& data = wrapper_.data_group();
+    return is_sharded && replicas_ > 0 &&
+           replica_plan(replicas_, data.rank(), data.size()).is_short();
+  }
   nn::tally train(const microbatches<Input, T>& all) override {
     const double scale = detail::loss_scale_scope::take();
     nn::tally total;
-    replica_pass<Model> replicas(this->model());
-    std::optional<nn::replica_scope> by_replica;
-    if (replicas_ > 0) by_replica.emplace();
-    const auto first = static_cast<std::size_t>(own_replicas().first);
-    for (std::size_t i = 0; i < all.count; ++i) {
-      if (replicas_ > 0) replicas.begin(first + i);
-      const auto pass = [&] {
-        microbatch_result<T> made = all.result(i, forward(all.input(i)));
-        require(made.loss.has_value(), "the criterion of a step returns a weighted_loss");
-        total += made.figure;
-        detail::scaled(std::move(*made.loss), scale).backward();
-      };
-      if (i + 1 == all.count) {
-        pass();
-      } else {
-        const no_sync_scope adding = wrapper_.no_sync();
-        pass();
-      }
-      if (replicas_ > 0) replicas.end(first + i);
-    }
+    const auto pass = [&](std::size_t i) {
+      microbatch_result<T> made = all.result(i, forward(all.input(i)));
+      require(made.loss.has_value(), "the criterion of a step returns a weighted_loss");
+      total += made.figure;
+      detail::scaled(std::move(*made.loss), scale).backward();
+    };
+    const auto adding_pass = [&](std::size_t i) {
+      if (i + 1 == all.count) return pass(i);
+      const no_sync_scope adding = wrapper_.no_sync();
+      pass(i);
+    };
     if (replicas_ > 0) {
-      replicas.restore_buffers();
-      broadcast_buffers(call_site::current());
+      train_replicas(all.count, adding_pass);
+    } else {
+      for (std::size_t i = 0; i < all.count; ++i) adding_pass(i);
     }
     return total;
   }
@@ -154,9 +154,21 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
     if constexpr (std::is_same_v<Input, no_input>) return {};
     else return wrapper_(input);
   }
-  [[nodiscard]] static int replicas_in(const auto& options) {
-    if constexpr (is_sharded) return 0;
-    else return options.replicas;
+  /// Calls pass(i) for each replica, after one without samples if the step begins so.
+  template <typename Pass>
+  void train_replicas(std::size_t passes, const Pass& pass) {
+    const nn::replica_scope by_replica;
+    replica_pass<Model> replicas(this->model());
+    auto next = static_cast<std::size_t>(own_replicas().first);
+    std::size_t i = 0;
+    if (begins_idle()) replicas.idle(next, [&] { pass(i++); });
+    for (; i < passes; ++i, ++next) {
+      replicas.begin(next);
+      pass(i);
+      replicas.end(next);
+    }
+    replicas.restore_buffers();
+    broadcast_buffers(call_site::current());
   }
   [[nodiscard]] replica_range own_replicas() {
     const process_group& data = wrapper_.data_group();

@@ -99,6 +99,16 @@ template <typename Batch>
   return rows;
 }
 
+/// Rows [begin, end) of the batch, which refer to its memory.
+template <typename Batch>
+[[nodiscard]] Batch rows_between(const Batch& whole, std::size_t begin, std::size_t end) {
+  const auto part = [&](const auto& member) {
+    // Weights that were never filled stay empty.
+    return member.defined() && member.rank() > 0 ? member.slice(0, begin, end) : member;
+  };
+  return with_batch_members(whole, [&](const auto&... members) { return Batch{part(members)...}; });
+}
+
 /// As split_batch; of fewer rows than parts the last parts have none.
 template <typename Batch>
 [[nodiscard]] std::vector<Batch> split_rows(const Batch& whole, int count) {
@@ -106,14 +116,8 @@ template <typename Batch>
   if (!known) return std::vector<Batch>(static_cast<std::size_t>(count), whole);
   std::vector<Batch> parts;
   for (int i = 0; i < count; ++i) {
-    const std::size_t begin = chunk_begin(*known, count, i);
-    const std::size_t end = chunk_begin(*known, count, i + 1);
-    const auto part = [&](const auto& member) {
-      // Weights that were never filled stay empty.
-      return member.defined() && member.rank() > 0 ? member.slice(0, begin, end) : member;
-    };
-    parts.push_back(with_batch_members(
-        whole, [&](const auto&... members) { return Batch{part(members)...}; }));
+    parts.push_back(
+        rows_between(whole, chunk_begin(*known, count, i), chunk_begin(*known, count, i + 1)));
   }
   return parts;
 }

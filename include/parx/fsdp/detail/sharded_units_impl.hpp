@@ -33,7 +33,7 @@ PARX_INLINE sharded_units::sharded_units(process_group& group, shard_groups grou
       replicas_(std::move(groups.replicas)),
       plan_(std::move(plan)),
       all_(std::move(all)),
-      adds_in_parts_(options.accumulate == accumulated_gradients::sharded),
+      adds_in_parts_(options.accumulate == accumulated_gradients::sharded || options.replicas > 0),
       of_unit_(plan_.units().size()),
       readers_(plan_.units().size()),
       steps_(*this) {
@@ -265,6 +265,10 @@ PARX_INLINE reduction_layout sharded_units::layout_of(std::vector<std::size_t> p
     std::iota(ranks.begin(), ranks.end(), 0);
     shard_sums_.emplace(gathering_.subgroup(ranks, {.name = gathering_.name() + "/sums"}, site));
   }
+  std::optional<replica_plan> virtual_replicas;
+  if (options.replicas > 0) {
+    virtual_replicas.emplace(options.replicas, group_.rank(), group_.size());
+  }
   return {.all = group_,
           .shards = shard_sums_ ? *shard_sums_ : group_,
           .replicas = replicas_,
@@ -272,7 +276,8 @@ PARX_INLINE reduction_layout sharded_units::layout_of(std::vector<std::size_t> p
           .part = rank_of_part(),
           .order = options.order,
           .wire = group_.size() > 1 ? options.wire : wire_types{},
-          .in_parts = adds_in_parts_};
+          .in_parts = adds_in_parts_,
+          .virtual_replicas = std::move(virtual_replicas)};
 }
 
 PARX_INLINE void sharded_units::cut_tables(const std::vector<std::size_t>& part_of,

@@ -114,9 +114,9 @@ PARX_INLINE void require_possible(const layout& how) {
   require(how.replicas == 0 || how.microbatches == 0,
           "layout \"{}\": replicas= are the micro-batches of a step: leave microbatches= out",
           text);
-  require(how.replicas == 0 || how.is_ddp(),
-          "layout \"{}\": replicas= goes with ddp alone: not with shards, cut layers or stages, "
-          "whose bits would depend on the ranks nevertheless",
+  require(how.replicas == 0 || (how.pp == 1 && how.tp == 1 && !how.hybrid),
+          "layout \"{}\": replicas= goes with ddp, zero= and fsdp: not with hybrid, cut layers or "
+          "stages, whose bits would depend on the ranks nevertheless",
           text);
   require(how.replicas == 0 || how.dp == remaining_ranks || how.dp <= how.replicas,
           "layout \"{}\": {} replicas cannot be dealt to {} ranks: each needs one at least", text,

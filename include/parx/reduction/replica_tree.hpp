@@ -87,8 +87,8 @@ namespace detail {
 /// The sum of a number of each replica, along the tree.
 [[nodiscard]] inline double tree_sum(std::span<const double> numbers) {
   if (numbers.size() == 1) return numbers[0];
-  const auto half = static_cast<std::size_t>(
-      detail::middle_of({0, static_cast<int>(numbers.size())}));
+  const auto half =
+      static_cast<std::size_t>(detail::middle_of({0, static_cast<int>(numbers.size())}));
   return tree_sum(numbers.first(half)) + tree_sum(numbers.subspan(half));
 }
 
@@ -111,6 +111,10 @@ class replica_plan {
   [[nodiscard]] int replicas() const noexcept { return replicas_; }
   /// Those of this rank.
   [[nodiscard]] replica_range own() const noexcept { return own_; }
+  /// Whether another rank has one more.
+  [[nodiscard]] bool is_short() const noexcept {
+    return own_.size() * static_cast<int>(sums_of_.size()) < replicas_;
+  }
   /// As merges_of, after each of this rank's replicas.
   [[nodiscard]] std::span<const int> own_merges() const noexcept { return own_merges_; }
   /// By rank: how many sums it sends.

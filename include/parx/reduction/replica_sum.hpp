@@ -14,8 +14,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -25,7 +23,8 @@
 #include <parx/comm/work.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
-#include <parx/ddp/replica_tree.hpp>
+#include <parx/reduction/aligned_memory.hpp>
+#include <parx/reduction/replica_tree.hpp>
 #include <parx/types/buffer.hpp>
 #include <parx/types/reduce.hpp>
 
@@ -55,7 +54,7 @@ class replica_sum {
     }
     add_to(sums_.back().get(), gradients);
     for (int i = 1; i < merges; ++i) {
-      memory right = std::move(sums_.back());
+      aligned_memory right = std::move(sums_.back());
       sums_.pop_back();
       add_to(sums_.back().get(), right.get());
       spare_.push_back(std::move(right));
@@ -109,28 +108,18 @@ class replica_sum {
   void drop() noexcept {
     works_.clear();
     received_.reset();
-    for (memory& each : sums_) spare_.push_back(std::move(each));
+    for (aligned_memory& each : sums_) spare_.push_back(std::move(each));
     sums_.clear();
     added_ = 0;
   }
 
  private:
-  static constexpr std::size_t cache_line = 64;
-
-  struct aligned_delete {
-    void operator()(std::byte* memory) const noexcept {
-      ::operator delete(memory, std::align_val_t{cache_line});
-    }
-  };
-  using memory = std::unique_ptr<std::byte, aligned_delete>;
-
-  [[nodiscard]] memory allocate(std::size_t elements) const {
-    return memory(static_cast<std::byte*>(
-        ::operator new(elements * size_of(type_), std::align_val_t{cache_line})));
+  [[nodiscard]] aligned_memory allocate(std::size_t elements) const {
+    return allocate_aligned(elements * size_of(type_));
   }
-  [[nodiscard]] memory take_spare() {
+  [[nodiscard]] aligned_memory take_spare() {
     if (spare_.empty()) return allocate(total_);
-    memory taken = std::move(spare_.back());
+    aligned_memory taken = std::move(spare_.back());
     spare_.pop_back();
     return taken;
   }
@@ -206,9 +195,9 @@ class replica_sum {
   call_site site_;
   std::size_t total_ = 0;
   std::size_t added_ = 0;
-  std::vector<memory> sums_;   ///< of complete nodes whose sibling is not complete
-  std::vector<memory> spare_;  ///< of total_ elements each
-  memory received_;
+  std::vector<aligned_memory> sums_;   ///< of complete nodes whose sibling is not complete
+  std::vector<aligned_memory> spare_;  ///< of total_ elements each
+  aligned_memory received_;
   std::vector<work> works_;  // destroyed, and so waited for, before the memory they use
 };
 

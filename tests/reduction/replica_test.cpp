@@ -1,6 +1,6 @@
 // The sum over virtual replicas is one expression, whatever the number of ranks.
-#include <parx/ddp/replica_sum.hpp>
-#include <parx/ddp/replica_tree.hpp>
+#include <parx/reduction/replica_sum.hpp>
+#include <parx/reduction/replica_tree.hpp>
 
 #include <boost/test/unit_test.hpp>
 
