@@ -14,7 +14,8 @@ inline void add_parallel_flag(cxxopts::Options& options) {
       "how the model lies on the ranks: what is sharded, nothing (ddp), optimizer state (zero=1), "
       "also gradients (zero=2), also values (fsdp), the same inside each host (hybrid); pp=N: N "
       "stages, with schedule=, chunks=; tp=N: layers cut over N ranks, with sp sequence parallel; "
-      "dp=N: N ranks with other samples; microbatches=N of a step",
+      "dp=N: N ranks with other samples; microbatches=N of a step; replicas=N: samples, dropout "
+      "and sums go by N virtual replicas, so that bits do not depend on the number of ranks",
       text("ddp"));
 }
 

@@ -48,6 +48,12 @@ BOOST_AUTO_TEST_CASE(labelled_texts_become_padded_batches) {
   BOOST_TEST((numbers(batch.attention_mask) == std::vector<int>{1, 1, 1, 1, 1, 1, 1, 1, 0, 0}));
   BOOST_TEST((numbers(batch.labels) == std::vector<int>{0, 2}));
   BOOST_TEST(batch.tokens() == 8U);
+  data::text_batch last{batch.input_ids.slice(0, 1, 2), batch.attention_mask.slice(0, 1, 2),
+                        batch.labels.slice(0, 1, 2), {}};
+  last.trim_padding();  // as if it were alone
+  BOOST_TEST((last.input_ids.shape() == shape{1, 3}));
+  BOOST_TEST((numbers(last.input_ids) == std::vector<int>{2, 8, 3}));
+  BOOST_TEST((numbers(last.attention_mask) == std::vector<int>{1, 1, 1}));
   auto options = data::ag_news(6);
   options.padding = {.multiple_of = 8};
   const data::text_classification rounded(folder.file("n.csv"), small(), options);
@@ -104,6 +110,12 @@ BOOST_AUTO_TEST_CASE(hidden_tokens_are_as_many_as_was_said_and_never_special_one
   const auto all = hide(1, 1);
   BOOST_TEST(std::count(all.begin(), all.end(), 77) == 7000);
   BOOST_TEST(data::hidden_tokens(plain, special, {0, 77}, 1).data() == plain.data());
+  // Rows of another rank, which pads further.
+  const auto wider = parx::tensor<data::token_id>::full({50, 120}, 0);
+  wider.slice(1, 0, 100).copy_from(plain.slice(0, 50, 100));
+  const auto others = data::hidden_tokens(wider, special, {0.3, 77, 50}, 1);
+  BOOST_TEST((numbers(others.slice(1, 0, 100).contiguous()) ==
+              std::vector(changed.begin() + 5000, changed.end())));
 }
 
 BOOST_AUTO_TEST_CASE(wrong_labels_columns_and_lengths_are_named_with_their_line) {

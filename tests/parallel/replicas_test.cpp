@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,12 +17,13 @@
 #include <comm/jobs.hpp>
 #include <data/support.hpp>
 #include <messages.hpp>
+#include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/ddp/sync_batch_norm.hpp>
 #include <parx/models/bert.hpp>
 #include <parx/models/cnn.hpp>
 #include <parx/models/gpt.hpp>
-#include <parx/nn/loss.hpp>
+#include <parx/nn.hpp>
 #include <parx/optim/adamw.hpp>
 #include <parx/optim/clip.hpp>
 
@@ -128,6 +130,24 @@ struct of_cnn {
   }
 };
 
+/// The same in modules that can be stages.
+struct of_images {
+  static auto make() {
+    using namespace parx::nn;
+    return sequential{conv2d{1, 3, 3, {.padding = 1}},
+                      batch_norm{3},
+                      relu{},
+                      max_pool2d{2},
+                      conv2d{3, 4, 3, {.padding = 1}},
+                      batch_norm{4},
+                      relu{},
+                      flatten{},
+                      dropout{0.25},
+                      linear{64, 4}};
+  }
+  static images batch(int step, replica_range mine) { return of_cnn<>::batch(step, mine); }
+};
+
 struct outcome {
   std::vector<double> norms{};
   std::uint64_t values = 0, buffers = 0;
@@ -145,11 +165,15 @@ void take_steps(auto& model, auto& opt, int first, int last, std::vector<double>
   }
 }
 
+/// Of the buffers of all stages.
 std::uint64_t hash_of_buffers(auto& model) {
   std::uint64_t hash = 0;
-  model.module().for_each_buffer([&](const std::string&, auto& buffer) {
-    hash = parx::detail::hash_of(buffer.value(), hash);
+  model.module().for_each_buffer([&](const std::string& path, auto& buffer) {
+    hash += parx::detail::hash_of(buffer.value(), parx::detail::fnv1a(path));
   });
+  if (process_group* const stages = model.strategy().stages()) {
+    parx::all_reduce(*stages, std::span(&hash, 1));
+  }
   return hash;
 }
 
@@ -200,6 +224,21 @@ void expect_hash_of_ddp() {
       BOOST_TEST((at<Of>(3, kind, how) == alone), how << " on 3 over " << jobs::name_of(kind));
     }
   }
+}
+
+/// In two stages, on twice as many ranks.
+template <typename Of>
+void expect_hash_of_stages(const outcome& expected) {
+  for (const int replicas : {1, 2, 3, 4, 8}) {
+    BOOST_TEST((at<Of>(2 * replicas, jobs::kind::inproc, "pp=2," + layout) == expected),
+               "two stages of each of " << replicas);
+  }
+  for (const std::string each : {"schedule=gpipe,", "schedule=zb1p,", "zero=1,", "zero=2,"}) {
+    const std::string how = "pp=2," + each + layout;
+    BOOST_TEST((at<Of>(2, jobs::kind::inproc, how) == expected), how << " on 2");
+    BOOST_TEST((at<Of>(4, jobs::kind::tcp, how) == expected), how << " on 4 over tcp");
+  }
+  BOOST_TEST((at<Of>(6, jobs::kind::tcp, "pp=2," + layout) == expected), "pp=2 on 6 over tcp");
 }
 
 /// Steps [first, last) on `ranks` ranks from what `from` has, to `to`; before step `lost`, rank 0
@@ -259,6 +298,23 @@ BOOST_AUTO_TEST_CASE(shards_of_a_bert_end_in_the_hash_of_ddp_at_any_number_of_ra
   expect_hash_of_ddp<of_bert>();
 }
 
+BOOST_AUTO_TEST_CASE(stages_with_statistics_of_batches_end_in_the_hash_of_one) {
+  expect_hash_of_stages<of_images>(at<of_images>(1));
+}
+
+BOOST_AUTO_TEST_CASE(stages_of_a_bert_end_in_the_hash_of_one) {
+  expect_hash_of_stages<of_bert>(at<of_bert>(1));
+}
+
+BOOST_AUTO_TEST_CASE(stages_that_share_a_table_end_in_one_hash_of_their_own) {
+  const outcome alone = at<of_gpt>(1), staged = at<of_gpt>(2, jobs::kind::inproc, "pp=2," + layout);
+  for (int step = 0; step < steps; ++step) {
+    const auto i = static_cast<std::size_t>(step);
+    BOOST_TEST(staged.norms[i] == alone.norms[i], boost::test_tools::tolerance(1e-5));
+  }
+  expect_hash_of_stages<of_gpt>(staged);
+}
+
 BOOST_AUTO_TEST_CASE(a_run_that_loses_a_rank_and_grows_and_shrinks_is_the_uninterrupted_run) {
   const parx_test::scratch_folder folder;
   const std::string grown = folder.file("grown"), shrunk = folder.file("shrunk");
@@ -270,9 +326,9 @@ BOOST_AUTO_TEST_CASE(a_run_that_loses_a_rank_and_grows_and_shrinks_is_the_uninte
 
 BOOST_AUTO_TEST_CASE(what_virtual_replicas_do_not_do_is_refused_by_a_sentence) {
   for (const auto& each : std::map<std::string, std::string>{
-           {"hybrid,replicas=8", "replicas= goes with ddp, zero= and fsdp"},
-           {"pp=2,replicas=8", "replicas= goes with ddp, zero= and fsdp"},
-           {"tp=2,replicas=8", "replicas= goes with ddp, zero= and fsdp"},
+           {"hybrid,replicas=8", "replicas= goes with ddp, zero=, fsdp and pp="},
+           {"tp=2,replicas=8", "replicas= goes with ddp, zero=, fsdp and pp="},
+           {"pp=2,dp=3,zero=1,replicas=8", "multiple of the 3 data-parallel ranks"},
            {"replicas=8,microbatches=2", "leave microbatches= out"},
            {"dp=4,replicas=3", "3 replicas cannot be dealt to 4 ranks"}}) {
     BOOST_CHECK_EXCEPTION((void)parx::layout::parse(each.first), parx::usage_error,
@@ -291,7 +347,7 @@ BOOST_AUTO_TEST_CASE(what_virtual_replicas_do_not_do_is_refused_by_a_sentence) {
     auto net = of_gpt::make();
     parx::parallel model{net, world, {.replicas = 2}};
   });
-  refused("cannot be divided into this rank's 4 of 4 replicas", 1, [](process_group& world) {
+  refused("cannot be divided into this rank's 4 replicas", 1, [](process_group& world) {
     auto net = of_gpt::make();
     parx::parallel model{net, world, {.replicas = 4}};
     (void)model.forward_backward(of_gpt::batch(0, {0, 1}), criterion);

@@ -21,12 +21,13 @@ namespace {
 using parx::replica_range;
 
 /// By its definition.
-std::string expression_of(replica_range node) {
-  if (node.size() == 1) return std::to_string(node.first);
+template <typename Leaf>
+std::string expression_of(replica_range node, Leaf leaf) {
+  if (node.size() == 1) return leaf(node.first);
   int half = 1;
   while (2 * half < node.size()) half *= 2;
-  return "(" + expression_of({node.first, node.first + half}) + "+" +
-         expression_of({node.first + half, node.last}) + ")";
+  return "(" + expression_of({node.first, node.first + half}, leaf) + "+" +
+         expression_of({node.first + half, node.last}, leaf) + ")";
 }
 
 /// Adds the last two up as often as `merges` says after each of `terms`.
@@ -64,7 +65,8 @@ float sum_of(replica_range node, std::size_t i) {
 
 BOOST_AUTO_TEST_CASE(every_number_of_ranks_forms_the_one_expression_of_its_replicas) {
   for (int replicas = 1; replicas <= 64; ++replicas) {
-    const std::string expected = expression_of({0, replicas});
+    const auto number = [](int replica) { return std::to_string(replica); };
+    const std::string expected = expression_of({0, replicas}, number);
     for (int ranks = 1; ranks <= replicas; ++ranks) {
       std::vector<std::string> sent;
       std::vector<int> merges;
@@ -85,6 +87,31 @@ BOOST_AUTO_TEST_CASE(every_number_of_ranks_forms_the_one_expression_of_its_repli
       }
       BOOST_TEST_REQUIRE(next == replicas);
       const auto whole = added_up(sent, merges);
+      BOOST_TEST_REQUIRE(whole.size() == 1U);
+      BOOST_TEST_REQUIRE(whole[0] == expected, replicas << " replicas on " << ranks << " ranks");
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_two_stages_have_is_summed_along_two_trees_and_then_added_up) {
+  for (int replicas = 1; replicas <= 24; ++replicas) {
+    const auto of_first = [](int replica) { return std::to_string(replica) + "a"; };
+    const auto of_last = [](int replica) { return std::to_string(replica) + "b"; };
+    const replica_range all{0, replicas};
+    const std::string expected =
+        "(" + expression_of(all, of_last) + "+" + expression_of(all, of_first) + ")";
+    for (int ranks = 1; ranks <= replicas; ++ranks) {
+      const parx::replica_plan plan(replicas, ranks - 1, ranks, 2);
+      BOOST_TEST_REQUIRE(plan.sums_of().size() == 2 * static_cast<std::size_t>(ranks));
+      std::vector<std::string> sent;
+      for (const auto& each : plan.order()) {
+        const auto nodes = parx::nodes_within(
+            parx::replicas_of(each.rank % ranks, ranks, replicas), replicas);
+        BOOST_TEST_REQUIRE(nodes.size() == plan.sums_of()[static_cast<std::size_t>(each.rank)]);
+        sent.push_back(each.rank < ranks ? expression_of(nodes[each.number], of_first)
+                                         : expression_of(nodes[each.number], of_last));
+      }
+      const auto whole = added_up(sent, plan.merges());
       BOOST_TEST_REQUIRE(whole.size() == 1U);
       BOOST_TEST_REQUIRE(whole[0] == expected, replicas << " replicas on " << ranks << " ranks");
     }

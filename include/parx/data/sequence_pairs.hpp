@@ -47,6 +47,17 @@ struct sequence_pair_batch {
   [[nodiscard]] std::size_t tokens() const;
   /// Called by the loader.
   void apply_weights() const { ignore_weightless(labels, weights); }
+  /// As text_batch's, of both sides.
+  void trim_padding() {
+    if (!input_ids.defined()) return;
+    const std::size_t sources = longest_row(attention_mask);
+    cut_rows_to(input_ids, sources);
+    cut_rows_to(attention_mask, sources);
+    const std::size_t targets = longest_row(decoder_attention_mask);
+    cut_rows_to(decoder_input_ids, targets);
+    cut_rows_to(decoder_attention_mask, targets);
+    cut_rows_to(labels, targets);
+  }
 };
 
 struct sequence_pair_options {

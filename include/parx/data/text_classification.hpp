@@ -42,6 +42,14 @@ struct text_batch {
   [[nodiscard]] float count() const { return sum_of_weights(weights); }
   /// Tokens without padding.
   [[nodiscard]] std::size_t tokens() const;
+  /// Called by parx::parallel for the samples of one virtual replica, which are padded to the
+  /// longest of all in the rank's batch: leaves the padding that they have among themselves.
+  void trim_padding() {
+    if (!input_ids.defined()) return;
+    const std::size_t length = longest_row(attention_mask);
+    cut_rows_to(input_ids, length);
+    cut_rows_to(attention_mask, length);
+  }
 };
 
 enum class empty_classes { refuse, allow };

@@ -59,8 +59,9 @@ struct ddp_options {
   /// Virtual replicas: a step is this many backward passes over all ranks, of which this one runs
   /// those of replicas_of(rank, ranks, replicas), all but the last under no_sync(). The bits of
   /// gradients do not depend on the number of ranks: see replica_tree.hpp. 0: each rank is one
-  /// replica, of any number of passes. Not with .hook or .reduction_groups. Tables of embeddings
-  /// are summed whole, not by rows.
+  /// replica, of any number of passes. Not with .hook. Of .reduction_groups each has the ranks of
+  /// the ddp's group, then those of other stages with the same samples (replica_plan's users).
+  /// Tables of embeddings are summed whole, not by rows.
   int replicas = 0;
 };
 
@@ -250,10 +251,14 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
     require(replicas == 0 || replicas >= group_.size(),
             "ddp at {}: .replicas = {} for {} ranks: a rank needs at least one", site_, replicas,
             group_.size());
-    require(replicas == 0 || (groups.size() == 1 && !options_.hook),
-            "ddp at {}: .replicas sums gradients in an order of its own: leave .hook and "
-            ".reduction_groups out",
-            site_);
+    require(replicas == 0 || !options_.hook,
+            "ddp at {}: .replicas sums gradients in an order of its own: leave .hook out", site_);
+    for (std::size_t i = 1; i < groups.size() && replicas > 0; ++i) {
+      require(groups[i].size() % group_.size() == 0,
+              "ddp at {}: with .replicas a reduction group has the {} data-parallel ranks of each "
+              "stage that uses its parameters, and \"{}\" has {} ranks",
+              site_, group_.size(), groups.name(i), groups[i].size());
+    }
   }
 
   /// Of the parameters for which `counts(parameter)`.

@@ -62,10 +62,7 @@ class gradient_buckets final : public gradient_sums {
   gradient_buckets(const reduction_groups& groups, handles parameters, const bucket_limits& limits,
                    comm_hook hook, reduction_order order, int replicas, call_site site)
       : gradient_buckets(groups, std::move(parameters), std::move(hook), order, site) {
-    if (replicas > 0) {
-      replicas_.emplace(replicas, groups[own].rank(), groups[own].size());
-      counts_.emplace(*replicas_, groups[own], groups.who(), site_);
-    }
+    if (replicas > 0) plan(replicas);
     std::vector<bucket_parameter> sizes;
     for (const auto& each : parameters_) {
       const std::size_t group = groups.number_of(*each);
@@ -244,11 +241,11 @@ class gradient_buckets final : public gradient_sums {
         hook_.proceed(hooked, round);
       }
     }
-    if (replicas_) add_up_replicas();
+    if (counts_) add_up_replicas();
     for (bucket& each : buckets_) {
       each.sum.wait();
       if (each.by_rows && is_used(each)) each.rows->finish();
-      if (each.layout.group != own) {
+      if (each.layout.group != own && each.replicas == nullptr) {
         const buffer_view sum = each.view();
         scale_kernel(sum.type)(sum.data, sum.count, header().factor());
       }
@@ -259,23 +256,32 @@ class gradient_buckets final : public gradient_sums {
     }
   }
 
+  /// Of another group, the ranks come as often as there are stages that use its parameters.
+  void plan(int replicas) {
+    process_group& data = groups()[own];
+    for (std::size_t group = 0; group < groups().size(); ++group) {
+      replicas_.emplace_back(replicas, data.rank(), data.size(),
+                             groups()[group].size() / data.size());
+    }
+    counts_.emplace(replicas_[own], data, groups().who(), site_);
+  }
   void add_up_replicas() {
     header().count() = counts_->receive();
     for (bucket& each : buckets_) {
+      process_group& group = groups()[each.layout.group];
       const std::vector<std::size_t> blocks = blocks_of(each);
-      const auto rank = static_cast<std::size_t>(groups()[own].rank());
       const std::size_t begin =
-          std::accumulate(blocks.begin(), blocks.begin() + groups()[own].rank(), std::size_t{0});
+          std::accumulate(blocks.begin(), blocks.begin() + group.rank(), std::size_t{0});
       std::byte* const block = each.memory + begin * size_of(each.layout.type);
       each.replicas->finish(block, header().factor());
-      const const_buffer_view mine{block, blocks[rank], each.layout.type};
-      const buffer_view whole = each.view();
-      each.sum = async_all_gather_v(groups()[own], mine, whole, blocks, {}, site_);
+      const const_buffer_view mine{block, blocks[static_cast<std::size_t>(group.rank())],
+                                   each.layout.type};
+      each.sum = async_all_gather_v(group, mine, each.view(), blocks, {}, site_);
     }
   }
   /// The elements of a bucket that each rank adds up.
   [[nodiscard]] std::vector<std::size_t> blocks_of(const bucket& of) const {
-    const auto ranks = static_cast<std::size_t>(groups()[own].size());
+    const auto ranks = static_cast<std::size_t>(groups()[of.layout.group].size());
     std::vector<std::size_t> blocks(ranks);
     const std::size_t count = of.view().count;
     for (std::size_t i = 0; i < ranks; ++i) {
@@ -285,7 +291,7 @@ class gradient_buckets final : public gradient_sums {
   }
   /// Rows of virtual replicas are summed with all others, along the tree.
   [[nodiscard]] bool exchanges_rows(const Handle& table) const {
-    return !replicas_ && is_exchanged_by_rows(table);
+    return replicas_.empty() && is_exchanged_by_rows(table);
   }
 
   [[nodiscard]] std::size_t mark_bytes(const bucket_layout& of) const {
@@ -303,8 +309,9 @@ class gradient_buckets final : public gradient_sums {
           {item.offset / size_of(each.type()), each.rows(), each.count() / each.rows()});
     }
     const Handle& first = *parameters_[made.layout.items.front().parameter];
-    if (replicas_) {
-      made.replicas.reset(new replica_sum(*replicas_, groups()[own], made.layout.type,
+    if (!replicas_.empty()) {
+      const std::size_t group = made.layout.group;
+      made.replicas.reset(new replica_sum(replicas_[group], groups()[group], made.layout.type,
                                           blocks_of(made), site_));
     }
     if (made.layout.group != own || !exchanges_rows(first)) return;
@@ -374,7 +381,7 @@ class gradient_buckets final : public gradient_sums {
   std::vector<group_memory> memory_;  ///< by group
   std::vector<bucket> buckets_;
   comm_hook hook_;
-  std::optional<replica_plan> replicas_;
+  std::vector<replica_plan> replicas_;  ///< by group; none without virtual replicas
   std::optional<replica_counts> counts_;
   bool is_mean_ = false;  ///< this pass has nothing to add up
 };

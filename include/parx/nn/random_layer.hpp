@@ -18,7 +18,7 @@ class random_layer {
   /// The random numbers of the next call. A recomputation (autograd/checkpoint.hpp) gets those of
   /// the first run.
   [[nodiscard]] random_stream draw() {
-    return stream_of_replica().substream(parx::detail::once([&] { return calls_++; }));
+    return parx::detail::once([&] { return stream_of_replica().substream(calls_++); });
   }
 
   /// Called by the model that contains it.

@@ -11,12 +11,13 @@
 //           | ("pp" | "dp" | "tp") "=" n        stages, samples, layers over n ranks
 //           | "sp"                              with tp: sequence parallelism
 //           | "microbatches=" n                 of a step, in every layout
-//           | "replicas=" n                     virtual replicas, with ddp, zero= and fsdp
+//           | "replicas=" n                     virtual replicas, with ddp, zero=, fsdp and pp
 //           | "schedule=" name | "chunks=" n    with pp
 //
 // parse(to_string(l)) == l. Pure.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -47,8 +48,11 @@ struct layout {
   [[nodiscard]] static layout parse(std::string_view text);
   bool operator==(const layout&) const = default;
 
-  /// `microbatches`, or what 0 stands for.
+  /// `microbatches`, or what 0 stands for. With virtual replicas the most that a rank has of them,
+  /// once dp is known.
   [[nodiscard]] int parts() const noexcept {
+    const int ranks = std::max(dp, 1);
+    if (replicas > 0) return (replicas + ranks - 1) / ranks;
     return microbatches > 0 ? microbatches : pp > 1 ? 4 * pp : 1;
   }
   /// Whether each rank has all of the model and only the samples are divided.

@@ -373,6 +373,11 @@ class parallel_model : public staged_wrapper {
       if (use == batch_use::step && strategy().begins_idle()) {
         parts.insert(parts.begin(), rows_between(batch, 0, 0));
       }
+      if constexpr (requires(Batch& part) { part.trim_padding(); }) {
+        if (use == batch_use::step && layout_.replicas > 0) {
+          for (Batch& part : parts) part.trim_padding();
+        }
+      }
       compare(std::span<const Batch>(parts), site);
       return parts;
     } else {

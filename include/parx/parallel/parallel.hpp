@@ -15,7 +15,8 @@
 //
 // Bits of losses, norms and values depend on (dp, tp, sp, microbatches) alone: not on pp, zero,
 // hybrid, the schedule (but looped BFS, and tables that are tied over stages) or the network, since
-// gradients are summed in one order, by rank (reduction_order::serial).
+// gradients are summed in one order, by rank (reduction_order::serial). With virtual replicas
+// (replicas=) bits of norms and values do not depend on dp either.
 // A layout that the ranks or the model do not permit is a usage_error at once.
 #pragma once
 
@@ -244,6 +245,7 @@ class parallel final
                                .chunks = how.chunks};
       if (how.zero > 0) options.sharding = sharding(choices);
       options.reductions.order = reduction_order::serial;
+      options.reductions.replicas = how.replicas;
       options.data_parallel = &over["dp"];
       options.tensor_parallel = &over["tp"];
       options.model_parallel = &over.flatten({"pp", "tp"});

@@ -1,71 +1,88 @@
 // replica_pass: what of a model a virtual replica has for itself, so that it computes on any rank
 // what it would compute on one of its own.
 //
-//   begin(replica) -> forward and backward -> end(replica), for each replica of this rank
-//   restore_buffers(), then a broadcast of the first rank's
+//   begin(replica), before each forward pass -> end(), then a broadcast of the first rank's buffers
 //
-// A pass without samples, which runs because the forwards of other ranks need it, leaves nothing:
-// idle(pass) comes before the first replica.
 // Random layers draw by the replica's number. Buffers, such as the running statistics of a batch
-// norm, are those of replica 0, as those of a ddp are rank 0's: what other replicas have written to
-// them is dropped.
+// norm, are those of replica 0, as those of a ddp are rank 0's. The forwards of other replicas
+// begin with the buffers from before the step, and what they write is dropped. A model in stages
+// runs a replica's forward in pieces, between those of others: each piece begins like a forward.
 // Threads: one.
 #pragma once
 
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include <parx/core/abi.hpp>
+#include <parx/core/check.hpp>
+#include <parx/types/replica_range.hpp>
 
 namespace parx::inline PARX_ABI {
+
+/// The number of micro-batches of a rank's batch, one for each of its replicas. `rows` is nullopt
+/// where the rank has no samples. Throws usage_error unless they can have equally many.
+[[nodiscard]] inline int parts_of_replicas(std::optional<std::size_t> rows, replica_range own) {
+  require(rows.value_or(0) % static_cast<std::size_t>(own.size()) == 0,
+          "a batch of {} rows cannot be divided into this rank's {} replicas: each has equally "
+          "many rows, so give a rank those of all its replicas, model.replicas()",
+          rows.value_or(0), own.size());
+  return own.size();
+}
+inline void require_no_replicas_to_add_to(int replicas) {
+  require(replicas == 0,
+          "gradients of several batches cannot be added up with replicas= in the layout, which "
+          "says how many micro-batches a step has: ask for more replicas");
+}
 
 template <typename Model>
 class replica_pass {
  public:
-  /// Of one step. The model is borrowed.
-  explicit replica_pass(Model& model) noexcept : model_(model) {}
+  /// Instead of a number: a forward without samples, which runs because other ranks need it.
+  static constexpr int none = -1;
 
-  void begin(std::size_t replica) {
-    if (!has_begun_) model_.begin_replicas();
-    has_begun_ = true;
-    model_.next_replica(replica);
+  /// Of one step. The model is borrowed.
+  explicit replica_pass(Model& model) : model_(model), before_(buffers()) {
+    model_.begin_replicas();
   }
-  template <typename Pass>
-  void idle(std::size_t next, Pass pass) {
-    keep_buffers();
-    begin(next);
-    pass();
-    restore_buffers();
-    kept_.clear();
+
+  void begin(int replica) {
+    end();
+    model_.next_replica(replica == none ? 0 : static_cast<std::size_t>(replica));
+    if (replica == 0) return;
+    of_replica_0_ = buffers();
+    write(before_);
   }
-  void end(std::size_t replica) {
-    if (replica == 0) keep_buffers();
-  }
-  /// To what they were when they were kept, if they were.
-  void restore_buffers() {
-    std::size_t next = 0;
-    if (kept_.empty()) return;
-    model_.for_each_buffer([&](const std::string&, auto& buffer) {
-      const std::vector<std::byte>& kept = kept_[next++];
-      std::memcpy(buffer.value().data(), kept.data(), kept.size());
-    });
+  void end() {
+    write(of_replica_0_);
+    of_replica_0_.clear();
   }
 
  private:
-  void keep_buffers() {
-    kept_.clear();
+  using bytes = std::vector<std::byte>;
+
+  [[nodiscard]] std::vector<bytes> buffers() {
+    std::vector<bytes> all;
     model_.for_each_buffer([&](const std::string&, auto& buffer) {
       const auto values = buffer.value().span();
-      const auto* const bytes = reinterpret_cast<const std::byte*>(values.data());
-      kept_.emplace_back(bytes, bytes + values.size_bytes());
+      const auto* const first = reinterpret_cast<const std::byte*>(values.data());
+      all.emplace_back(first, first + values.size_bytes());
+    });
+    return all;
+  }
+  void write(const std::vector<bytes>& all) {
+    std::size_t next = 0;
+    if (all.empty()) return;
+    model_.for_each_buffer([&](const std::string&, auto& buffer) {
+      const bytes& each = all[next++];
+      std::memcpy(buffer.value().data(), each.data(), each.size());
     });
   }
 
   Model& model_;
-  std::vector<std::vector<std::byte>> kept_;
-  bool has_begun_ = false;
+  const std::vector<bytes> before_;
+  std::vector<bytes> of_replica_0_;  ///< while another one computes
 };
 
 }  // namespace parx

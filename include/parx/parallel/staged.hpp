@@ -9,8 +9,11 @@
 #include <vector>
 
 #include <parx/models/decoding_cache.hpp>
+#include <parx/nn/replica_scope.hpp>
+#include <parx/parallel/replica_pass.hpp>
 #include <parx/parallel/strategy.hpp>
 #include <parx/pipeline/pipeline.hpp>
+#include <parx/types/replica_range.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -21,19 +24,38 @@ class staged_strategy final : public strategy_of_model<Model, Input> {
 
  public:
   /// Collective over the groups of the options. `stages` has the ranks of a replica that have the
-  /// same piece of each layer.
+  /// same piece of each layer. The micro-batches of a step are this rank's virtual replicas if
+  /// .reductions has those.
   staged_strategy(Model& model, process_group& stages, pipeline_options options, call_site site)
       : strategy_of_model<Model, Input>(model),
         stages_(stages),
+        own_(own_replicas(options)),
         pipe_(model, blocks_of(model), stages, std::move(options), site) {}
 
   int parts_of(std::optional<std::size_t> rows, batch_use use) override {
+    if (own_.size() > 0 && use == batch_use::step) return parts_of_replicas(rows, own_);
     return pipe_.agree_on_parts(rows, use);
   }
   bool begins_idle() override { return false; }
-  nn::tally train(const microbatches<Input, T>& all) override { return pipe_.run_backward(all); }
+  nn::tally train(const microbatches<Input, T>& all) override {
+    if (own_.size() == 0) return pipe_.run_backward(all);
+    const nn::replica_scope by_replica;
+    replica_pass<Model> replicas(this->model());
+    // Read at the beginning of each forward of a stage.
+    const auto input = [&](std::size_t i) {
+      replicas.begin(own_.first + static_cast<int>(i));
+      return all.input(i);
+    };
+    const nn::tally total = pipe_.run_backward({all.count, input, all.has_samples, all.result});
+    replicas.end();
+    broadcast_buffers(call_site::current());
+    return total;
+  }
   nn::tally evaluate(const microbatches<Input, T>& all) override { return pipe_.run_forward(all); }
-  no_sync_scope no_sync() override { return pipe_.no_sync(); }
+  no_sync_scope no_sync() override {
+    require_no_replicas_to_add_to(own_.size());
+    return pipe_.no_sync();
+  }
   void zero_grad() override { pipe_.zero_grad(); }
   void raise_flag() override { pipe_.raise_flag(); }
   bool flag_raised(call_site site) override { return pipe_.flag_raised(site); }
@@ -92,6 +114,11 @@ class staged_strategy final : public strategy_of_model<Model, Input> {
     m.make_cache(1, 1), m.blocks(text);
   };
 
+  [[nodiscard]] static replica_range own_replicas(const pipeline_options& options) {
+    const int replicas = options.reductions.replicas;
+    if (replicas == 0) return {};
+    return replicas_of(options.data_parallel->rank(), options.data_parallel->size(), replicas);
+  }
   [[nodiscard]] nn::model_blocks<Input, T> blocks_of(Model& model) {
     if constexpr (has_cache) return model.blocks(&text_);
     else return model.blocks();
@@ -99,6 +126,7 @@ class staged_strategy final : public strategy_of_model<Model, Input> {
 
   models::decoded_text<T> text_;
   process_group& stages_;
+  const replica_range own_;  ///< virtual ones; empty: none
   pipeline<Model, Input, T> pipe_;
 };
 

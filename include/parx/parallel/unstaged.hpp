@@ -39,7 +39,9 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
 
   /// The forwards of an fsdp communicate, so all ranks have equally many, some of them empty.
   int parts_of(std::optional<std::size_t> rows, batch_use use) override {
-    if (replicas_ > 0 && use == batch_use::step) return parts_of_replicas(rows);
+    if (replicas_ > 0 && use == batch_use::step) {
+      return parts_of_replicas(rows, own_replicas());
+    }
     return is_sharded ? parts_ : parts_of_rows(rows, parts_).parts;
   }
   /// Ranks of an fsdp have equally many passes.
@@ -63,7 +65,7 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
       pass(i);
     };
     if (replicas_ > 0) {
-      train_replicas(all.count, adding_pass);
+      train_replicas(static_cast<int>(all.count), adding_pass);
     } else {
       for (std::size_t i = 0; i < all.count; ++i) adding_pass(i);
     }
@@ -78,9 +80,7 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
     return total;
   }
   no_sync_scope no_sync() override {
-    require(replicas_ == 0,
-            "gradients of several batches cannot be added up with replicas= in the layout, which "
-            "says how many micro-batches a step has: ask for more replicas");
+    require_no_replicas_to_add_to(replicas_);
     return wrapper_.no_sync();
   }
   void zero_grad() override { wrapper_.zero_grad(); }
@@ -156,31 +156,21 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
   }
   /// Calls pass(i) for each replica, after one without samples if the step begins so.
   template <typename Pass>
-  void train_replicas(std::size_t passes, const Pass& pass) {
+  void train_replicas(int passes, const Pass& pass) {
     const nn::replica_scope by_replica;
     replica_pass<Model> replicas(this->model());
-    auto next = static_cast<std::size_t>(own_replicas().first);
-    std::size_t i = 0;
-    if (begins_idle()) replicas.idle(next, [&] { pass(i++); });
-    for (; i < passes; ++i, ++next) {
-      replicas.begin(next);
-      pass(i);
-      replicas.end(next);
+    const replica_range mine = own_replicas();
+    const int idle = passes - mine.size();
+    for (int i = 0; i < passes; ++i) {
+      replicas.begin(i < idle ? replica_pass<Model>::none : mine.first + i - idle);
+      pass(static_cast<std::size_t>(i));
     }
-    replicas.restore_buffers();
+    replicas.end();
     broadcast_buffers(call_site::current());
   }
   [[nodiscard]] replica_range own_replicas() {
     const process_group& data = wrapper_.data_group();
     return replicas_ > 0 ? replicas_of(data.rank(), data.size(), replicas_) : replica_range{};
-  }
-  [[nodiscard]] int parts_of_replicas(std::optional<std::size_t> rows) {
-    const int own = own_replicas().size();
-    require(rows.value_or(0) % static_cast<std::size_t>(own) == 0,
-            "a batch of {} rows cannot be divided into this rank's {} of {} replicas: each has "
-            "equally many rows, so give a rank those of all its replicas, model.replicas()",
-            rows.value_or(0), own, replicas_);
-    return own;
   }
 
   const int replicas_;  ///< virtual ones; 0: none

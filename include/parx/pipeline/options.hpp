@@ -44,7 +44,8 @@ struct pipeline_options {
   process_group* job = nullptr;
   /// Initializes the parameters that have no values.
   std::uint64_t seed = 0;
-  /// For the ddp of each stage over data_parallel. Its reduction groups sum tied parameters.
+  /// For the ddp of each stage over data_parallel. Its reduction groups sum tied parameters. With
+  /// .replicas the micro-batches of a step are this rank's (replicas_of); the program deals them.
   ddp_options reductions{};
   /// How each stage is sharded over data_parallel: zero(1). Empty: not at all, it is in a ddp.
   /// Parameters of a sharded stage that have a reduction group (tied ones) stay whole.

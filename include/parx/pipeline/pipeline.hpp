@@ -56,6 +56,7 @@
 #include <parx/pipeline/links.hpp>
 #include <parx/pipeline/microbatches.hpp>
 #include <parx/pipeline/options.hpp>
+#include <parx/pipeline/replica_order.hpp>
 #include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/same_batches.hpp>
 #include <parx/pipeline/same_setup.hpp>
@@ -92,6 +93,7 @@ class pipeline : public staged_wrapper {
         tables_(options_, group_) {
     require_unwrapped(site);
     const pipeline_table& first = table();
+    if (options_.reductions.replicas > 0) require_replica_order(first);
     const auto stages = static_cast<std::size_t>(first.stages);
     owner_ = first.owners();
     require(blocks_.size() >= stages,

@@ -19,6 +19,7 @@
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
 #include <parx/reduction/times.hpp>
 #include <parx/fsdp/options.hpp>
@@ -60,7 +61,13 @@ class stage_reductions {
       });
       units_.push_back(std::move(made));
     }
-    for (const auto& each : units_) each->trained_at_first = each->is_trained();
+    for (const auto& each : units_) {
+      each->trained_at_first = each->is_trained();
+      require(options.replicas == 0 || each->stages.size() == 1,
+              "pipeline at {}: with virtual replicas the stages of a rank share no parameters, and "
+              "\"{}\" is in two of them: take chunks=1",
+              site, each->parameters.front().name());
+    }
     // By their first stages: an order that is the same on all data-parallel ranks.
     std::sort(units_.begin(), units_.end(),
               [](const auto& a, const auto& b) { return a->stages < b->stages; });

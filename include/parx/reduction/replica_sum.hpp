@@ -184,7 +184,9 @@ class replica_sum {
       }
     }
     std::vector<std::byte*> all;
-    for (const auto& each : by_rank) all.insert(all.end(), each.begin(), each.end());
+    for (const auto& each : plan_->order()) {
+      all.push_back(by_rank[static_cast<std::size_t>(each.rank)][each.number]);
+    }
     return all;
   }
 

@@ -93,9 +93,15 @@ namespace detail {
 }
 
 /// What a rank adds up and sends: the tree, dealt to the ranks.
+///
+/// With several `users` each replica is computed by as many ranks, which all have a part of its
+/// gradient (a table that stages of a pipeline share): rank u * ranks + r of the group is user u of
+/// those of rank r. Each user's parts are summed along the tree, then these sums from the last user
+/// to the first, in the order of backward.
 class replica_plan {
  public:
-  replica_plan(int replicas, int rank, int ranks)
+  /// Of `rank`, of `ranks`, whichever user it is.
+  replica_plan(int replicas, int rank, int ranks, int users = 1)
       : replicas_(replicas), own_(replicas_of(rank, ranks, replicas)) {
     std::vector<replica_range> mine, sent;
     for (int i = own_.first; i < own_.last; ++i) mine.push_back({i, i + 1});
@@ -105,7 +111,19 @@ class replica_plan {
       sums_of_.push_back(nodes.size());
       sent.insert(sent.end(), nodes.begin(), nodes.end());
     }
-    merges_ = merges_of(sent, replicas);
+    const std::vector<std::size_t> of_user = sums_of_;
+    const std::vector<int> merges = merges_of(sent, replicas);
+    for (int user = users; user-- > 0;) {
+      for (int each = 0; each < ranks; ++each) {
+        for (std::size_t i = 0; i < of_user[static_cast<std::size_t>(each)]; ++i) {
+          order_.push_back({user * ranks + each, i});
+        }
+      }
+      merges_.insert(merges_.end(), merges.begin(), merges.end());
+      if (user + 1 == users) continue;
+      ++merges_.back();
+      sums_of_.insert(sums_of_.end(), of_user.begin(), of_user.end());
+    }
   }
 
   [[nodiscard]] int replicas() const noexcept { return replicas_; }
@@ -117,12 +135,19 @@ class replica_plan {
   }
   /// As merges_of, after each of this rank's replicas.
   [[nodiscard]] std::span<const int> own_merges() const noexcept { return own_merges_; }
-  /// By rank: how many sums it sends.
+  /// By rank of the group: how many sums it sends.
   [[nodiscard]] std::span<const std::size_t> sums_of() const noexcept { return sums_of_; }
   [[nodiscard]] std::size_t most_sums() const noexcept {
     return *std::max_element(sums_of_.begin(), sums_of_.end());
   }
-  /// As merges_of, after each sum that the ranks send, in rank order.
+  /// A sum that is sent: the how manieth of which rank of the group.
+  struct sent_sum {
+    int rank = 0;
+    std::size_t number = 0;
+  };
+  /// All sums that are sent, from the left of the tree, or of the last user's, to the right.
+  [[nodiscard]] std::span<const sent_sum> order() const noexcept { return order_; }
+  /// As merges_of, after each of them.
   [[nodiscard]] std::span<const int> merges() const noexcept { return merges_; }
 
  private:
@@ -130,6 +155,7 @@ class replica_plan {
   replica_range own_;
   std::vector<int> own_merges_;
   std::vector<std::size_t> sums_of_;
+  std::vector<sent_sum> order_;
   std::vector<int> merges_;
 };
 

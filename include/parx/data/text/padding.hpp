@@ -41,4 +41,20 @@ struct padded_rows {
   return result;
 }
 
+/// The positions up to the last one at which a row has a token; at least one. `mask` is that of
+/// padded_rows.
+[[nodiscard]] inline std::size_t longest_row(const tensor<std::uint8_t>& mask) {
+  std::size_t length = 1;
+  for (std::size_t row = 0; row < mask.extent(0); ++row) {
+    const auto ones = mask.select(0, row).contiguous();
+    length = std::max(length, static_cast<std::size_t>(std::count(ones.begin(), ones.end(), 1)));
+  }
+  return length;
+}
+/// Cuts rows [n, positions] after the first `length` positions.
+template <typename T>
+void cut_rows_to(tensor<T>& rows, std::size_t length) {
+  if (rows.extent(1) != length) rows = rows.slice(1, 0, length).contiguous();
+}
+
 }  // namespace parx::data

@@ -21,10 +21,13 @@ namespace parx::inline PARX_ABI::data {
 struct token_dropout {
   double probability = 0.1;
   token_id by = 0;  ///< replaces a hidden token: [MASK] or [UNK]
+  /// The number of the first row among those of all ranks. What is hidden in a row depends on the
+  /// row's number, not on the rank that has it, nor on how far it is padded.
+  std::size_t first_row = 0;
 };
 
-/// A copy of `ids` with some tokens replaced, but never special ones. `ids` itself where the
-/// probability is 0. Throws usage_error for a probability outside [0, 1].
+/// A copy of `ids` [rows, positions] with some tokens replaced, but never special ones; `ids` where
+/// the probability is 0. Throws usage_error for a probability outside [0, 1].
 [[nodiscard]] inline tensor<token_id> hidden_tokens(const tensor<token_id>& ids,
                                                     const special_ids& special,
                                                     const token_dropout& options,
@@ -33,17 +36,21 @@ struct token_dropout {
           "hidden_tokens: the probability {} is not in [0, 1]", options.probability);
   if (options.probability == 0) return ids;
   const tensor<token_id> result = ids.clone();
-  token_id* const id = result.data();
   const double limit = options.probability * 0x1p32;
-  random_stream(seed, "hidden_tokens")
-      .words(0, result.size(), [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
-        for (std::size_t i = 0; i < count; ++i) {
-          token_id& each = id[at + i];
-          const bool plain =
-              each != special.start && each != special.separator && each != special.pad;
-          if (plain && static_cast<double>(word[i]) < limit) each = options.by;
-        }
-      });
+  const random_stream all(seed, "hidden_tokens");
+  for (std::size_t row = 0; row < ids.extent(0); ++row) {
+    token_id* const id = result.data() + row * ids.extent(1);
+    all.substream(options.first_row + row)
+        .words(0, ids.extent(1),
+               [&](const std::uint32_t* word, std::uint64_t at, std::size_t count) {
+                 for (std::size_t i = 0; i < count; ++i) {
+                   token_id& each = id[at + i];
+                   const bool plain =
+                       each != special.start && each != special.separator && each != special.pad;
+                   if (plain && static_cast<double>(word[i]) < limit) each = options.by;
+                 }
+               });
+  }
   return result;
 }
 

@@ -114,10 +114,15 @@ PARX_INLINE void require_possible(const layout& how) {
   require(how.replicas == 0 || how.microbatches == 0,
           "layout \"{}\": replicas= are the micro-batches of a step: leave microbatches= out",
           text);
-  require(how.replicas == 0 || (how.pp == 1 && how.tp == 1 && !how.hybrid),
-          "layout \"{}\": replicas= goes with ddp, zero= and fsdp: not with hybrid, cut layers or "
-          "stages, whose bits would depend on the ranks nevertheless",
+  require(how.replicas == 0 || (how.tp == 1 && !how.hybrid),
+          "layout \"{}\": replicas= goes with ddp, zero=, fsdp and pp=: not with hybrid or cut "
+          "layers, whose bits would depend on the ranks nevertheless",
           text);
+  require(how.replicas == 0 || how.pp == 1 || how.zero == 0 || how.dp == remaining_ranks ||
+              how.replicas % how.dp == 0,
+          "layout \"{}\": sharded stages take equally many micro-batches: give replicas= a "
+          "multiple of the {} data-parallel ranks",
+          text, how.dp);
   require(how.replicas == 0 || how.dp == remaining_ranks || how.dp <= how.replicas,
           "layout \"{}\": {} replicas cannot be dealt to {} ranks: each needs one at least", text,
           how.replicas, how.dp);
