@@ -42,14 +42,13 @@ parx::models::bert_config read_config(const cxxopts::ParseResult& given) {
 /// The options to load this rank's shard of the texts. A step has texts of similar length.
 data::loader_options shard(const data::text_classification& texts, data::sample_order order,
                            std::size_t batch_size, const examples::trainer_settings& s,
-                           const parx::process_group& readers) {
+                           const parx::process_group& readers, int replicas = 0) {
   // Grouped by the whole step, so that a run resumes in the same order on another number of ranks.
-  const std::size_t batch = batch_size * static_cast<std::size_t>(readers.size()) *
-                            s.trainer.gradient_accumulation_steps;
-  const data::sampler_options options{
-      .order = order,
-      .seed = s.trainer.seed,
-      .group_by_length = {.lengths = texts.lengths(), .batch = batch}};
+  const auto parts = static_cast<std::size_t>(replicas > 0 ? replicas : readers.size());
+  const std::size_t batch = batch_size * parts * s.trainer.gradient_accumulation_steps;
+  const data::sampler_options options{.order = order, .seed = s.trainer.seed,
+                                      .group_by_length = {texts.lengths(), batch},
+                                      .replicas = replicas};
   return {.batch_size = batch_size,
           .sampler = data::distributed_sampler{texts.size(), readers, options},
           .workers = s.workers};
@@ -106,7 +105,8 @@ int main(int argc, char** argv) {
     model.initialize(s.trainer.seed);
     parx::process_group& readers = model.data_group();
     using enum data::sample_order;
-    const data::loader loader{texts, shard(texts, shuffled, s.batch_size, s, readers)};
+    const int replicas = model.layout().replicas;
+    const data::loader loader{texts, shard(texts, shuffled, s.batch_size, s, readers, replicas)};
     const data::loader test{held_out, shard(held_out, sequential, s.eval_batch_size, s, readers)};
     parx::optim::adamw opt{parx::optim::decay_groups(
         model.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
@@ -115,9 +115,11 @@ int main(int argc, char** argv) {
         model, opt, loader,
         [&](auto& wrapped, const auto& batch) {
           auto seen = batch;
+          const auto mine = wrapped.replicas();
+          const auto first_row = batch.size() * std::size_t(mine.first) / std::size_t(mine.size());
           seen.input_ids = data::hidden_tokens(
-              batch.input_ids, tokenizer.special(), {hidden, tokenizer.unknown_id()},
-              parx::train::step_seed(s.trainer.seed, step, readers.rank()));
+              batch.input_ids, tokenizer.special(), {hidden, tokenizer.unknown_id(), first_row},
+              parx::train::step_seed(s.trainer.seed, step, 0));
           return wrapped.forward_backward(seen, [&](const auto& logits, const auto& part) {
             return parx::nn::cross_entropy(
                 logits, part.labels,

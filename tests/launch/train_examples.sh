@@ -106,11 +106,24 @@ in_stages() {
     failed "$name: --parallel pp=2 has other losses and norms than one rank"
 }
 
+# has_one_model NAME MODEL ARGUMENT...: four virtual replicas end in one file, on any number of ranks.
+has_one_model() {
+  name=$1
+  local model=$2 ranks out=$work/$1-replicas; shift 2
+  for ranks in 1 2 3; do
+    ends 0 $ranks --max-steps 4 --logging-steps 4 --eval-strategy no --disable-progress --parallel ddp,replicas=4 \
+      --output-dir "$out-$ranks" "$@"
+    cmp "$out-1/$model" "$out-$ranks/$model" >>"$work/said" 2>&1 || failed "$name: other bits on $ranks ranks than on one"
+  done
+}
+
 tries() { [ $# = 1 ] || [[ " ${*:2} " == *" $1 "* ]]; }
 tries train_tinybert "$@" && trains train_tinybert 'test accuracy: [0-9.]+ % of 1000 texts' model/model.safetensors
 tries train_summarizer "$@" && trains train_summarizer 'test ROUGE-L: [0-9.]+ of 500 summaries' model/model.safetensors --d-model 32 --beams 1 --max-target-length 8
 tries train_tinybert "$@" && in_stages train_tinybert --dropout 0 --token-dropout 0
+tries train_tinybert "$@" && has_one_model train_tinybert model/model.safetensors
 if tries train_summarizer "$@"; then
+  has_one_model train_summarizer model/model.safetensors --d-model 32 --beams 1 --max-target-length 8
   in_stages train_summarizer --dropout 0 --d-model 32 --beams 1 --max-target-length 8
   echo '[MORE]' >>"$work/train_summarizer/model/vocab.txt"
   ends 2 1 --eval-only "$work/train_summarizer/model"
@@ -125,6 +138,7 @@ fi
 if tries train_gpt "$@"; then
   small=(--n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 --sample 8)
   trains train_gpt 'validation loss: [0-9.]+ nats a character' model/model.safetensors "${small[@]}"
+  has_one_model train_gpt model/model.safetensors "${small[@]}" --dropout 0.1
   goes_on train_gpt "${small[@]}" --max-steps 200 --eval-strategy no
   for words in '--arch llama' '--tokenizer bpe --vocab-size 300'; do
     ends 0 1 --max-steps 2 "${small[@]}" --disable-progress $words

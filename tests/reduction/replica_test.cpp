@@ -1,4 +1,5 @@
 // The sum over virtual replicas is one expression, whatever the number of ranks.
+#include <parx/reduction/replica_rows.hpp>
 #include <parx/reduction/replica_sum.hpp>
 #include <parx/reduction/replica_tree.hpp>
 
@@ -175,6 +176,86 @@ BOOST_AUTO_TEST_CASE(the_sum_over_the_ranks_has_the_bits_of_the_tree) {
       }
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(rows_that_replicas_touched_have_the_bits_of_the_tree_over_whole_tables) {
+  constexpr std::size_t rows = 307, width = 5;
+  const auto touches = [](int replica, std::size_t row) {
+    return replica != 2 && (row * 7 + static_cast<std::size_t>(replica) * 13) % 5 < 2;
+  };
+  for (const auto kind : {jobs::kind::inproc, jobs::kind::tcp}) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      constexpr int replicas = 8;
+      std::vector<std::vector<float>> found(static_cast<std::size_t>(ranks));
+      const auto failures = jobs::run_collecting(kind, ranks, [&](parx::process_group& group) {
+        const parx::replica_plan plan(replicas, group.rank(), ranks);
+        std::vector<std::size_t> bounds;
+        for (int i = 0; i <= ranks; ++i) {
+          bounds.push_back(rows * static_cast<std::size_t>(i) / static_cast<std::size_t>(ranks));
+        }
+        parx::replica_rows sum(plan, group, "words", width, parx::dtype::float32, bounds,
+                               parx::call_site::current());
+        std::vector<float> table(rows * width);
+        for (int step = 0; step < 2; ++step) {
+          for (int replica = plan.own().first; replica < plan.own().last; ++replica) {
+            std::vector<std::size_t> touched;
+            for (std::size_t row = 0; row < rows; ++row) {
+              if (!touches(replica, row)) continue;
+              touched.push_back(row);
+              for (std::size_t i = row * width; i < (row + 1) * width; ++i) {
+                table[i] = gradient(replica, i);
+              }
+            }
+            sum.add(reinterpret_cast<const std::byte*>(table.data()), touched);
+          }
+          sum.announce();
+          sum.start();
+          const parx::row_values& own = sum.finish(0.125);
+          auto& mine = found[static_cast<std::size_t>(group.rank())];
+          mine.assign(rows * width, 0.0F);
+          for (std::size_t i = 0; i < own.numbers.size(); ++i) {
+            std::memcpy(mine.data() + own.numbers[i] * width,
+                        own.values.data() + i * width * sizeof(float), width * sizeof(float));
+          }
+        }
+      });
+      parx_test::expect_failures(failures, "");
+      for (std::size_t i = 0; i < rows * width; ++i) {
+        const auto leaf = [&](int replica) {
+          return touches(replica, i / width) ? gradient(replica, i) + 0.0F : 0.0F;
+        };
+        const float pairs[] = {leaf(0) + leaf(1), leaf(2) + leaf(3), leaf(4) + leaf(5),
+                               leaf(6) + leaf(7)};
+        const float expected = ((pairs[0] + pairs[1]) + (pairs[2] + pairs[3])) * 0.125F;
+        std::size_t owner = 0;
+        while (i / width >= rows * (owner + 1) / static_cast<std::size_t>(ranks)) ++owner;
+        BOOST_TEST_REQUIRE(std::memcmp(&found[owner][i], &expected, sizeof expected) == 0,
+                           "element " << i << " on " << ranks << " ranks");
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(only_touched_rows_are_sent) {
+  constexpr std::size_t rows = 4096, width = 16, each = 10;
+  const auto failures = jobs::run_collecting(jobs::kind::tcp, 2, [&](parx::process_group& group) {
+    const parx::replica_plan plan(2, group.rank(), 2);
+    parx::replica_rows sum(plan, group, "words", width, parx::dtype::float32, {0, rows / 2, rows},
+                           parx::call_site::current());
+    const std::vector<float> table(rows * width, 1.0F);
+    std::vector<std::size_t> touched;
+    for (std::size_t i = 0; i < each; ++i) touched.push_back(i * rows / each);
+    const std::size_t before = group.bytes_sent();
+    sum.add(reinterpret_cast<const std::byte*>(table.data()), touched);
+    sum.announce();
+    sum.start();
+    (void)sum.finish(1);
+    // Half of them to the other rank, with their numbers; the rest are headers.
+    const std::size_t sent = group.bytes_sent() - before;
+    const std::size_t least = each / 2 * (width * sizeof(float) + 4);
+    parx::require(sent >= least && sent < least + 512, "{} bytes instead of {}", sent, least);
+  });
+  parx_test::expect_failures(failures, "");
 }
 
 BOOST_AUTO_TEST_CASE(a_replica_too_many_or_too_few_is_a_usage_error) {

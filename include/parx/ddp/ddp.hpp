@@ -61,7 +61,6 @@ struct ddp_options {
   /// gradients do not depend on the number of ranks: see replica_tree.hpp. 0: each rank is one
   /// replica, of any number of passes. Not with .hook. Of .reduction_groups each has the ranks of
   /// the ddp's group, then those of other stages with the same samples (replica_plan's users).
-  /// Tables of embeddings are summed whole, not by rows.
   int replicas = 0;
 };
 

@@ -36,6 +36,7 @@
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/gathered_rows.hpp>
 #include <parx/ddp/hook.hpp>
+#include <parx/ddp/replica_exchange.hpp>
 #include <parx/ddp/shared_rows.hpp>
 #include <parx/reduction/gradient_sums.hpp>
 #include <parx/reduction/group_memory.hpp>
@@ -66,7 +67,7 @@ class gradient_buckets final : public gradient_sums {
     std::vector<bucket_parameter> sizes;
     for (const auto& each : parameters_) {
       const std::size_t group = groups.number_of(*each);
-      const bool is_alone = group == own && exchanges_rows(*each);
+      const bool is_alone = group == own && is_exchanged_by_rows(*each);
       sizes.push_back({each->type(), each->bytes(), is_alone, group});
     }
     std::vector<bucket_layout> layouts = assign_buckets(sizes, limits);
@@ -137,8 +138,13 @@ class gradient_buckets final : public gradient_sums {
   void end_local_pass(double count) override {
     if (!counts_) return;
     counts_->add(count);
-    for (std::size_t i = 0; i < parameters_.size(); ++i) clear_absent(i);
-    for (bucket& each : buckets_) each.replicas->add(each.memory);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (bucket_of(i).rows == nullptr) clear_absent(i);
+    }
+    for (bucket& each : buckets_) {
+      if (each.rows != nullptr) rows_of_replicas(each).add();
+      else each.replicas->add(each.memory);
+    }
     for (const auto& each : parameters_) each->zero_grad();
   }
   /// Forgets the replicas of this step so far: gradients are dropped.
@@ -146,6 +152,7 @@ class gradient_buckets final : public gradient_sums {
     if (counts_) counts_->drop();
     for (bucket& each : buckets_) {
       if (each.replicas != nullptr) each.replicas->drop();
+      else if (counts_) each.rows->settle();
     }
   }
   void launch(std::size_t first, std::size_t last) override {
@@ -222,6 +229,7 @@ class gradient_buckets final : public gradient_sums {
 
   /// Waits for the sums, and starts those that need the header, after backward.
   void add_up() {
+    if (counts_) header().count() = counts_->receive();
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
       bucket& each = buckets_[i];
       if (each.rows == nullptr) continue;
@@ -231,6 +239,8 @@ class gradient_buckets final : public gradient_sums {
         start_sum(i);
       } else if (is_used(each)) {
         each.rows->start(header().factor());
+      } else {
+        each.rows->settle();
       }
     }
     for (int round = 0; round < hook_.rounds(); ++round) {
@@ -266,8 +276,8 @@ class gradient_buckets final : public gradient_sums {
     counts_.emplace(replicas_[own], data, groups().who(), site_);
   }
   void add_up_replicas() {
-    header().count() = counts_->receive();
     for (bucket& each : buckets_) {
+      if (each.replicas == nullptr) continue;
       process_group& group = groups()[each.layout.group];
       const std::vector<std::size_t> blocks = blocks_of(each);
       const std::size_t begin =
@@ -289,14 +299,13 @@ class gradient_buckets final : public gradient_sums {
     }
     return blocks;
   }
-  /// Rows of virtual replicas are summed with all others, along the tree.
-  [[nodiscard]] bool exchanges_rows(const Handle& table) const {
-    return replicas_.empty() && is_exchanged_by_rows(table);
+  [[nodiscard]] static replica_exchange& rows_of_replicas(bucket& table) {
+    return static_cast<replica_exchange&>(*table.rows);
   }
 
   [[nodiscard]] std::size_t mark_bytes(const bucket_layout& of) const {
     const Handle& first = *parameters_[of.items.front().parameter];
-    return of.group == own && exchanges_rows(first) ? shared_rows::mark_bytes(first) : 0;
+    return of.group == own && is_exchanged_by_rows(first) ? shared_rows::mark_bytes(first) : 0;
   }
 
   void add_bucket(bucket_layout&& layout, std::byte* memory) {
@@ -309,12 +318,15 @@ class gradient_buckets final : public gradient_sums {
           {item.offset / size_of(each.type()), each.rows(), each.count() / each.rows()});
     }
     const Handle& first = *parameters_[made.layout.items.front().parameter];
-    if (!replicas_.empty()) {
-      const std::size_t group = made.layout.group;
-      made.replicas.reset(new replica_sum(replicas_[group], groups()[group], made.layout.type,
+    const std::size_t number = made.layout.group;
+    const bool by_rows = number == own && is_exchanged_by_rows(first);
+    if (!replicas_.empty() && by_rows) {
+      made.rows.reset(new replica_exchange(groups()[own], first, replicas_[own], site_));
+    } else if (!replicas_.empty()) {
+      made.replicas.reset(new replica_sum(replicas_[number], groups()[number], made.layout.type,
                                           blocks_of(made), site_));
     }
-    if (made.layout.group != own || !exchanges_rows(first)) return;
+    if (!by_rows || !replicas_.empty()) return;
     process_group& group = groups()[own];
     if (const shared_buffer<std::byte>* const shared = memory_[own].shared()) {
       const auto offset = static_cast<std::size_t>(memory - shared->data());

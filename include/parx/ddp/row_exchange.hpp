@@ -4,7 +4,7 @@
 // A batch touches a thousand of 30522 rows, and different ranks touch different rows. The ranks
 // exchange their numbers of rows; since all know these numbers, all decide alike. Rows are added in
 // rank order, so the result has the same bits on all ranks. gathered_rows and shared_rows implement
-// it.
+// it, and for virtual replicas replica_exchange.
 // Threads: on the thread that runs backward.
 #pragma once
 
@@ -47,7 +47,7 @@ class row_exchange {
     counting_ = async_all_gather(group_, std::span(&own_count_, 1), counts_, {}, site_);
   }
   /// Blocks until the numbers are there; returns the same on all ranks.
-  [[nodiscard]] bool is_cheaper() {
+  [[nodiscard]] virtual bool is_cheaper() {
     counting_.wait();
     return rows_are_cheaper(counts_, row_bytes_, parameter_.bytes());
   }

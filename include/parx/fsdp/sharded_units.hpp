@@ -230,7 +230,7 @@ class sharded_units final : private closed_reads {
   /// Scatters the values of rank 0's model to the parts, flat by flat.
   void take_values(call_site site);
   /// The same for the tables, by rows.
-  void cut_tables(const std::vector<std::size_t>& part_of, call_site site);
+  void cut_tables(const reduction_layout& sums, call_site site);
   [[nodiscard]] std::vector<trained_table> trained_tables() const;
   /// Collective. Gives gradients to parameters that were frozen when memory was made for those of
   /// the others. Throws if the ranks have unfrozen different ones, or a parameter that the pass

@@ -112,7 +112,7 @@ class unit_gradients final : public gradient_sums {
   void launch(std::size_t first, std::size_t last) override {
     for (; first < last; ++first) {
       if (first < sums_.size()) launch(first);
-      else if (pass_.is_last) tables_[first - sums_.size()].rows->announce();
+      else launch_rows(*tables_[first - sums_.size()].rows);
     }
     pass_on_ready();
     how_.all.poll();
@@ -147,7 +147,10 @@ class unit_gradients final : public gradient_sums {
   }
   /// Of the virtual ones.
   void begin_replica() {
-    if (!pass_.adds) drop();
+    if (!pass_.adds) {
+      for (const trained_table& each : tables_) each.rows->abandon();
+      drop();
+    }
     pass_.is_idle = !pass_.adds && how_.virtual_replicas->is_short();
     require(!pass_.is_idle || pass_.count == 0,
             "{}: other ranks have a replica more than this one, whose first pass of a step is "
@@ -196,6 +199,11 @@ class unit_gradients final : public gradient_sums {
     if (slots_->holder(i) == i) return;
     settle(i);
     slots_->take(i);
+  }
+  void launch_rows(row_table_part& table) {
+    if (pass_.is_last) table.announce();
+    else if (pass_.is_idle) table.add_nothing();
+    else if (counts_) table.add_replica();
   }
   void launch(std::size_t i) {
     take_slot(i);

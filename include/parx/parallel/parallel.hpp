@@ -190,7 +190,6 @@ class parallel final
             .units = units(choices),
             .shard_within = how.hybrid ? shard_scope("host") : shard_scope(),
             .values = how.gathered ? value_storage::gathered : value_storage::by_hosts,
-            .tables = how.replicas > 0 ? embedding_tables::in_units : embedding_tables::by_rows,
             .replicas = how.replicas};
   }
   /// A unit for each block that is one module which no other block uses.

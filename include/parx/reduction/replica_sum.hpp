@@ -30,6 +30,16 @@
 
 namespace parx::inline PARX_ABI {
 
+/// A replica's gradient of -0 counts as +0: whether memory was cleared before something was added
+/// to it must not show, nor whether a row was sent.
+inline void make_zeros_positive(dtype type, void* gradients, std::size_t count) {
+  visit_dtype(type, [&]<typename T>(std::type_identity<T>) {
+    T* const all = static_cast<T*>(gradients);
+    const T zero{};
+    for (std::size_t i = 0; i < count; ++i) all[i] = all[i] == zero ? zero : all[i];
+  });
+}
+
 class replica_sum {
  public:
   /// Plan and group are borrowed. `counts` has the elements of each rank's block, in rank order,
@@ -66,7 +76,7 @@ class replica_sum {
   void start(void* gradients) {
     require_more();
     const reduce_function plus = reduce_kernel(type_, reduce_op::sum);
-    canonical(gradients);
+    make_zeros_positive(type_, gradients, total_);
     for (int i = plan_->own_merges()[added_++]; i > 0; --i) {
       plus(gradients, sums_.back().get(), gradients, total_);
       spare_.push_back(std::move(sums_.back()));
@@ -134,18 +144,9 @@ class replica_sum {
             plan_->replicas(), own_count());
   }
 
-  // A replica's gradient of -0 counts as +0: whether memory was cleared before something was added
-  // to it must not show.
-  void canonical(void* gradients) const {
-    visit_dtype(type_, [&]<typename T>(std::type_identity<T>) {
-      T* const all = static_cast<T*>(gradients);
-      const T zero{};
-      for (std::size_t i = 0; i < total_; ++i) all[i] = all[i] == zero ? zero : all[i];
-    });
-  }
   void copy(std::byte* to, const void* gradients) const {
     std::memcpy(to, gradients, total_ * size_of(type_));
-    canonical(to);
+    make_zeros_positive(type_, to, total_);
   }
   void add_to(std::byte* left, const void* right) const {
     reduce_kernel(type_, reduce_op::sum)(left, left, right, total_);

@@ -41,7 +41,7 @@ PARX_INLINE sharded_units::sharded_units(process_group& group, shard_groups grou
   values_ = storage_of(options, site);
   take_values(site);
   reduction_layout sums = layout_of(std::move(groups.part_of), options, site);
-  cut_tables(sums.part_of, site);
+  cut_tables(sums, site);
   uses_.emplace(plan_, *values_, options.prefetch);
   gradients_.reset(new unit_gradients(
       plan_, all_, trained_tables(), *uses_, std::move(sums),
@@ -280,11 +280,12 @@ PARX_INLINE reduction_layout sharded_units::layout_of(std::vector<std::size_t> p
           .virtual_replicas = std::move(virtual_replicas)};
 }
 
-PARX_INLINE void sharded_units::cut_tables(const std::vector<std::size_t>& part_of,
-                                           call_site site) {
+PARX_INLINE void sharded_units::cut_tables(const reduction_layout& sums, call_site site) {
+  const int replicas = sums.virtual_replicas ? sums.virtual_replicas->replicas() : 0;
   for (std::size_t i = 0; i < all_.size(); ++i) {
     if (!is_table(i)) continue;
-    tables_.push_back({i, &all_[i]->cut_by_rows({gathering_, replicas_, group_, part_of}, site)});
+    const row_groups groups{gathering_, replicas_, group_, sums.part_of, replicas};
+    tables_.push_back({i, &all_[i]->cut_by_rows(groups, site)});
   }
 }
 
