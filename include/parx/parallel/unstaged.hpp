@@ -12,11 +12,11 @@
 #include <parx/autograd/loss_scale.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/core/check.hpp>
-#include <parx/reduction/replica_tree.hpp>
 #include <parx/fsdp/fsdp.hpp>
 #include <parx/nn/replica_scope.hpp>
 #include <parx/parallel/replica_pass.hpp>
 #include <parx/parallel/strategy.hpp>
+#include <parx/reduction/replica_tree.hpp>
 
 namespace parx::inline PARX_ABI {
 

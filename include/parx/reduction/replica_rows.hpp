@@ -69,8 +69,13 @@ class replica_rows {
   /// bounds[i + 1]). Plan and group are borrowed.
   replica_rows(const replica_plan& plan, process_group& group, std::string name, std::size_t width,
                dtype type, std::vector<std::size_t> bounds, call_site site)
-      : plan_(&plan), group_(&group), name_(std::move(name)), width_(width), type_(type),
-        bounds_(std::move(bounds)), site_(site) {}
+      : plan_(&plan),
+        group_(&group),
+        name_(std::move(name)),
+        width_(width),
+        type_(type),
+        bounds_(std::move(bounds)),
+        site_(site) {}
 
   /// Local. Adds a replica's gradient: `rows`, ascending, of the table at `gradient`.
   void add(const std::byte* gradient, std::span<const std::size_t> rows) {
@@ -115,8 +120,7 @@ class replica_rows {
         const std::size_t begin = begin_of(each, rank), end = begin_of(each, rank + 1);
         to = std::copy(each.values.data() + begin * row_bytes(),
                        each.values.data() + end * row_bytes(), to);
-        const auto* const numbers =
-            reinterpret_cast<const std::byte*>(each.numbers.data() + begin);
+        const auto* const numbers = reinterpret_cast<const std::byte*>(each.numbers.data() + begin);
         to = std::copy(numbers, numbers + (end - begin) * sizeof(std::uint32_t), to);
       }
     }
@@ -159,8 +163,7 @@ class replica_rows {
   /// Where the rows of rank `rank` begin in a sum.
   [[nodiscard]] std::size_t begin_of(const row_values& of, std::size_t rank) const {
     return static_cast<std::size_t>(
-        std::lower_bound(of.numbers.begin(), of.numbers.end(), bounds_[rank]) -
-        of.numbers.begin());
+        std::lower_bound(of.numbers.begin(), of.numbers.end(), bounds_[rank]) - of.numbers.begin());
   }
   void add_up_last_two(std::vector<row_values>& of) const {
     const row_values right = std::move(of.back());
