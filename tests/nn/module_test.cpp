@@ -1,7 +1,11 @@
 #include <parx/nn.hpp>
 
 #include <cmath>
+#include <cstdint>
 #include <map>
+#include <string>
+#include <type_traits>
+#include <vector>
 
 #include <boost/test/unit_test.hpp>
 
@@ -72,7 +76,60 @@ std::map<std::string, std::vector<float>> values_of(Model& model) {
   return values;
 }
 
+/// Has parameters of two types, and says so or not.
+template <typename Said>
+struct of_two_types : nn::module<of_two_types<Said>> {
+  using element_types = Said;
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("single", single);
+    visit("exact", exact);
+    visit("mean", mean);
+  }
+  nn::linear<float> single{2, 3};
+  nn::linear<double> exact{3, 1};
+  model_buffer<std::uint8_t> mean{tensor<std::uint8_t>::zeros({2})};
+};
+
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(a_model_of_several_element_types_names_them) {
+  of_two_types<nn::types<float, double, std::uint8_t>> model;
+  model.initialize(1);
+  std::map<std::string, std::size_t> bytes;
+  const auto note = [&](const std::string& path, auto& each) {
+    bytes[path] = sizeof(typename std::remove_cvref_t<decltype(each)>::value_type);
+  };
+  model.for_each_parameter(note);
+  model.for_each_buffer(note);
+  BOOST_TEST((bytes == std::map<std::string, std::size_t>{{"single.weight", 4},
+                                                          {"single.bias", 4},
+                                                          {"exact.weight", 8},
+                                                          {"exact.bias", 8},
+                                                          {"mean", 1}}));
+
+  of_two_types<nn::types<float>> silent;
+  BOOST_CHECK_EXCEPTION(silent.for_each_parameter([](const std::string&, auto&) {}), usage_error,
+                        [](const usage_error& e) {
+                          return std::string(e.what()).find(
+                                     "\"exact.weight\" has elements of a type "
+                                     "that its model does not name") != std::string::npos;
+                        });
+}
+
+BOOST_AUTO_TEST_CASE(modules_are_shown_outer_ones_first) {
+  tower model(1);
+  std::vector<std::string> seen;
+  model.for_each_module([&](const std::string& path, const nn::module_view& part) {
+    seen.push_back(fmt::format("{}:{}{}", path, part.parameter_count(),
+                               part.noise != nullptr ? " noise"
+                               : part.cut != nullptr ? " cut"
+                                                     : ""));
+  });
+  BOOST_TEST(seen == (std::vector<std::string>{":29", "blocks.0:20", "blocks.0.0:20 cut",
+                                               "blocks.0.1:0", "drop:0 noise", "head:8 cut"}),
+             boost::test_tools::per_element());
+}
 
 BOOST_AUTO_TEST_CASE(a_module_may_return_nothing) {
   counter m;

@@ -96,7 +96,9 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
   /// Parameters that are frozen take no memory for gradients until they are unfrozen.
   fsdp(Module& model, process_group& group, fsdp_options options = {},
        call_site site = call_site::current())
-      : model_(model), group_(group), who_(formatted("fsdp at {}", site)),
+      : model_(model),
+        group_(group),
+        who_(formatted("fsdp at {}", site)),
         loan_(lend(model, who_)) {
     detail::require_possible(options, group.size(), who_);
     std::vector<std::unique_ptr<detail::sharded_parameter>> all;
@@ -194,8 +196,8 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
         whole_unit.emplace(*units_, std::vector{unit});
       }
       const auto values = whole.value().span();
-      hash = detail::fnv1a(
-          {reinterpret_cast<const char*>(values.data()), values.size_bytes()}, hash);
+      hash =
+          detail::fnv1a({reinterpret_cast<const char*>(values.data()), values.size_bytes()}, hash);
     });
     return hash;
   }
@@ -230,9 +232,8 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
     require(found != unit_place::nowhere, "{}: gathered() takes parameters of the model", who_);
     return found;
   }
-  [[nodiscard]] unit_plan make_plan(
-      const fsdp_options& options, int shards,
-      std::vector<std::unique_ptr<detail::sharded_parameter>>& all) {
+  [[nodiscard]] unit_plan make_plan(const fsdp_options& options, int shards,
+                                    std::vector<std::unique_ptr<detail::sharded_parameter>>& all) {
     std::vector<unit_parameter> parameters;
     std::map<const void*, std::size_t> known;
     model_.for_each_parameter([&]<typename T>(const std::string& path, parameter<T>& each) {
@@ -253,8 +254,9 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
           unit_parameter& of = parameters[known.at(each.node().get())];
           if (path != of.name) of.other_paths.push_back(path);
         });
-    model_.for_each_module(
-        [&](const std::string& path, auto& module) { hooked_.emplace(path, &module); });
+    model_.for_each_module([&](const std::string& path, const nn::module_view& part) {
+      hooked_.emplace(path, &part.module);
+    });
     if (stays_in_place(all, options)) {  // each array is a unit
       std::vector<std::string> arrays;
       for (const unit_parameter& each : parameters) arrays.push_back(each.name);

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/nn/module_view.hpp>
 #include <parx/plan/shapes.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -36,8 +37,8 @@ struct unit_choice {
 
 /// Whether `path`, of a module or parameter, is `module` or within it. All is within "".
 [[nodiscard]] inline bool is_in_module(std::string_view path, std::string_view module) {
-  return module.empty() || (path.starts_with(module) &&
-                            (path.size() == module.size() || path[module.size()] == '.'));
+  return module.empty() ||
+         (path.starts_with(module) && (path.size() == module.size() || path[module.size()] == '.'));
 }
 
 namespace detail {
@@ -101,13 +102,10 @@ template <typename Model>
 [[nodiscard]] std::vector<unit_candidate> unit_candidates(Model& model) {
   std::vector<unit_candidate> found;
   const path_sizes sizes(model);
-  model.for_each_module([&]<typename Part>(const std::string& path, Part& part) {
-    unit_candidate& each = found.emplace_back(unit_candidate{path});
+  model.for_each_module([&](const std::string& path, const nn::module_view& part) {
+    unit_candidate& each = found.emplace_back(unit_candidate{path, {part.type}});
     each.has_all_of_path = sizes.within(path) <= part.parameter_count();
-    each.types.push_back(typeid(Part));
-    if constexpr (requires { typename Part::recomputed_module; }) {
-      each.types.push_back(typeid(typename Part::recomputed_module));
-    }
+    if (part.recomputed != nullptr) each.types.push_back(*part.recomputed);
   });
   return found;
 }
@@ -161,8 +159,7 @@ template <typename BytesOf>
     std::vector<std::size_t> in_units(modules.size());  // bytes of each that are in units already
     for (std::size_t i = modules.size(); i-- > 0;) {
       const std::size_t all = bytes_of(modules[i].path);
-      is_unit[i] =
-          is_unit[i] || (modules[i].has_all_of_path && all - in_units[i] >= choice.bytes);
+      is_unit[i] = is_unit[i] || (modules[i].has_all_of_path && all - in_units[i] >= choice.bytes);
       const std::size_t taken = is_unit[i] ? all : in_units[i];
       for (std::size_t outer = i; outer-- > 0 && taken > 0;) {
         if (!is_in_module(modules[i].path, modules[outer].path)) continue;

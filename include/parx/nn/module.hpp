@@ -37,10 +37,12 @@
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/autograd/parameter_list.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/function_ref.hpp>
 #include <parx/nn/detail/module_state.hpp>
 #include <parx/nn/detail/parts.hpp>
 #include <parx/nn/detail/walk.hpp>
-#include <parx/nn/random_layer.hpp>
+#include <parx/nn/module_view.hpp>
 
 namespace parx::inline PARX_ABI::nn {
 
@@ -68,6 +70,46 @@ template <typename Input>
 template <std::floating_point T>
 [[nodiscard]] variable<T> as_input(const tensor<T>& input) {
   return input;
+}
+
+}  // namespace detail
+
+/// A list of element types. A model whose parameters or buffers have others than its value_type (or
+/// float) and std::int64_t names all of them: using element_types = parx::nn::types<float, double>.
+template <typename... Types>
+struct types {};
+
+namespace detail {
+
+template <typename M>
+struct element_types_of {
+  using type = types<typename value_type_or_float<M>::type, std::int64_t>;
+};
+template <typename M>
+requires requires { typename M::element_types; }
+struct element_types_of<M> {
+  using type = typename M::element_types;
+};
+
+/// use(handle), with the type that the handle has.
+template <template <typename> typename Handle, typename Use, typename... Types>
+void use_handle(const any_handle& held, const std::string& path, types<Types...>, const Use& use) {
+  const auto is_used = [&]<typename T>() {
+    if constexpr (!std::is_same_v<Handle<T>, parameter<std::int64_t>>) {
+      if (auto* const typed = held.as<Handle, T>()) {
+        use(*typed);
+        return true;
+      }
+    }
+    return false;
+  };
+  if (!(... || is_used.template operator()<Types>())) {
+    throw_usage(
+        "\"{}\" has elements of a type that its model does not name. In the model's class, list "
+        "all "
+        "of them, as in using element_types = parx::nn::types<float, double>",
+        path);
+  }
 }
 
 }  // namespace detail
@@ -134,22 +176,18 @@ class module : public detail::module_state {
   /// path, a std::string, is relative to this module. Creates no values.
   template <typename Visitor>
   void for_each_parameter(Visitor&& visitor) {
-    walk([](const std::string&, auto&) {},
-         [&](auto&, const std::string& path, auto& parameter, const initializer&) {
-           if (!ready_) parameter.rename(path);
-           visitor(path, parameter);
-         });
+    walk_parameters(detail::visited::parameters,
+                    [&](const std::string& path, auto& parameter, const initializer&) {
+                      if (!ready_) parameter.rename(path);
+                      visitor(path, parameter);
+                    });
   }
 
   /// Calls visitor(path, parameter<T>&, initializer) for each path of each parameter: a parameter
   /// that several modules share has several paths. Creates no values.
   template <typename Visitor>
   void for_each_parameter_path(Visitor&& visitor) {
-    const auto on_parameter = [&](auto&, const std::string& path, auto& parameter,
-                                  const initializer& start) { visitor(path, parameter, start); };
-    const auto no_module = [](const std::string&, auto&) {};
-    detail::walker<decltype(no_module), decltype(on_parameter)>(no_module, on_parameter)
-        .start_all_paths(self());
+    walk_parameters(detail::visited::all_paths, visitor);
   }
 
   /// Calls visitor(other, path) for the other names that files may have for the parameter `path`:
@@ -158,35 +196,24 @@ class module : public detail::module_state {
   void for_each_other_name(
       const std::function<void(const std::string& other, const std::string& path)>& visitor) {
     detail::other_names names;
-    const auto on_parameter = [&](auto&, const std::string& path, auto& parameter,
-                                  const initializer&) { names.add(parameter.node().get(), path); };
-    const auto on_other = [&](const std::string& path, auto& parameter) {
-      names.add_other(parameter.node().get(), path);
-    };
-    const auto no_module = [](const std::string&, auto&) {};
-    detail::walker<decltype(no_module), decltype(on_parameter), detail::no_buffers,
-                   decltype(on_other)>(no_module, on_parameter, {}, on_other)
-        .start_all_paths(self());
+    walk_parts(names, detail::visited::all_names);
     names.for_each(visitor);
   }
 
   /// Calls visitor(path, model_buffer<T>&) for each buffer, in the order of members().
   template <typename Visitor>
   void for_each_buffer(Visitor&& visitor) {
-    const auto on_buffer = [&](const std::string& path, auto& buffer) { visitor(path, buffer); };
-    const auto no_module = [](const std::string&, auto&) {};
-    const auto no_parameter = [](auto&, const std::string&, auto&, const initializer&) {};
-    detail::walker<decltype(no_module), decltype(no_parameter), decltype(on_buffer)>(
-        no_module, no_parameter, on_buffer)
-        .start(self());
+    walk_parts(detail::buffer_visits([&](const std::string& path, const detail::any_handle& held) {
+      detail::use_handle<model_buffer>(held, path, element_types(),
+                                       [&](auto& buffer) { visitor(path, buffer); });
+    }));
   }
 
-  /// Calls visitor(path, module&) for this module, whose path is empty, and all its submodules,
+  /// Calls visitor(path, module_view) for this module, whose path is empty, and all its submodules,
   /// parents before children: PyTorch's named_modules.
-  template <typename Visitor>
-  void for_each_module(Visitor&& visitor) {
-    walk([&](const std::string& path, auto& part) { visitor(path, part); },
-         [](auto&, const std::string&, auto&, const initializer&) {});
+  void for_each_module(
+      function_ref<void(const std::string& path, const module_view& module)> visitor) {
+    walk_parts(detail::module_visits(visitor));
   }
 
   /// Handles of all parameters, for an optimizer. Creates missing values. T defaults to the
@@ -235,39 +262,27 @@ class module : public detail::module_state {
 
  private:
   Derived& self() noexcept { return static_cast<Derived&>(*this); }
+  static auto element_types() { return typename detail::element_types_of<Derived>::type(); }
 
-  template <typename OnModule, typename OnParameter>
-  void walk(OnModule on_module, OnParameter on_parameter) {
-    detail::walker<OnModule, OnParameter>(std::move(on_module), std::move(on_parameter))
-        .start(self());
-  }
-
-  /// The only instance of the walk for visitors that do not depend on types.
-  [[gnu::noinline]] void walk_parts(detail::part_visitor& visitor) {
-    walk(
-        [&](const std::string& path, auto& part) {
-          visitor.on_module(path, part, noise_of(part));
-        },
-        [&]<typename T>(detail::module_state& owner, const std::string& path,
-                        const parameter<T>& held, const initializer& start) {
-          visitor.on_parameter(owner, path, detail::parameter_of<T>(held), start);
-        });
+  [[gnu::noinline]] void walk_parts(detail::part_visitor& visitor, detail::visited what) {
+    detail::walker(visitor, what).start(self());
   }
   template <typename Visitor>
   void walk_parts(Visitor&& visitor) {
-    walk_parts(static_cast<detail::part_visitor&>(visitor));
+    walk_parts(visitor, detail::visited::parameters);
+  }
+  template <typename Visitor>
+  void walk_parameters(detail::visited what, const Visitor& visitor) {
+    const auto visit = [&](const std::string& path, const detail::any_parameter& held,
+                           const initializer& start) {
+      detail::use_handle<parameter>(held, path, element_types(),
+                                    [&](auto& typed) { visitor(path, typed, start); });
+    };
+    detail::parameter_visits visits(visit);
+    walk_parts(visits, what);
   }
   void for_each(void (detail::any_parameter::*function)() const) {
     walk_parts(detail::parameter_calls(function));
-  }
-
-  template <typename Module>
-  static random_layer* noise_of(Module& part) noexcept {
-    if constexpr (std::derived_from<Module, random_layer>) {
-      return &part;
-    } else {
-      return nullptr;
-    }
   }
 
   /// For detect_anomaly; the outermost module of a call does it.

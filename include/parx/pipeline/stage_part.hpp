@@ -18,6 +18,7 @@
 #include <parx/core/abi.hpp>
 #include <parx/fsdp/unit_choice.hpp>
 #include <parx/nn/module.hpp>
+#include <parx/nn/module_view.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -73,10 +74,10 @@ class stage_part : public nn::detail::module_state {
     });
   }
   /// The stage itself, then the modules in it.
-  template <typename Visitor>
-  void for_each_module(Visitor&& visitor) {
-    visit_itself(visitor);
-    whole_->for_each_module([&](const std::string& path, auto& module) {
+  void for_each_module(
+      function_ref<void(const std::string& path, const nn::module_view& module)> visitor) {
+    visitor("", nn::module_view::of(*this));
+    whole_->for_each_module([&](const std::string& path, const nn::module_view& module) {
       if (has(path)) visitor(path, module);
     });
   }
@@ -99,12 +100,6 @@ class stage_part : public nn::detail::module_state {
   void set_training_modes(const std::vector<bool>& modes) { whole_->set_training_modes(modes); }
 
  private:
-  template <typename Visitor>
-  void visit_itself(Visitor& visitor) {
-    const std::string none;
-    visitor(none, *this);
-  }
-
   Model* whole_;
   std::vector<std::string> parts_, without_;
 };

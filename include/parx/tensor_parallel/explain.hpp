@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include <parx/core/check.hpp>
 #include <parx/nn/attention.hpp>
 #include <parx/nn/cut.hpp>
+#include <parx/nn/module_view.hpp>
 #include <parx/tensor_parallel/plan.hpp>
 
 namespace parx::inline PARX_ABI::tp {
@@ -93,11 +95,6 @@ class explanation {
 
 namespace detail {
 
-template <typename Layer>
-inline constexpr bool is_multi_head = false;
-template <typename T>
-inline constexpr bool is_multi_head<nn::multi_head_attention<T>> = true;
-
 /// A layer of the model and the lines of the plan that match it.
 struct planned_layer {
   std::string path;
@@ -110,15 +107,15 @@ struct planned_layer {
 template <typename Model>
 [[nodiscard]] std::vector<planned_layer> planned_layers(Model& model, const plan& lines) {
   std::vector<planned_layer> layers;
-  model.for_each_module([&]<typename Part>(const std::string& path, Part& part) {
-    if constexpr (std::derived_from<Part, nn::cuttable_layer>) {
-      planned_layer found{path, &part, std::same_as<Part, nn::dot_product_attention>,
-                          is_multi_head<Part>};
-      for (std::size_t i = 0; i < lines.size(); ++i) {
-        if (matches(lines[i].pattern, path)) found.lines.push_back(i);
-      }
-      layers.push_back(std::move(found));
+  using multi_head = nn::multi_head_attention<typename nn::value_type_or_float<Model>::type>;
+  model.for_each_module([&](const std::string& path, const nn::module_view& part) {
+    if (part.cut == nullptr) return;
+    planned_layer found{path, part.cut, part.type == typeid(nn::dot_product_attention),
+                        part.type == typeid(multi_head)};
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (matches(lines[i].pattern, path)) found.lines.push_back(i);
     }
+    layers.push_back(std::move(found));
   });
   return layers;
 }
@@ -186,16 +183,16 @@ template <typename Model>
       return cut_message{nn::cut_pass::forward, nn::cut_collective::all_reduce, what, numbers,
                          fixed};
     };
-    told.add({"(the loss)",
-              head,
-              {},
-              {reduced("the largest logits", 1, 2),
-               reduced("exponentials and labels' logits", 2)}});
+    told.add(
+        {"(the loss)",
+         head,
+         {},
+         {reduced("the largest logits", 1, 2), reduced("exponentials and labels' logits", 2)}});
   }
   model.for_each_parameter([&](const std::string& path, auto& parameter) {
     using value = typename std::remove_cvref_t<decltype(parameter)>::value_type;
-    const auto known = std::find_if(cut.begin(), cut.end(),
-                                    [&](const auto& each) { return each.first == path; });
+    const auto known =
+        std::find_if(cut.begin(), cut.end(), [&](const auto& each) { return each.first == path; });
     const std::size_t whole = parameter.global_shape().size();
     told.add_bytes((known == cut.end() ? whole : known->second.size()) * sizeof(value),
                    whole * sizeof(value));

@@ -34,8 +34,11 @@ class module_state : public lendable {
  protected:
   module_state() = default;
   module_state(module_state&& other)
-      : lendable(std::move(other)), training_(other.training_), ready_(other.ready_),
-        seed_(other.seed_), watched_seed_(std::move(other.watched_seed_)) {
+      : lendable(std::move(other)),
+        training_(other.training_),
+        ready_(other.ready_),
+        seed_(other.seed_),
+        watched_seed_(std::move(other.watched_seed_)) {
     require_unhooked(other);
   }
   module_state& operator=(module_state&& other) {

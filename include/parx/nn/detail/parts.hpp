@@ -1,7 +1,4 @@
-// part_visitor: a type-erased visitor of the modules and parameters of a model.
-//
-// module::walk_parts instantiates one walk per model, which calls the virtual functions here. The
-// visitors below are therefore compiled once, not once for each model.
+// The visits that modules make to their own parts: initial values, random numbers, modes, names.
 #pragma once
 
 #include <cstddef>
@@ -9,71 +6,14 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <parx/autograd/anomaly.hpp>
-#include <parx/autograd/parameter.hpp>
-#include <parx/core/check.hpp>
-#include <parx/nn/detail/module_state.hpp>
-#include <parx/nn/init.hpp>
-#include <parx/nn/random_layer.hpp>
+#include <parx/core/function_ref.hpp>
+#include <parx/nn/detail/part_visitor.hpp>
 
 namespace parx::inline PARX_ABI::nn::detail {
-
-/// A parameter of any element type.
-class any_parameter {
- public:
-  virtual void rename(const std::string& path) const = 0;
-  [[nodiscard]] virtual bool has_values() const = 0;
-  virtual void fill(const initializer& start, std::uint64_t seed, std::string_view path) const = 0;
-  virtual void freeze() const = 0;
-  virtual void unfreeze() const = 0;
-  virtual void zero_grad() const = 0;
-  [[nodiscard]] virtual std::size_t whole_size() const = 0;
-
- protected:
-  ~any_parameter() = default;
-};
-
-template <typename T>
-class parameter_of final : public any_parameter {
- public:
-  explicit parameter_of(const parameter<T>& held) noexcept : held_(held) {}
-
-  void rename(const std::string& path) const override { held_.rename(path); }
-  [[nodiscard]] bool has_values() const override { return held_.has_values(); }
-  void fill(const initializer& start, std::uint64_t seed, std::string_view path) const override {
-    require(start.kind != initializer::distribution::keep || held_.has_values(),
-            "parameter \"{}\" has neither values nor an initializer: name one in members(), as in "
-            "visit(\"{}\", member, parx::nn::init::normal(0, 0.02))",
-            path, path.substr(path.rfind('.') + 1));
-    start.fill(held_.allocate(), seed, path, held_.spec());
-  }
-  void freeze() const override { held_.freeze(); }
-  void unfreeze() const override { held_.unfreeze(); }
-  void zero_grad() const override { held_.zero_grad(); }
-  [[nodiscard]] std::size_t whole_size() const override { return held_.global_shape().size(); }
-
- private:
-  const parameter<T>& held_;
-};
-
-class part_visitor {
- public:
-  /// `noise` is the module if it is a random_layer, else null.
-  virtual void on_module(const std::string& /*path*/, module_state& /*module*/,
-                         random_layer* /*noise*/) {}
-  virtual void on_parameter(module_state& /*owner*/, const std::string& /*path*/,
-                            const any_parameter& /*parameter*/, const initializer& /*start*/) {}
-
- protected:
-  ~part_visitor() = default;
-
-  [[nodiscard]] static bool& ready(module_state& module) noexcept { return module.ready_; }
-  [[nodiscard]] static bool& training(module_state& module) noexcept { return module.training_; }
-};
 
 /// Which parameters and random layers are filled and seeded: all, or those that were not before.
 enum class fill { all, missing };
@@ -97,9 +37,11 @@ struct initial_values final : part_visitor {
 /// After initial_values: marks the modules as ready and seeds the random layers.
 struct readiness final : part_visitor {
   readiness(std::uint64_t from, fill parts) : seed(from), which(parts) {}
-  void on_module(const std::string& path, module_state& module, random_layer* noise) override {
-    const bool was_ready = std::exchange(ready(module), true);
-    if (noise != nullptr && (which == fill::all || !was_ready)) noise->seed_noise(seed, path);
+  void on_module(const std::string& path, const module_view& part) override {
+    const bool was_ready = std::exchange(ready(part.module), true);
+    if (part.noise != nullptr && (which == fill::all || !was_ready)) {
+      part.noise->seed_noise(seed, path);
+    }
   }
   std::uint64_t seed;
   fill which;
@@ -107,63 +49,63 @@ struct readiness final : part_visitor {
 
 struct noise_seeding final : part_visitor {
   explicit noise_seeding(std::uint64_t from) : seed(from) {}
-  void on_module(const std::string& path, module_state&, random_layer* noise) override {
-    if (noise != nullptr) noise->seed_noise(seed, path);
+  void on_module(const std::string& path, const module_view& part) override {
+    if (part.noise != nullptr) part.noise->seed_noise(seed, path);
   }
   std::uint64_t seed;
 };
 
 struct replica_setting final : part_visitor {
   explicit replica_setting(std::uint64_t number) : replica(number) {}
-  void on_module(const std::string&, module_state&, random_layer* noise) override {
-    if (noise != nullptr) noise->set_noise_replica(replica);
+  void on_module(const std::string&, const module_view& part) override {
+    if (part.noise != nullptr) part.noise->set_noise_replica(replica);
   }
   std::uint64_t replica;
 };
 
 /// The noise of a step of several replicas: marks its beginning, or goes back to it for a replica.
 struct noise_marking final : part_visitor {
-  void on_module(const std::string&, module_state&, random_layer* noise) override {
-    if (noise != nullptr) noise->mark_noise();
+  void on_module(const std::string&, const module_view& part) override {
+    if (part.noise != nullptr) part.noise->mark_noise();
   }
 };
 struct noise_rewinding final : part_visitor {
   explicit noise_rewinding(std::uint64_t number) : replica(number) {}
-  void on_module(const std::string&, module_state&, random_layer* noise) override {
-    if (noise == nullptr) return;
-    noise->rewind_noise();
-    noise->set_noise_replica(replica);
+  void on_module(const std::string&, const module_view& part) override {
+    if (part.noise == nullptr) return;
+    part.noise->rewind_noise();
+    part.noise->set_noise_replica(replica);
   }
   std::uint64_t replica;
 };
 
 struct training_setting final : part_visitor {
   explicit training_setting(bool is_on) : on(is_on) {}
-  void on_module(const std::string&, module_state& module, random_layer*) override {
-    training(module) = on;
+  void on_module(const std::string&, const module_view& part) override {
+    training(part.module) = on;
   }
   bool on;
 };
 
 /// Saves which modules are in training mode; training_restoring restores it.
 struct training_modes final : part_visitor {
-  void on_module(const std::string&, module_state& module, random_layer*) override {
-    modes.push_back(training(module));
+  void on_module(const std::string&, const module_view& part) override {
+    modes.push_back(training(part.module));
   }
   std::vector<bool> modes;
 };
 struct training_restoring final : part_visitor {
   explicit training_restoring(const std::vector<bool>& modes) : next(modes.begin()) {}
-  void on_module(const std::string&, module_state& module, random_layer*) override {
-    training(module) = *next++;
+  void on_module(const std::string&, const module_view& part) override {
+    training(part.module) = *next++;
   }
   std::vector<bool>::const_iterator next;
 };
 
 struct module_naming final : part_visitor {
   explicit module_naming(parx::detail::anomaly_watch& names) : watch(names) {}
-  void on_module(const std::string& path, module_state& module, random_layer*) override {
-    watch.name_module(&module, path);
+  void on_module(const std::string& path, const module_view& part) override {
+    watch.name_module(&part.module, path);
   }
   parx::detail::anomaly_watch& watch;
 };
@@ -186,15 +128,42 @@ struct parameter_counting final : part_visitor {
   std::size_t count = 0;
 };
 
-/// The paths of parameters (nodes), as a walk meets them: the first is the name, others are other
-/// names.
-class other_names {
- public:
-  void add(const void* parameter, const std::string& path) {
-    if (!names_.try_emplace(parameter, path).second) add_other(parameter, path);
+/// Calls on_module for each module.
+struct module_visits final : part_visitor {
+  using function = function_ref<void(const std::string& path, const module_view& part)>;
+  explicit module_visits(function what) : call(what) {}
+  void on_module(const std::string& path, const module_view& part) override { call(path, part); }
+  function call;
+};
+
+/// Calls a function for each parameter, or for each path of each parameter.
+struct parameter_visits final : part_visitor {
+  using function = function_ref<void(const std::string& path, const any_parameter& held,
+                                     const initializer& start)>;
+  explicit parameter_visits(function what) : call(what) {}
+  void on_parameter(module_state&, const std::string& path, const any_parameter& held,
+                    const initializer& start) override {
+    call(path, held, start);
   }
-  void add_other(const void* parameter, const std::string& path) {
-    others_.emplace_back(parameter, path);
+  function call;
+};
+/// The same for buffers.
+struct buffer_visits final : part_visitor {
+  using function = function_ref<void(const std::string& path, const any_handle& buffer)>;
+  explicit buffer_visits(function what) : call(what) {}
+  void on_buffer(const std::string& path, const any_handle& buffer) override { call(path, buffer); }
+  function call;
+};
+
+/// On a walk over all paths: the first path of a parameter is its name, others are other names.
+class other_names final : public part_visitor {
+ public:
+  void on_parameter(module_state&, const std::string& path, const any_parameter& held,
+                    const initializer&) override {
+    if (!names_.try_emplace(held.node(), path).second) on_other_name(path, held);
+  }
+  void on_other_name(const std::string& path, const any_parameter& held) override {
+    others_.emplace_back(held.node(), path);
   }
   void for_each(const std::function<void(const std::string&, const std::string&)>& use) const {
     for (const auto& [parameter, other] : others_) {
