@@ -1,5 +1,6 @@
 // Values and moments of a sharded model on the disk, against the files that one rank of a ddp
 // writes after the same steps.
+#include <parx/ddp.hpp>
 #include <parx/fsdp.hpp>
 
 #include <chrono>

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include <parx/ddp.hpp>
 #include <parx/fsdp.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim/sgd.hpp>
