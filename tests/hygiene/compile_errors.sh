@@ -24,6 +24,7 @@ program() {
 #include <parx/nn/loss.hpp>
 #include <parx/nn/sequential.hpp>
 #include <parx/optim.hpp>
+#include <parx/parallel/model.hpp>
 #include <parx/train/evaluation.hpp>
 #include <parx/train/trainer.hpp>
 #ifdef WRONG
@@ -83,7 +84,7 @@ struct user_module {
   void for_each_parameter(auto&& visitor) { visitor(std::string("only"), only); }
 };
 float lesser(float a, float b) { return a < b ? a : b; }
-void calls(parx::process_group& world) {
+void calls(parx::process_group& world, parx::parallel_model<float, parx::tensor<float>>& net) {
   int k = 1;
   std::string text;
   std::map<int, float> table;
@@ -206,6 +207,7 @@ void calls(parx::process_group& world) {
   parx::train::trainer of_a_model{model, by_model, by_size, loss};
   parx::fsdp sharded{model, world};  // of fsdp/fsdp.hpp alone
   parx::train::trainer of_an_fsdp{sharded, by_model, by_size, loss};
+  net.forward_backward(images, [](auto&, auto&) { return 1.0f; });
   std::vector<int> whole_numbers(4);
   parx::raw_module<float> of_floats;
   of_floats.add("w", whole_numbers);
@@ -263,6 +265,7 @@ void calls(parx::process_group& world) {
   parx::ddp elsewhere{std::move(ddp)};
   (void)parx::nn::cross_entropy(elsewhere(images), classes, {.row_weights = x});
   (void)parx::nn::mse_loss(model(images), images, {.row_weights = x});
+  net.forward_backward(images, [&](auto& y, auto&) { return parx::nn::mse_loss(y, images); });
   parx::optim::clip_grad_norm(model.parameters(), 1.0);
   parx::save(ddp, "model.safetensors");
 #endif
@@ -289,6 +292,7 @@ told 1 'a data set has size() and fetch'
 told 1 'a batch for the trainer has count()'
 told 1 'a trainer takes the model in its wrapper'
 told 1 'a trainer over this wrapper needs its whole chapter: include <parx/fsdp.hpp>'
+told 1 'the criterion of forward_backward returns a loss'
 told 1 'this raw_module is of RawModuleIsOf'
 grep -q -e 'RawModuleIsOf = float; BufferHolds = int' -e 'explain_other_elements<float, int>' <<<"$said" ||
   { echo "the types of a raw_module and its buffer are not named"; echo "$said"; exit 1; }
@@ -327,4 +331,4 @@ told 1 'a placed_parameter has spec'
 # Beside the sentence, that no loader, no ddp and no sequential can be made.
 others=$(errors | grep -v -e '::\(loader\|ddp\|sequential\)(<brace' \
   -e "arguments of '\(loader\|ddp\|sequential\)'" -e 'implicitly-deleted copy')
-[ "$(grep -c . <<<"$others")" = 95 ] || { echo "$others"; exit 1; }
+[ "$(grep -c . <<<"$others")" = 96 ] || { echo "$others"; exit 1; }

@@ -402,8 +402,9 @@ class pipeline : public staged_wrapper {
       for (std::size_t s = 0; s < owner_.size(); ++s) {
         if (is_within(path, parts_of(s))) users.push_back(owner_[s]);
       }
-      const std::string name = tied_.add(path, users, each.reduction_group().empty());
-      if (!name.empty() && own_->has(path)) marks_.tie(each, name);
+      if (!tied_.add(path, std::move(users)) || !each.reduction_group().empty()) return;
+      const std::string name = tied_.summing_group(path);
+      if (own_->has(path)) marks_.tie(each, name);
     });
   }
 

@@ -24,16 +24,19 @@ namespace parx::inline PARX_ABI {
 
 class tied_stages {
  public:
-  /// Notes which ranks of the pipeline use a parameter; nothing if it is one. Returns the name of
-  /// the group that sums its gradient, "" where none is needed or `is_summed_here` is false.
-  std::string add(const std::string& path, std::vector<int> users, bool is_summed_here) {
+  /// Notes which ranks of the pipeline use a parameter. Returns whether there are several.
+  bool add(const std::string& path, std::vector<int> users) {
     std::sort(users.begin(), users.end());
     users.erase(std::unique(users.begin(), users.end()), users.end());
-    if (users.size() < 2) return {};
-    users_[path] = users;
-    if (!is_summed_here) return {};
+    if (users.size() < 2) return false;
+    users_[path] = std::move(users);
+    return true;
+  }
+  /// The gradient of a parameter of several ranks is summed over a group: returns its name.
+  [[nodiscard]] std::string summing_group(const std::string& path) {
+    const std::vector<int>& users = users_.at(path);
     std::string name = formatted("stages of ranks {}", joined_text(users, "+"));
-    users_by_name_[name] = std::move(users);
+    users_by_name_[name] = users;
     return name;
   }
 

@@ -56,11 +56,6 @@ class parallelized {
   [[nodiscard]] bool is_cut(const std::string& name) const {
     return cut_.contains(name) || cut_.contains(name.substr(0, name.rfind('.')));
   }
-  /// Whether this rank counts its part of a parameter in sums in which each element counts once
-  /// over the axis.
-  [[nodiscard]] bool is_counted(const std::string& name) const {
-    return axis_->rank() == 0 || is_cut(name);
-  }
 
   /// For parx::save and checkpoints (checkpoint/sharded.hpp). `world` are all ranks, `replicas`
   /// those that have the same parts (of a ddp its group, of an fsdp its replica_group()). Nothing
