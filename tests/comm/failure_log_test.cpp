@@ -23,7 +23,7 @@ struct folder {
   ~folder() { std::filesystem::remove_all(path); }
   [[nodiscard]] std::string error_file() const { return path + "/rank_2.error.json"; }
   [[nodiscard]] std::vector<failure_record> records(std::int64_t since = 0) const {
-    return parx::read_failures(parx::detail::find_flight_directory(path), since);
+    return parx::read_failures(parx::find_flight_directory(path), since);
   }
 };
 
@@ -41,8 +41,8 @@ BOOST_AUTO_TEST_CASE(the_first_record_of_a_rank_is_kept_in_both_places) {
   log.write(record_of(2, "closed by an earlier failure"));
   BOOST_REQUIRE(where.records().size() == 1u);
   BOOST_TEST(where.records()[0].text == "no data");
-  const auto folder = parx::detail::find_flight_directory(where.path);
-  BOOST_TEST(parx::detail::read_failure(folder, "rank_2.error.json").value().text == "no data");
+  const auto folder = parx::find_flight_directory(where.path);
+  BOOST_TEST(parx::read_failure(folder, "rank_2.error.json").value().text == "no data");
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_that_goes_on_leaves_no_record_until_it_fails_again) {

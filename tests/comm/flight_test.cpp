@@ -146,11 +146,11 @@ BOOST_AUTO_TEST_CASE(a_job_does_not_clear_the_directory_behind_a_symbolic_link) 
   static_cast<void>(recorded(where, 10));
   const std::string link = where.path + ".link";
   std::filesystem::create_directory_symlink(where.path, link);
-  parx::detail::clear_flight_directory(link);
-  BOOST_TEST(!parx::detail::find_flight_directory(link).valid());
+  parx::clear_flight_directory(link);
+  BOOST_TEST(!parx::find_flight_directory(link).valid());
   BOOST_TEST(parx::read_flight_logs(link).ranks.size() == 1u);
   std::filesystem::remove(link);
-  parx::detail::clear_flight_directory(where.path);
+  parx::clear_flight_directory(where.path);
   BOOST_TEST(!std::filesystem::exists(where.path));
 }
 
@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_leaves_before_another_has_joined_does_not_take_
   const folder where;
   std::vector<std::string> failures(2);
   const auto join_and_leave = [&](int rank) {
-    const std::string file = where.path + "/" + parx::detail::flight_file_name(rank);
+    const std::string file = where.path + "/" + parx::flight_file_name(rank);
     try {
       for (int i = 0; i < 300; ++i) {
         parx::flight_recorder recorder({.directory = where.path,

@@ -27,8 +27,8 @@
 namespace {
 
 using parx::mac;
-using parx::detail::tls_session;
-using parx::detail::tls_side;
+using parx::tls_session;
+using parx::tls_side;
 
 mac key_of(unsigned char first) {
   mac key{};
@@ -179,8 +179,8 @@ BOOST_AUTO_TEST_CASE(polling_the_events_of_a_session_always_wakes) {
   while (!there.done()) {
     if (there.move(random) || server.may_hold_bytes()) continue;
     pollfd polled[2] = {
-        {pair.client.get(), client.events(false, there.sent < there.text.size()), 0},
-        {pair.server.get(), server.events(true, false), 0}};
+        {pair.client.get(), client.events(there.sent < there.text.size() ? POLLOUT : short{0}), 0},
+        {pair.server.get(), server.events(POLLIN), 0}};
     BOOST_REQUIRE(::poll(polled, 2, 1000) > 0);
   }
   BOOST_TEST((there.got == there.text));

@@ -3,44 +3,14 @@
 #
 # 1. A header whose names are public may have a `namespace detail` for its own chapter. Another
 #    chapter that includes the header uses none of these names: what two chapters need is public in
-#    the lower one, with a name and a comment, or has a header of its own. `foreign` lists what is
-#    left of earlier times, as "chapter header name"; the list only shrinks.
+#    the lower one, with a name and a comment, or has a header of its own.
 # 2. A public function takes no bool: f(true) says nothing at the call. An enum, a field of the
 #    options, or two functions do. `bools` lists, as "header function", those that stay, such as
 #    predicates over bits and setters of what is a bool.
 # 3. No line of a README or of a page of the guide is wider than 100 columns.
-# Entries of the lists that are no longer needed are refused, too.
+# Entries of the list that are no longer needed are refused, too.
 set -u
 cd "$1" || exit 1
-foreign='
-autograd parx/tensor/cut_rows.hpp cut_classes
-autograd parx/tensor/matmul.hpp batch_shape
-autograd parx/tensor/matmul.hpp batched_gemm
-autograd parx/tensor/pointwise.hpp is_on_packets
-autograd parx/tensor/reduction.hpp add_op
-autograd parx/tensor/reduction.hpp max_op
-autograd parx/tensor/reduction.hpp reduce_lanes
-comm parx/types/reduce.hpp reduce_kernel_for
-launch parx/comm/flight/directory.hpp clear_flight_directory
-launch parx/comm/flight/directory.hpp error_file_name
-launch parx/comm/flight/directory.hpp failure_file_name
-launch parx/comm/flight/directory.hpp find_flight_directory
-launch parx/comm/flight/directory.hpp flight_file_names
-launch parx/comm/flight/directory.hpp open_flight_directory
-launch parx/comm/flight/directory.hpp remove_failures
-launch parx/comm/flight/directory.hpp remove_old_flight_directories
-launch parx/comm/flight/failure_log.hpp read_failure
-launch parx/comm/process_group.hpp checked
-nn parx/autograd/anomaly.hpp anomaly_watch
-nn parx/autograd/anomaly.hpp watched_module
-nn parx/autograd/ops/linear_cross_entropy.hpp refuse_cut_classes
-nn parx/tensor/reduction.hpp argmax_for
-store parx/core/tls.hpp tls_session
-store parx/core/tls.hpp tls_side
-train parx/autograd/autocast.hpp autocast_scope
-transport parx/core/tls.hpp tls_session
-transport parx/core/tls.hpp tls_side
-'
 bools='
 parx/comm/collectives/all_reduce.hpp on_any_rank
 parx/comm/schedule/staged.hpp staged_all_reduce
@@ -131,9 +101,8 @@ found=$(
     }' | LC_ALL=C sort -u
 )
 wrong=$(
-  diff <(sed -n 's/^foreign //p' <<<"$found") <(sed '/^$/d' <<<"$foreign" | LC_ALL=C sort) |
-    sed -n -e 's/^< \([^ ]*\) \([^ ]*\) \(.*\)/\2: \3 is private to its chapter, and \1 uses it/p' \
-      -e 's/^> \(.*\)/"\1" of the list of foreign names is no longer needed/p'
+  sed -n 's/^foreign \([^ ]*\) \([^ ]*\) \(.*\)/\2: \3 is private to its chapter, and \1 uses it/p' \
+    <<<"$found"
   diff <(sed -n 's/^bool //p' <<<"$found") <(sed '/^$/d' <<<"$bools" | LC_ALL=C sort) |
     sed -n -e 's/^< \([^ ]*\) \(.*\)/\1: \2() takes a bool; take an enum or options/p' \
       -e 's/^> \(.*\)/"\1" of the list of bools is no longer needed/p'

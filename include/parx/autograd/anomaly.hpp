@@ -44,6 +44,8 @@ namespace detail {
 /// first function of parx whose template arguments, if any, are plain types.
 [[nodiscard]] std::string operation_name(const char* mangled);
 
+}  // namespace detail
+
 /// The state of a scope: which modules are running, and which operation made each node.
 class anomaly_watch {
  public:
@@ -52,19 +54,19 @@ class anomaly_watch {
   /// That of this thread's innermost scope, null without one.
   [[nodiscard]] static anomaly_watch*& current() noexcept;
 
-  /// After an operation with this result; throws anomaly_error.
+  /// After an operation on finite inputs with this result; throws anomaly_error.
   template <typename T>
-  void computed(const std::type_info& backward, const tensor<T>& result, bool inputs_are_finite) {
-    if (!inputs_are_finite || all_finite(result)) return;
-    report("result", operation_name(backward.name()), module());
+  void computed(const std::type_info& backward, const tensor<T>& result) {
+    if (detail::all_finite(result)) return;
+    report("result", detail::operation_name(backward.name()), module());
   }
-  void recorded(const std::type_info& backward, const node_base& made) {
+  void recorded(const std::type_info& backward, const detail::node_base& made) {
     origins_[made.sequence] = {&backward, module()};
   }
   /// After a node has added to the gradients of its inputs; throws anomaly_error.
-  void ran(const node_base& node);
+  void ran(const detail::node_base& node);
   /// A node that has run for the last time.
-  void forget(const node_base& node) { origins_.erase(node.sequence); }
+  void forget(const detail::node_base& node) { origins_.erase(node.sequence); }
 
   /// The path of the module that is running.
   [[nodiscard]] std::string module() const { return running_.empty() ? "" : running_.back(); }
@@ -107,21 +109,18 @@ class watched_module {
   anomaly_watch& watch_;
 };
 
-}  // namespace detail
-
 class detect_anomaly {
  public:
   /// `where` is added to the message: the step, the rank.
   explicit detect_anomaly(std::string where = {})
-      : watch_(std::move(where)),
-        outer_(std::exchange(detail::anomaly_watch::current(), &watch_)) {}
-  ~detect_anomaly() { detail::anomaly_watch::current() = outer_; }
+      : watch_(std::move(where)), outer_(std::exchange(anomaly_watch::current(), &watch_)) {}
+  ~detect_anomaly() { anomaly_watch::current() = outer_; }
   detect_anomaly(const detect_anomaly&) = delete;
   detect_anomaly& operator=(const detect_anomaly&) = delete;
 
  private:
-  detail::anomaly_watch watch_;
-  detail::anomaly_watch* outer_;
+  anomaly_watch watch_;
+  anomaly_watch* outer_;
 };
 
 }  // namespace parx

@@ -37,24 +37,26 @@ inline dtype& autocast_type() noexcept {
   return type;
 }
 
+}  // namespace detail
+
 /// A scope with a type known only at run time: recomputation restores that of the first run.
 class autocast_scope {
  public:
-  explicit autocast_scope(dtype type) noexcept : outer_(std::exchange(autocast_type(), type)) {}
-  ~autocast_scope() { autocast_type() = outer_; }
+  explicit autocast_scope(dtype type) noexcept
+      : outer_(std::exchange(detail::autocast_type(), type)) {}
+  ~autocast_scope() { detail::autocast_type() = outer_; }
   autocast_scope(const autocast_scope&) = delete;
   autocast_scope& operator=(const autocast_scope&) = delete;
 
  private:
   dtype outer_;
 };
-}  // namespace detail
 
 template <typename T>
 concept autocast_target = is_half<T> || std::same_as<T, float>;
 
 template <autocast_target T>
-class [[nodiscard]] autocast : detail::autocast_scope {
+class [[nodiscard]] autocast : autocast_scope {
  public:
   autocast() noexcept : autocast_scope(dtype_of<T>) {}
 };

@@ -87,7 +87,7 @@ class grad_sink {
     const auto target = memory();
     if (target.add) {
       const auto add = [&](auto old, auto... v) { return old + f(v...); };
-      if constexpr (detail::is_on_packets<std::remove_cvref_t<Function>>) {
+      if constexpr (is_on_packets<std::remove_cvref_t<Function>>) {
         map_into(target.values, on_packets(add), target.values, operand...);
       } else {
         map_into(target.values, add, target.values, operand...);
@@ -272,10 +272,9 @@ void require_no_cut_logits(const Rows& x) {
 template <typename T, typename Backward, typename... Inputs>
 [[nodiscard]] variable<T> recorded(tensor<T>&& value, Backward&& backward,
                                    const variable<Inputs>&... inputs) {
-  detail::anomaly_watch* const watch = detail::anomaly_watch::current();
-  if (watch != nullptr) {
-    watch->computed(typeid(Backward), value,
-                    ((!inputs.defined() || detail::all_finite(inputs.value())) && ...));
+  anomaly_watch* const watch = anomaly_watch::current();
+  if (watch != nullptr && ((!inputs.defined() || detail::all_finite(inputs.value())) && ...)) {
+    watch->computed(typeid(Backward), value);
   }
   if (!records(inputs...)) return variable<T>(std::move(value));
   using function = detail::function_node<T, Backward, Inputs...>;
@@ -319,12 +318,10 @@ template <typename T, typename Backward>
     detail::require_no_cut_logits<Backward>(input);
     any = records(input) || any;
   }
-  detail::anomaly_watch* const watch = detail::anomaly_watch::current();
-  if (watch != nullptr) {
-    watch->computed(typeid(Backward), value,
-                    std::all_of(inputs.begin(), inputs.end(), [](const variable<T>& input) {
-                      return detail::all_finite(input.value());
-                    }));
+  anomaly_watch* const watch = anomaly_watch::current();
+  const auto is_finite = [](const variable<T>& each) { return detail::all_finite(each.value()); };
+  if (watch != nullptr && std::all_of(inputs.begin(), inputs.end(), is_finite)) {
+    watch->computed(typeid(Backward), value);
   }
   if (!any) return variable<T>(std::move(value));
   using function = detail::list_function_node<T, Backward>;

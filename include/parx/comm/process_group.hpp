@@ -30,11 +30,12 @@ class process_group;
 struct shared_area;
 class links;
 
+/// The options, if they are possible. Throws usage_error.
+[[nodiscard]] const group_options& checked_options(const group_options& options);
+
 namespace detail {
 
 class group_core;
-
-[[nodiscard]] const group_options& checked(const group_options& options);
 
 /// The implementation of a group; only comm calls this. Throws usage_error in a process forked from
 /// the rank's.

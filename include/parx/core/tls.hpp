@@ -23,11 +23,11 @@ namespace parx::inline PARX_ABI {
 [[nodiscard]] const std::string& why_no_tls();
 
 namespace detail {
-
-enum class tls_side : bool { client, server };
-
 /// OpenSSL's objects of a connection.
 struct tls_state;
+}  // namespace detail
+
+enum class tls_side : bool { client, server };
 
 class tls_session {
  public:
@@ -46,16 +46,15 @@ class tls_session {
 
   /// Whether receive() may return bytes although none waits in the socket.
   [[nodiscard]] bool may_hold_bytes() const noexcept;
-  /// The poll(2) events to wait for in order to receive, and to send.
-  [[nodiscard]] short events(bool to_receive, bool to_send) const noexcept;
+  /// The poll(2) events to wait for in order to receive (POLLIN of `wanted`) and to send (POLLOUT).
+  [[nodiscard]] short events(short wanted) const noexcept;
   /// Why the connection ended with EPROTO.
   [[nodiscard]] std::string reason() const;
 
  private:
-  std::unique_ptr<tls_state> state_;
+  std::unique_ptr<detail::tls_state> state_;
 };
 
-}  // namespace detail
 }  // namespace parx
 
 #ifndef PARX_SEPARATE_COMPILATION

@@ -27,7 +27,7 @@ template <typename P, std::integral Label>
                                         call_site site = call_site::current()) {
   require(head.activation() == parx::activation::none,
           "linear_cross_entropy at {}: the head applies an activation, and logits have none", site);
-  parx::detail::refuse_cut_classes<P>(head.weight(), site);
+  parx::refuse_cut_classes<P>(head.weight(), site);
   using A = arithmetic_type<P>;
   return parx::linear_cross_entropy<A>(x, cast<A>(head.weight()), cast<A>(head.bias_values()),
                                        labels, options, head.layout(), site);
@@ -38,7 +38,7 @@ template <typename P, std::integral Label>
                                         const embedding<P>& head, const tensor<Label>& labels,
                                         const cross_entropy_options& options = {},
                                         call_site site = call_site::current()) {
-  parx::detail::refuse_cut_classes<P>(head.weight(), site);
+  parx::refuse_cut_classes<P>(head.weight(), site);
   using A = arithmetic_type<P>;
   return parx::linear_cross_entropy<A>(x, cast<A>(head.weight()), {}, labels, options,
                                        weight_layout::out_in, site);

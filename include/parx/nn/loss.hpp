@@ -91,7 +91,7 @@ template <typename T, std::integral Label>
 [[nodiscard]] tally accuracy(const tensor<T>& logits, const tensor<Label>& labels,
                              const cross_entropy_options& options = {},
                              call_site site = call_site::current()) {
-  const tensor<std::int64_t> answers = parx::detail::argmax_for("accuracy", logits, site);
+  const tensor<std::int64_t> answers = parx::argmax_for("accuracy", logits, site);
   require(answers.shape() == labels.shape(),
           "accuracy at {}: logits of shape {} need labels of the same shape without the last axis, "
           "not {}",

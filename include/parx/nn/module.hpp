@@ -106,8 +106,7 @@ void use_handle(const any_handle& held, const std::string& path, types<Types...>
   if (!(... || is_used.template operator()<Types>())) {
     throw_usage(
         "\"{}\" has elements of a type that its model does not name. In the model's class, list "
-        "all "
-        "of them, as in using element_types = parx::nn::types<float, double>",
+        "all of them, as in using element_types = parx::nn::types<float, double>",
         path);
   }
 }
@@ -126,8 +125,8 @@ class module : public detail::module_state {
   template <typename... Inputs>
   auto operator()(const Inputs&... inputs) {
     materialize();
-    std::optional<parx::detail::watched_module> named;
-    if (auto* const watch = parx::detail::anomaly_watch::current()) {
+    std::optional<parx::watched_module> named;
+    if (auto* const watch = parx::anomaly_watch::current()) {
       if (!watch->in_module()) name_modules(*watch);
       named.emplace(*watch, static_cast<detail::module_state*>(this));
     }
@@ -286,9 +285,7 @@ class module : public detail::module_state {
   }
 
   /// For detect_anomaly; the outermost module of a call does it.
-  void name_modules(parx::detail::anomaly_watch& watch) {
-    walk_parts(detail::module_naming(watch));
-  }
+  void name_modules(parx::anomaly_watch& watch) { walk_parts(detail::module_naming(watch)); }
 
   /// Names all parameters by their path relative to this module, and creates initial values.
   void prepare(std::uint64_t seed, detail::fill which,

@@ -61,6 +61,8 @@ namespace detail {
       call, site, cut.here, cut.whole, cut.layer, cut.axis->size());
 }
 
+}  // namespace detail
+
 /// How logits are cut by classes; null for whole rows. Throws usage_error, which begins with `call`
 /// and the site, for features that are cut and for a view whose last axis is not the classes.
 template <typename Rows>
@@ -68,14 +70,16 @@ template <typename Rows>
   const cut_rows* const cut = x.cut();
   if (cut == nullptr) [[likely]]
     return nullptr;
-  const bool rows = has_rows(*cut, x.shape(), x.strides());
+  const bool rows = detail::has_rows(*cut, x.shape(), x.strides());
   if (cut->result == cut_result::features) {
-    if (rows) refuse_cut_features(call, site, *cut);
+    if (rows) detail::refuse_cut_features(call, site, *cut);
     return nullptr;
   }
-  if (!rows) refuse_cut_logits(formatted("{} at {}", call, site), *cut);
+  if (!rows) detail::refuse_cut_logits(formatted("{} at {}", call, site), *cut);
   return cut;
 }
+
+namespace detail {
 
 /// Notes for the result of an operation on single values of `source` how its rows are cut.
 template <typename Source, typename Result>
@@ -127,7 +131,7 @@ void require_no_cut_logits(const Rows& x, std::string_view call, call_site site)
 /// parts.
 template <typename Rows>
 void require_whole_rows(const Rows& x, std::string_view call, call_site site) {
-  if (const cut_rows* const cut = detail::cut_classes(x, call, site); cut != nullptr) [[unlikely]]
+  if (const cut_rows* const cut = cut_classes(x, call, site); cut != nullptr) [[unlikely]]
     detail::refuse_cut_logits(formatted("{} at {}", call, site), *cut);
 }
 

@@ -61,6 +61,8 @@ template <typename T>
 
 [[nodiscard]] inline op flip(op o) noexcept { return o == op::plain ? op::transposed : op::plain; }
 
+}  // namespace detail
+
 /// The axes before the last two.
 [[nodiscard]] inline shape batch_shape(const shape& s) {
   return shape(std::span<const std::size_t>(s.begin(), s.rank() - 2));
@@ -71,16 +73,18 @@ template <typename T>
 template <typename T>
 void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T beta,
                   const tensor<T>& c) {
-  const tensor<T> left = layout_of(a) ? a : a.clone();
-  const tensor<T> right = layout_of(b) ? b : b.clone();
-  const matrix_layout la = *layout_of(left), lb = *layout_of(right), lc = *layout_of(c);
-  const op as_a = op_a == op::plain ? la.as : flip(la.as);
-  const op as_b = op_b == op::plain ? lb.as : flip(lb.as);
+  const tensor<T> left = detail::layout_of(a) ? a : a.clone();
+  const tensor<T> right = detail::layout_of(b) ? b : b.clone();
+  const detail::matrix_layout la = *detail::layout_of(left), lb = *detail::layout_of(right),
+                              lc = *detail::layout_of(c);
+  const op as_a = op_a == op::plain ? la.as : detail::flip(la.as);
+  const op as_b = op_b == op::plain ? lb.as : detail::flip(lb.as);
   const std::size_t k = op_a == op::plain ? la.columns : la.rows;
   const shape batch = batch_shape(c.shape());
-  const loop_nest<3> nest(
-      batch, {broadcast_strides(batch_shape(left.shape()), left.strides(), batch),
-              broadcast_strides(batch_shape(right.shape()), right.strides(), batch), c.strides()});
+  const detail::loop_nest<3> nest(
+      batch,
+      {detail::broadcast_strides(batch_shape(left.shape()), left.strides(), batch),
+       detail::broadcast_strides(batch_shape(right.shape()), right.strides(), batch), c.strides()});
   const auto step = nest.run_step();
   const auto multiply = [&](const auto& offset, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -98,6 +102,8 @@ void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T be
     nest.for_each_run([&](const auto& offset) { multiply(offset, nest.run_length()); });
   }
 }
+
+namespace detail {
 
 /// The shape of a b. Throws usage_error naming both shapes where they do not fit.
 [[nodiscard]] inline shape matmul_shape(const shape& a, const shape& b, call_site site) {
@@ -122,10 +128,10 @@ template <typename T>
   tensor<T> c = tensor<T>::empty(detail::matmul_shape(a.shape(), b.shape(), site));
   if (b.rank() == 2 && a.rank() > 2 && a.is_contiguous()) {
     // One tall product instead of many small ones.
-    detail::batched_gemm(op::plain, a.reshape({infer, a.extent(-1)}), op::plain, b, T(0),
-                         c.reshape({infer, c.extent(-1)}));
+    batched_gemm(op::plain, a.reshape({infer, a.extent(-1)}), op::plain, b, T(0),
+                 c.reshape({infer, c.extent(-1)}));
   } else {
-    detail::batched_gemm(op::plain, a, op::plain, b, T(0), c);
+    batched_gemm(op::plain, a, op::plain, b, T(0), c);
   }
   return c;
 }

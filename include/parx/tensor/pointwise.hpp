@@ -26,12 +26,12 @@ struct on_packets : Function {
   using Function::operator();
 };
 
-namespace detail {
-
 template <typename Function>
 inline constexpr bool is_on_packets = false;
 template <typename Function>
 inline constexpr bool is_on_packets<on_packets<Function>> = true;
+
+namespace detail {
 
 /// The type of f's result for elements T and U...
 template <typename Function, typename T, typename... U>

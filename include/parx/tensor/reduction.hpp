@@ -28,8 +28,7 @@ namespace parx::inline PARX_ABI {
 enum class accumulate { overwrite, add };
 enum class reduced_axes { dropped, kept };
 
-namespace detail {
-
+/// For reduce_lanes().
 struct add_op {
   template <typename T>
   [[nodiscard]] T operator()(T a, T b) const noexcept {
@@ -42,6 +41,9 @@ struct max_op {
     return a < b ? b : a;
   }
 };
+
+namespace detail {
+
 struct min_op {
   template <typename T>
   [[nodiscard]] T operator()(T a, T b) const noexcept {
@@ -108,12 +110,20 @@ template <typename T, typename Combine, typename ValueAt>
   }
   return parts[0];
 }
+}  // namespace detail
+
+/// combine of value_at(begin) ... value_at(end - 1), in 16 lanes, from `start`: the neutral
+/// element, or any element of an idempotent operation. The order depends on the number of elements
+/// alone.
 template <typename T, typename Combine, typename ValueAt>
 [[nodiscard, gnu::always_inline]] inline T reduce_lanes(std::size_t begin, std::size_t end, T start,
                                                         Combine combine, ValueAt value_at) {
-  return end - begin <= longest_run ? reduce_run(begin, end, start, combine, value_at)
-                                    : reduce_by_threads(begin, end, start, combine, value_at);
+  return end - begin <= detail::longest_run
+             ? detail::reduce_run(begin, end, start, combine, value_at)
+             : detail::reduce_by_threads(begin, end, start, combine, value_at);
 }
+
+namespace detail {
 
 /// target[...] = combine(target[...], source[...]) over the axes on which target is repeated. The
 /// threads of the rank divide the target, so that what it is combined with comes in one order.
@@ -194,7 +204,7 @@ void sum_into(const tensor<T>& source, const tensor<T>& target, accumulate how) 
           "a tensor of shape {} cannot be summed to shape {}", to_string(source.shape()),
           to_string(target.shape()));
   if (how == accumulate::overwrite) target.fill(T(0));
-  detail::reduce_runs(source, target, T(0), detail::add_op{});
+  detail::reduce_runs(source, target, T(0), add_op{});
 }
 
 // Of logits that are cut by classes over ranks these throw usage_error, with the caller's line.
@@ -205,7 +215,7 @@ template <typename T>
                             reduced_axes after = reduced_axes::dropped,
                             call_site site = call_site::current()) {
   detail::require_no_cut_logits(source, "sum", site);
-  return detail::reduce(source, axes, after, T(0), detail::add_op{});
+  return detail::reduce(source, axes, after, T(0), add_op{});
 }
 template <typename T>
 [[nodiscard]] tensor<T> sum(const tensor<T>& source, std::initializer_list<int> axes,
@@ -229,7 +239,7 @@ template <typename T>
   require(source.size() > 0, "a tensor of shape {} has no largest element",
           to_string(source.shape()));
   return detail::reduce(source, {axes.begin(), axes.size()}, after,
-                        std::numeric_limits<T>::lowest(), detail::max_op{});
+                        std::numeric_limits<T>::lowest(), max_op{});
 }
 template <typename T>
 [[nodiscard]] tensor<T> min(const tensor<T>& source, std::initializer_list<int> axes,
@@ -241,8 +251,6 @@ template <typename T>
   return detail::reduce(source, {axes.begin(), axes.size()}, after, std::numeric_limits<T>::max(),
                         detail::min_op{});
 }
-
-namespace detail {
 
 /// See argmax. Errors begin with `call`.
 template <typename T>
@@ -275,13 +283,11 @@ template <typename T>
       own[2 * row] = static_cast<double>(rows.data()[row * width + place]);
       own[2 * row + 1] = static_cast<double>(place);
     }
-    const std::vector<std::size_t> best = largest_of_all_ranks(*cut, own);
+    const std::vector<std::size_t> best = detail::largest_of_all_ranks(*cut, own);
     std::copy(best.begin(), best.end(), result.data());
   }
   return result;
 }
-
-}  // namespace detail
 
 /// The index of the first largest element along the last axis, which disappears. Of logits that are
 /// cut by classes over ranks the class of all; collective over them then: one all-gather. Throws
@@ -289,7 +295,7 @@ template <typename T>
 template <typename T>
 [[nodiscard]] tensor<std::int64_t> argmax(const tensor<T>& source,
                                           call_site site = call_site::current()) {
-  return detail::argmax_for("argmax", source, site);
+  return argmax_for("argmax", source, site);
 }
 
 }  // namespace parx

@@ -31,7 +31,7 @@ class precision {
   /// runs backward in it.
   template <typename Compute>
   [[nodiscard]] auto forward(Compute&& compute) {
-    std::optional<parx::detail::autocast_scope> low;
+    std::optional<parx::autocast_scope> low;
     if (products_) low.emplace(*products_);
     const parx::detail::loss_scale_scope scale(loss_scale().value_or(1));
     auto result = compute();

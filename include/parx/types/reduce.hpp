@@ -78,10 +78,13 @@ using kernel_element =
               name_of(type), bitwise ? "integer" : "floating-point");
 }
 
+}  // namespace detail
+
+/// The kernel of `op` for elements of T, as reduce_kernel() gives it.
 template <typename T>
 [[nodiscard]] reduce_function reduce_kernel_for(reduce_op op) {
-  using namespace simd;
-  if (!is_defined(dtype_of<T>, op)) throw_undefined(dtype_of<T>, op);
+  using namespace detail::simd;
+  if (!is_defined(dtype_of<T>, op)) detail::throw_undefined(dtype_of<T>, op);
   switch (op) {
     case reduce_op::min: return &combine<T, min_of>;
     case reduce_op::max: return &combine<T, max_of>;
@@ -102,6 +105,8 @@ template <typename T>
   }
 }
 
+namespace detail {
+
 template <typename T>
 [[nodiscard]] scale_function scale_kernel_for() {
   if constexpr (is_floating(dtype_of<T>)) return &simd::scale<T>;
@@ -113,9 +118,8 @@ template <typename T>
 /// The kernel of `op`. avg and premul_sum give the one of sum: their scaling is up to the caller.
 /// Throws usage_error where `op` is not defined for `type`.
 [[nodiscard]] inline reduce_function reduce_kernel(dtype type, reduce_op op) {
-  return visit_dtype(type, [op]<typename T>(std::type_identity<T>) {
-    return detail::reduce_kernel_for<T>(op);
-  });
+  return visit_dtype(type,
+                     [op]<typename T>(std::type_identity<T>) { return reduce_kernel_for<T>(op); });
 }
 
 /// The scaling kernel of a floating type. Throws usage_error for an integer type.
@@ -134,7 +138,7 @@ struct reduce_kernels {
 inline constexpr reduce_kernels kernels_of_any{&reduce_kernel, &scale_kernel};
 template <element T>
 inline constexpr reduce_kernels kernels_of{
-    [](dtype, reduce_op op) { return detail::reduce_kernel_for<detail::kernel_element<T>>(op); },
+    [](dtype, reduce_op op) { return reduce_kernel_for<detail::kernel_element<T>>(op); },
     [](dtype) { return detail::scale_kernel_for<detail::kernel_element<T>>(); }};
 
 }  // namespace parx

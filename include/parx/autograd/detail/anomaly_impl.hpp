@@ -12,7 +12,9 @@
 #include <parx/autograd/anomaly.hpp>
 #include <parx/core/formatted.hpp>
 
-namespace parx::inline PARX_ABI::detail {
+namespace parx::inline PARX_ABI {
+
+namespace detail {
 
 PARX_INLINE std::string operation_name(const char* mangled) {
   const std::unique_ptr<char, void (*)(void*)> memory(
@@ -50,19 +52,21 @@ PARX_INLINE std::string operation_name(const char* mangled) {
   return std::string(text.substr(0, text.find('(')));
 }
 
+}  // namespace detail
+
 PARX_INLINE anomaly_watch*& anomaly_watch::current() noexcept {
   thread_local anomaly_watch* watch = nullptr;
   return watch;
 }
 
-PARX_INLINE void anomaly_watch::ran(const node_base& node) {
+PARX_INLINE void anomaly_watch::ran(const detail::node_base& node) {
   if (!node.gradient_is_finite()) return;
   for (std::size_t i = 0; i < node.inputs(); ++i) {
     if (node.input(i) == nullptr || node.input(i)->gradient_is_finite()) continue;
     const auto origin = origins_.find(node.sequence);
     const bool known = origin != origins_.end();
     report(formatted("gradient for its input {}", i),
-           known ? operation_name(origin->second.backward->name()) : "an operation",
+           known ? detail::operation_name(origin->second.backward->name()) : "an operation",
            known ? origin->second.module : std::string());
   }
 }
@@ -85,4 +89,4 @@ PARX_INLINE void anomaly_watch::report(const std::string& what, std::string oper
   throw anomaly_error(text, std::move(operation), std::move(module));
 }
 
-}  // namespace parx::detail
+}  // namespace parx

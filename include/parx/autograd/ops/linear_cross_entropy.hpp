@@ -28,12 +28,10 @@
 
 namespace parx::inline PARX_ABI {
 
-namespace detail {
-
 /// Throws usage_error where this rank has only some classes of the weight.
 template <typename T>
 void refuse_cut_classes(const variable<T>& weight, call_site site) {
-  if (const leaf<T>* const cut = as_cut_weight<T>(weight.node().get())) [[unlikely]] {
+  if (const auto* const cut = detail::as_cut_weight<T>(weight.node().get())) [[unlikely]] {
     throw_usage(
         "linear_cross_entropy at {}: this rank would compute the loss of some classes only, "
         "because \"{}\" is cut to {}. Let the model return the logits, and take "
@@ -41,6 +39,8 @@ void refuse_cut_classes(const variable<T>& weight, call_site site) {
         site, cut->name, cut->spec.text());
   }
 }
+
+namespace detail {
 
 /// The logits of some rows at a time, and what becomes of them.
 template <typename T, std::integral Label>
@@ -158,7 +158,7 @@ template <typename T, std::integral Label>
     const cross_entropy_options& options = {}, weight_layout layout = weight_layout::out_in,
     call_site site = call_site::current()) {
   const auto sizes = detail::linear_sizes::of(x, weight, bias, layout);
-  detail::refuse_cut_classes(weight, site);
+  refuse_cut_classes(weight, site);
   require(labels.rank() + 1 == x.rank() && labels.size() * sizes.in == x.size(),
           "linear_cross_entropy at {}: an input of shape {} needs labels of the same shape without "
           "the last axis, not {}",

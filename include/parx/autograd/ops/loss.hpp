@@ -128,7 +128,7 @@ template <typename T, std::integral Label>
 [[nodiscard]] weighted_loss<T> cross_entropy(const variable<T>& logits, const tensor<Label>& labels,
                                              const cross_entropy_options& options = {},
                                              call_site site = call_site::current()) {
-  if (const cut_rows* const cut = detail::cut_classes(logits.value(), "cross_entropy", site);
+  if (const cut_rows* const cut = cut_classes(logits.value(), "cross_entropy", site);
       cut != nullptr) [[unlikely]] {
     return vocab_cross_entropy(*cut->axis, logits, cut->whole, labels, options, site);
   }

@@ -43,7 +43,7 @@ template <typename T>
         const tensor<T> upstream = detail::rounded(gradient, type);
         const tensor<T> x = db.needed() ? left.values() : tensor<T>();
         const tensor<T> y = da.needed() ? right.values() : tensor<T>();
-        const shape batch = detail::batch_shape(upstream.shape());
+        const shape batch = batch_shape(upstream.shape());
         // b's gradient first, because b is more often a parameter.
         if (db.needed() && db.shape().rank() == 2 && x.rank() > 2) {
           // One matrix for the whole batch: its gradient is one tall product instead of a sum.

@@ -50,10 +50,9 @@ template <typename T>
             const T r = inverse.data()[row];
             for (std::size_t i = 0; dg != nullptr && i < width; ++i) dg[i] += u[i] * in[i] * r;
             if (!dx.needed()) continue;
-            const T along =
-                share * r * r *
-                detail::reduce_lanes(0, width, T(0), detail::add_op{},
-                                     [=](std::size_t i) { return u[i] * weight[i] * in[i]; });
+            const T along = share * r * r *
+                            reduce_lanes(0, width, T(0), add_op{},
+                                         [=](std::size_t i) { return u[i] * weight[i] * in[i]; });
             T* __restrict const d = target.values.data() + row * width;
             const auto value = [=](std::size_t i) {
               return r * (u[i] * weight[i] - in[i] * along);

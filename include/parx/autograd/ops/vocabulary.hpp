@@ -151,8 +151,7 @@ template <typename T, std::integral Label>
     if (hit(row) < here) of_row[1] = x[hit(row)] - highest[row];
     if (figures == 3) {
       const T top = highest[row];
-      of_row[2] = detail::reduce_lanes(0, here, T(0), detail::add_op{},
-                                       [=](std::size_t i) { return top - x[i]; });
+      of_row[2] = reduce_lanes(0, here, T(0), add_op{}, [=](std::size_t i) { return top - x[i]; });
     }
   });
   sums = detail::once([&] {

@@ -19,7 +19,7 @@ namespace parx::inline PARX_ABI {
 /// Throws usage_error, with the caller's line, for the result of another cut layer.
 template <typename T>
 [[nodiscard]] variable<T> whole(const variable<T>& logits, call_site site = call_site::current()) {
-  if (detail::cut_classes(logits.value(), "whole", site) == nullptr) return logits;
+  if (cut_classes(logits.value(), "whole", site) == nullptr) return logits;
   const std::shared_ptr<const cut_rows> cut = logits.value().shared_cut();
   return differentiable_of_cut(
       detail::once(
@@ -32,7 +32,7 @@ template <typename T>
 /// The same without gradients.
 template <typename T>
 [[nodiscard]] tensor<T> whole(const tensor<T>& logits, call_site site = call_site::current()) {
-  const cut_rows* const cut = detail::cut_classes(logits, "whole", site);
+  const cut_rows* const cut = cut_classes(logits, "whole", site);
   return cut == nullptr ? logits : across::detail::gathered(*cut->axis, logits, -1, cut->whole);
 }
 

@@ -12,6 +12,13 @@
 
 namespace parx::inline PARX_ABI {
 
+PARX_INLINE const group_options& checked_options(const group_options& options) {
+  require(options.timeout.count() > 0,
+          "a group's timeout must be positive, not {} ms; there is no infinite setting",
+          options.timeout.count());
+  return options;
+}
+
 namespace detail {
 
 /// Deletes a group, except in a process that was forked from a rank: the links and the thread
@@ -24,13 +31,6 @@ struct end_in_own_process {
     else keep_for_good(core);
   }
 };
-
-PARX_INLINE const group_options& checked(const group_options& options) {
-  require(options.timeout.count() > 0,
-          "a group's timeout must be positive, not {} ms; there is no infinite setting",
-          options.timeout.count());
-  return options;
-}
 
 PARX_INLINE const std::shared_ptr<group_core>& core_of(const process_group& group) {
   group.core_->require_here();
@@ -48,7 +48,7 @@ PARX_INLINE std::shared_ptr<const shared_area> share_memory(process_group& group
 PARX_INLINE process_group::process_group(std::unique_ptr<links> network, std::string name,
                                          group_options options)
     : core_(new detail::group_core(std::move(network), name, detail::fnv1a(name),
-                                   detail::checked(options),
+                                   checked_options(options),
                                    std::make_shared<detail::groups_of_rank>()),
             detail::end_in_own_process{}) {}
 

@@ -56,8 +56,6 @@ struct flight_place {
           flight_files::removed_after_success};
 }
 
-namespace detail {
-
 [[nodiscard]] inline std::string flight_file_name(int rank) {
   return formatted("rank_{}{}", rank, flight_suffix);
 }
@@ -87,7 +85,7 @@ namespace detail {
   return names;
 }
 
-[[nodiscard]] inline bool is_own(const struct stat& directory) noexcept {
+[[nodiscard]] inline bool is_own_directory(const struct stat& directory) noexcept {
   return directory.st_uid == ::geteuid() && (directory.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 /// Opens the directory. Not valid, with errno, if it is missing or another user could write into
@@ -96,7 +94,7 @@ namespace detail {
   descriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat found {};
   if (!opened.valid() || ::fstat(opened.get(), &found) != 0) return {};
-  if (!is_own(found)) {
+  if (!is_own_directory(found)) {
     errno = EPERM;
     return {};
   }
@@ -112,7 +110,7 @@ namespace detail {
   struct stat found {};
   if (::lstat(directory.c_str(), &found) != 0) return errno_text(reason);
   if (S_ISLNK(found.st_mode)) return "its directory is a symbolic link, which is not followed";
-  if (reason != EPERM || is_own(found)) return errno_text(reason);
+  if (reason != EPERM || is_own_directory(found)) return errno_text(reason);
   return formatted(
       "its directory belongs to user {} and has mode {:04o}; it must belong to this "
       "process's user {}, and no other user may write to it",
@@ -148,8 +146,8 @@ inline void lock_flight_directory(const descriptor& folder) noexcept {
 }
 
 /// Whether a file is of that job and its rank has left the job without failure.
-[[nodiscard]] inline bool has_left(const descriptor& folder, const std::string& name,
-                                   std::uint64_t job) {
+[[nodiscard]] inline bool has_left_job(const descriptor& folder, const std::string& name,
+                                       std::uint64_t job) {
   const descriptor file(::openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   flight_header header;
   return file.valid() &&
@@ -186,7 +184,7 @@ inline void remove_flight_files(const std::string& directory, std::uint64_t job)
   lock_flight_directory(folder);
   const std::vector<std::string> names = flight_file_names(folder);
   for (const std::string& name : names) {
-    if (!has_left(folder, name, job)) return;
+    if (!has_left_job(folder, name, job)) return;
   }
   // No others: a rank that joins late may just have made its file.
   for (const std::string& name : names) ::unlinkat(folder.get(), name.c_str(), 0);
@@ -250,7 +248,5 @@ inline void remove_old_flight_directories(const std::string& directory) {
     if ((i >= most || now - made > longest) && !has_living_rank(path)) clear_flight_directory(path);
   }
 }
-
-}  // namespace detail
 
 }  // namespace parx

@@ -51,8 +51,8 @@ class failure_log {
     if (std::exchange(has_failed_, true)) return;
     const std::string text = to_text(record);
     if (!directory_.empty()) {
-      const std::string name = detail::failure_file_name(rank_);
-      const descriptor file = detail::make_flight_file(directory_, name);
+      const std::string name = failure_file_name(rank_);
+      const descriptor file = make_flight_file(directory_, name);
       if (file.valid() && !fill(file, text)) remove_from_directory();
     }
     if (error_file_.empty()) return;
@@ -78,8 +78,8 @@ class failure_log {
     return detail::write_all(file.get(), text).reason == 0;
   }
   void remove_from_directory() {
-    const descriptor folder = detail::find_flight_directory(directory_);
-    if (folder.valid()) ::unlinkat(folder.get(), detail::failure_file_name(rank_).c_str(), 0);
+    const descriptor folder = find_flight_directory(directory_);
+    if (folder.valid()) ::unlinkat(folder.get(), failure_file_name(rank_).c_str(), 0);
   }
 
   const int rank_;
@@ -88,8 +88,6 @@ class failure_log {
   std::string directory_;  ///< empty: not known yet, or none
   bool has_failed_ = false;
 };
-
-namespace detail {
 
 /// The record in a file of an open directory; nullopt where there is none that can be read.
 [[nodiscard]] inline std::optional<failure_record> read_failure(const descriptor& folder,
@@ -102,19 +100,17 @@ namespace detail {
       found.st_size > longest) {
     return std::nullopt;
   }
-  const auto text = text_of_file(file);
+  const auto text = detail::text_of_file(file);
   return text ? failure_from_text(*text) : std::nullopt;
 }
-
-}  // namespace detail
 
 /// The records in the open directory of a job's flight recorders, by rank; those from before
 /// `since_unix_ns` are of an earlier start and left out.
 [[nodiscard]] inline std::vector<failure_record> read_failures(const descriptor& folder,
                                                                std::int64_t since_unix_ns) {
   std::vector<failure_record> found;
-  for (const std::string& name : detail::flight_file_names(folder, failure_suffix)) {
-    if (auto each = detail::read_failure(folder, name); each && each->unix_ns >= since_unix_ns) {
+  for (const std::string& name : flight_file_names(folder, failure_suffix)) {
+    if (auto each = read_failure(folder, name); each && each->unix_ns >= since_unix_ns) {
       found.push_back(std::move(*each));
     }
   }

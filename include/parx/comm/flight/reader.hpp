@@ -155,7 +155,7 @@ struct flight_logs {
 [[nodiscard]] inline flight_logs read_flight_logs(const descriptor& folder,
                                                   const std::string& directory) {
   flight_logs found;
-  for (const std::string& name : detail::flight_file_names(folder)) {
+  for (const std::string& name : flight_file_names(folder)) {
     try {
       found.ranks.push_back(detail::read_flight_log(folder, name, directory + "/" + name));
     } catch (const error& damaged) {

@@ -43,17 +43,17 @@ class flight_recorder {
  public:
   /// Throws errc::io if the directory is not this user's own, or the disk is full.
   explicit flight_recorder(flight_options options) : options_(std::move(options)) {
-    const std::string name = detail::flight_file_name(options_.rank);
+    const std::string name = flight_file_name(options_.rank);
     const std::string path = options_.directory + "/" + name;
     const auto fail = [&](int reason) {
       throw_error(errc::io, "the flight recorder {} cannot be written: {}", path,
-                  detail::flight_refusal(options_.directory, reason));
+                  flight_refusal(options_.directory, reason));
     };
     if (options_.files == flight_files::removed_after_success &&
         ::access(options_.directory.c_str(), F_OK) != 0) {
-      detail::remove_old_flight_directories(options_.directory);
+      remove_old_flight_directories(options_.directory);
     }
-    const descriptor file = detail::make_flight_file(options_.directory, name);
+    const descriptor file = make_flight_file(options_.directory, name);
     if (!file.valid()) fail(errno);
     // Writing to mapped pages without reserved blocks could raise SIGBUS.
     const auto reserve = [&] {
@@ -134,7 +134,7 @@ class flight_recorder {
       return;
     }
     if (options_.files == flight_files::removed_after_success) {
-      detail::remove_flight_files(options_.directory, options_.job);
+      remove_flight_files(options_.directory, options_.job);
     }
   }
 

@@ -243,30 +243,6 @@ PARX_INLINE bool tls_library::finds_all(void* library) {
          find("ERR_reason_error_string", ERR_reason_error_string);
 }
 
-PARX_INLINE tls_session::tls_session(int socket, tls_side side, const mac& key)
-    : state_(std::make_unique<tls_state>(tls_library::instance(), socket, key)) {
-  const tls_library& library = state_->library;
-  if (!library.failure.empty()) throw_error(errc::io, "cannot encrypt: {}", library.failure);
-  state_->ssl = library.SSL_new(library.context);
-  state_->incoming = library.BIO_new(library.BIO_s_mem());
-  state_->outgoing = library.BIO_new(library.BIO_s_mem());
-  if (state_->ssl == nullptr || state_->incoming == nullptr || state_->outgoing == nullptr) {
-    throw_error(errc::io, "cannot encrypt: OpenSSL has no memory for another connection");
-  }
-  library.SSL_set_bio(state_->ssl, state_->incoming, state_->outgoing);
-  library.SSL_set_ex_data(state_->ssl, 0, state_.get());
-  if (side == tls_side::server) {
-    library.SSL_set_accept_state(state_->ssl);
-    return;
-  }
-  library.SSL_set_connect_state(state_->ssl);
-  // Nobody vouches for certificates here: a peer that shows one in place of the key is refused.
-  library.SSL_set_verify(state_->ssl, openssl::verify_peer, nullptr);
-}
-PARX_INLINE tls_session::tls_session(tls_session&&) noexcept = default;
-PARX_INLINE tls_session& tls_session::operator=(tls_session&&) noexcept = default;
-PARX_INLINE tls_session::~tls_session() = default;
-
 /// Copies up to `room` bytes from the front of `parts`, from `offset` on, to `record`, and advances
 /// both. Returns how many.
 inline std::size_t gather(std::span<const iovec>& parts, std::size_t& offset, std::byte* record,
@@ -287,14 +263,40 @@ inline std::size_t gather(std::span<const iovec>& parts, std::size_t& offset, st
   return filled;
 }
 
+}  // namespace detail
+
+PARX_INLINE tls_session::tls_session(int socket, tls_side side, const mac& key)
+    : state_(std::make_unique<detail::tls_state>(detail::tls_library::instance(), socket, key)) {
+  const detail::tls_library& library = state_->library;
+  if (!library.failure.empty()) throw_error(errc::io, "cannot encrypt: {}", library.failure);
+  state_->ssl = library.SSL_new(library.context);
+  state_->incoming = library.BIO_new(library.BIO_s_mem());
+  state_->outgoing = library.BIO_new(library.BIO_s_mem());
+  if (state_->ssl == nullptr || state_->incoming == nullptr || state_->outgoing == nullptr) {
+    throw_error(errc::io, "cannot encrypt: OpenSSL has no memory for another connection");
+  }
+  library.SSL_set_bio(state_->ssl, state_->incoming, state_->outgoing);
+  library.SSL_set_ex_data(state_->ssl, 0, state_.get());
+  if (side == tls_side::server) {
+    library.SSL_set_accept_state(state_->ssl);
+    return;
+  }
+  library.SSL_set_connect_state(state_->ssl);
+  // Nobody vouches for certificates here: a peer that shows one in place of the key is refused.
+  library.SSL_set_verify(state_->ssl, detail::openssl::verify_peer, nullptr);
+}
+PARX_INLINE tls_session::tls_session(tls_session&&) noexcept = default;
+PARX_INLINE tls_session& tls_session::operator=(tls_session&&) noexcept = default;
+PARX_INLINE tls_session::~tls_session() = default;
+
 PARX_INLINE ssize_t tls_session::send(std::span<const iovec> parts) noexcept {
-  tls_state& now = *state_;
+  detail::tls_state& now = *state_;
   if (!now.flush()) return -1;
   if (std::exchange(now.holds_last, false)) return 1;
-  std::byte record[tls_state::record];
+  std::byte record[detail::tls_state::record];
   std::size_t offset = 0, encrypted = 0;
-  while (encrypted < tls_state::most_encrypted) {
-    const std::size_t size = gather(parts, offset, record, sizeof record);
+  while (encrypted < detail::tls_state::most_encrypted) {
+    const std::size_t size = detail::gather(parts, offset, record, sizeof record);
     if (size == 0) break;
     std::size_t put = 0;
     const int result =
@@ -312,7 +314,7 @@ PARX_INLINE ssize_t tls_session::send(std::span<const iovec> parts) noexcept {
 }
 
 PARX_INLINE ssize_t tls_session::receive(std::span<const iovec> parts) noexcept {
-  tls_state& now = *state_;
+  detail::tls_state& now = *state_;
   ssize_t received = 0;
   for (const iovec& part : parts) {
     for (std::size_t filled = 0; filled < part.iov_len;) {
@@ -336,7 +338,8 @@ PARX_INLINE ssize_t tls_session::receive(std::span<const iovec> parts) noexcept 
 
 PARX_INLINE bool tls_session::may_hold_bytes() const noexcept { return state_->has_more; }
 
-PARX_INLINE short tls_session::events(bool to_receive, bool to_send) const noexcept {
+PARX_INLINE short tls_session::events(short wanted) const noexcept {
+  const bool to_receive = (wanted & POLLIN) != 0, to_send = (wanted & POLLOUT) != 0;
   const bool is_open = state_->library.SSL_is_init_finished(state_->ssl) == 1;
   const bool sends = !state_->is_flushed() || (to_send && is_open);
   const bool receives = to_receive || (to_send && !is_open);
@@ -346,8 +349,6 @@ PARX_INLINE short tls_session::events(bool to_receive, bool to_send) const noexc
 PARX_INLINE std::string tls_session::reason() const {
   return "TLS ended the connection: " + state_->why;
 }
-
-}  // namespace detail
 
 PARX_INLINE const std::string& why_no_tls() { return detail::tls_library::instance().failure; }
 

@@ -270,7 +270,7 @@ PARX_INLINE world init(init_options options) {
       options.rendezvous_timeout = *given;
     }
     detail::place_threads(job, options.env);
-    static_cast<void>(detail::checked(options.group));
+    static_cast<void>(checked_options(options.group));
     const auto read_settings = [&] { detail::read_group_settings(options.env, options.group); };
     if (job.world_size > 1) std::setvbuf(stdout, nullptr, _IOLBF, 0);
     if (job.world_size > 1) detail::provide_secret(job, options.env);

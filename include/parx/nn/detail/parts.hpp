@@ -103,11 +103,11 @@ struct training_restoring final : part_visitor {
 };
 
 struct module_naming final : part_visitor {
-  explicit module_naming(parx::detail::anomaly_watch& names) : watch(names) {}
+  explicit module_naming(parx::anomaly_watch& names) : watch(names) {}
   void on_module(const std::string& path, const module_view& part) override {
     watch.name_module(&part.module, path);
   }
-  parx::detail::anomaly_watch& watch;
+  parx::anomaly_watch& watch;
 };
 
 /// Calls one member function of each parameter.

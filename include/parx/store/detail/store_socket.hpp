@@ -48,10 +48,10 @@ class store_socket {
 
   /// The events to poll for before the next take() or put().
   [[nodiscard]] short events_to_take() const noexcept {
-    return tls_ ? tls_->events(true, false) : short{POLLIN};
+    return tls_ ? tls_->events(POLLIN) : short{POLLIN};
   }
   [[nodiscard]] short events_to_put() const noexcept {
-    return tls_ ? tls_->events(false, true) : short{POLLOUT};
+    return tls_ ? tls_->events(POLLOUT) : short{POLLOUT};
   }
   /// Whether TLS may hold bytes that were read from the socket already, which poll does not report.
   [[nodiscard]] bool may_hold_bytes() const noexcept { return tls_ && tls_->may_hold_bytes(); }

@@ -109,7 +109,8 @@ class tcp_stream {
 
   /// The stream must be open. The events to poll for in order to receive, to send, or both.
   [[nodiscard]] short events(bool to_receive, bool to_send) const noexcept {
-    if (tls_) return tls_->events(to_receive, to_send);
+    const int wanted = (to_receive ? POLLIN : 0) | (to_send ? POLLOUT : 0);
+    if (tls_) return tls_->events(static_cast<short>(wanted));
     const bool waits = to_send && expected_ && shared_->encrypts();
     return static_cast<short>((to_receive || waits ? POLLIN : 0) |
                               (to_send && !waits ? POLLOUT : 0));
