@@ -15,7 +15,6 @@
 #include <comm/jobs.hpp>
 #include <messages.hpp>
 #include <parallel/small.hpp>
-#include <parx/models/gpt.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/optim/adamw.hpp>
 #include <parx/optim/clip.hpp>
@@ -28,21 +27,10 @@ namespace {
 using parx::process_group;
 using small::llama;
 using small::some;
+using small::tied_gpt;
 using small::tokens;
 
 constexpr int steps = 3;
-
-template <typename T>
-auto tied_gpt() {
-  return parx::models::gpt<T>{{.vocab_size = small::words,
-                               .n_positions = 16,
-                               .n_embd = 8,
-                               .n_layer = 4,
-                               .n_head = 2,
-                               .embd_pdrop = 0,
-                               .attn_pdrop = 0,
-                               .resid_pdrop = 0}};
-}
 
 struct outcome {
   std::vector<double> losses{}, norms{};

@@ -1,9 +1,10 @@
-// A small language model and its batches, for the tests of parallel.
+// Small language models and their batches, for the tests of parallel.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include <parx/models/gpt.hpp>
 #include <parx/models/llama.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/tensor/tensor.hpp>
@@ -44,6 +45,19 @@ auto llama() {
                                  .num_attention_heads = 2,
                                  .num_key_value_heads = 2,
                                  .max_position_embeddings = 16}};
+}
+
+/// Its first and last layer share a matrix.
+template <typename T = float>
+auto tied_gpt() {
+  return parx::models::gpt<T>{{.vocab_size = words,
+                               .n_positions = 16,
+                               .n_embd = 8,
+                               .n_layer = 4,
+                               .n_head = 2,
+                               .embd_pdrop = 0,
+                               .attn_pdrop = 0,
+                               .resid_pdrop = 0}};
 }
 
 constexpr auto criterion = [](const auto& logits, const tokens& part) {

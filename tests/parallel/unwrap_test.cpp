@@ -13,23 +13,13 @@
 #include <comm/jobs.hpp>
 #include <messages.hpp>
 #include <parallel/small.hpp>
-#include <parx/models/gpt.hpp>
 #include <parx/optim/adamw.hpp>
 
 namespace {
 
 using parx::process_group;
 
-auto tied_gpt() {
-  return parx::models::gpt<float>{{.vocab_size = small::words,
-                                   .n_positions = 8,
-                                   .n_embd = 8,
-                                   .n_layer = 4,
-                                   .n_head = 2,
-                                   .embd_pdrop = 0,
-                                   .attn_pdrop = 0,
-                                   .resid_pdrop = 0}};
-}
+auto tied_gpt() { return small::tied_gpt(); }
 auto llama() { return small::llama(); }
 
 std::vector<std::string> failures_of(int ranks, const std::function<void(process_group&)>& body) {
