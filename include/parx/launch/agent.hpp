@@ -33,6 +33,7 @@
 #include <parx/core/random_hex.hpp>
 #include <parx/core/stopped.hpp>
 #include <parx/launch/agent_options.hpp>
+#include <parx/launch/detail/after.hpp>
 #include <parx/launch/detail/caught_signals.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/console.hpp>

@@ -30,6 +30,7 @@
 #include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/socket_address.hpp>
+#include <parx/launch/detail/after.hpp>
 #include <parx/launch/detail/framed_socket.hpp>
 #include <parx/launch/generation_node.hpp>
 #include <parx/launch/keeper.hpp>
@@ -241,13 +242,6 @@ class agent_link {
 
   [[nodiscard]] static std::chrono::milliseconds until(time_point then) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(then - protocol_clock::now());
-  }
-  template <typename Action>
-  static void after(std::chrono::milliseconds time, boost::asio::steady_timer& timer, Action act) {
-    timer.expires_after(time);
-    timer.async_wait([act](const boost::system::error_code& cancelled) {
-      if (!cancelled) act();
-    });
   }
   void stop_timers() {
     for (auto* each : {&attempt_, &pause_, &beats_, &patience_}) each->cancel();

@@ -35,6 +35,7 @@
 #include <parx/core/socket_address.hpp>
 #include <parx/core/unix_time.hpp>
 #include <parx/core/version.hpp>
+#include <parx/launch/detail/after.hpp>
 #include <parx/launch/detail/framed_socket.hpp>
 #include <parx/launch/detail/generation_ranks.hpp>
 #include <parx/launch/detail/job_report.hpp>
@@ -457,9 +458,7 @@ class keeper {
   void wait_for_deadline() {
     const auto next = next_deadline(state_, options_.rules);
     if (!next) return;
-    deadline_.expires_at(*next);
-    deadline_.async_wait([this](const boost::system::error_code& cancelled) {
-      if (cancelled) return;
+    after(*next - protocol_clock::now(), deadline_, [this] {
       note_silent();
       handle({.what = keeper_event::kind::tick});
     });

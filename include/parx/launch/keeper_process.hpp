@@ -30,6 +30,7 @@
 #include <parx/core/signal_name.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/agent_options.hpp>
+#include <parx/launch/detail/after.hpp>
 #include <parx/launch/detail/attempt_file.hpp>
 #include <parx/launch/detail/caught_signals.hpp>
 #include <parx/launch/detail/console.hpp>

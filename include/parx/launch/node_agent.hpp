@@ -28,6 +28,7 @@
 #include <parx/core/stopped.hpp>
 #include <parx/launch/agent_link.hpp>
 #include <parx/launch/agent_options.hpp>
+#include <parx/launch/detail/after.hpp>
 #include <parx/launch/detail/attempt_file.hpp>
 #include <parx/launch/detail/caught_signals.hpp>
 #include <parx/launch/detail/endpoint_listener.hpp>

@@ -24,6 +24,7 @@
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/launch/agent_options.hpp>
+#include <parx/launch/detail/after.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/launch/detail/console.hpp>
 #include <parx/launch/detail/failure_folder.hpp>
@@ -35,15 +36,6 @@
 #include <parx/launch/detail/rank_process.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-/// Calls `act` after `time`, unless the timer is set anew or destroyed before.
-template <typename Action>
-void after(deadline::clock::duration time, boost::asio::steady_timer& timer, Action act) {
-  timer.expires_after(time);
-  timer.async_wait([act](const boost::system::error_code& cancelled) {
-    if (!cancelled) act();
-  });
-}
 
 /// What the ranks of all generations of a node share; the node's agent owns it.
 struct rank_surroundings {
