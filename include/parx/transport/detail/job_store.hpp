@@ -44,6 +44,7 @@ class job_store {
   bool is_answered(Request request) noexcept {
     try {
       request();
+      note_answer();
       return true;
     } catch (const error& failure) {
       if (failure.code_value() == errc::timeout) {
@@ -62,6 +63,9 @@ class job_store {
     if (asked == nullptr || is_silent()) return false;
     return is_answered([&] { ask(*asked, deadline::after(std::chrono::milliseconds(800))); });
   }
+  /// The store has answered: it is silent no more. For one who asks it past this class and waits
+  /// for it longer.
+  void note_answer() noexcept { last_unanswered_.store(0, std::memory_order_relaxed); }
   [[nodiscard]] bool is_silent() const noexcept {
     static constexpr std::chrono::seconds respite{10};
     const auto last = last_unanswered_.load(std::memory_order_relaxed);
