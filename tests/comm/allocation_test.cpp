@@ -4,12 +4,10 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <limits>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <count_allocations.hpp>
@@ -91,29 +89,7 @@ BOOST_AUTO_TEST_CASE(operations_allocate_nothing_after_warm_up) {
   }
   const std::size_t before = parx_test::allocations;
   const std::vector<int> counted(1);
+  [[maybe_unused]] static const void* volatile seen = nullptr;
+  seen = counted.data();                        // else a compiler may leave the allocation out
   BOOST_TEST(parx_test::allocations > before);  // the counter counts
-}
-
-BOOST_AUTO_TEST_CASE(an_answer_that_comes_before_its_send_has_ended_is_not_kept) {
-  const auto failure = jobs::run(
-      jobs::kind::shm, 2,
-      [](parx::process_group& group) {
-        std::vector<float> x(100'000);
-        const auto exchange = [&] {
-          if (group.rank() == 1) {
-            parx::recv(group, x, 0);
-            return parx::send(group, x, 0);
-          }
-          parx::work sent = parx::async_send(group, x, 1);
-          static_cast<void>(sent.test());  // offers it
-          std::this_thread::sleep_for(std::chrono::milliseconds(20));
-          sent.wait();
-          parx::recv(group, x, 1);
-        };
-        const std::size_t found = fewest_allocations(exchange);
-        const std::size_t allowed = group.rank() == 0 ? 1 : 0;  // the handle
-        parx::require(found <= allowed, "rank {}: {} allocations", group.rank(), found);
-      },
-      {.progress = parx::progress_mode::inline_poll});
-  BOOST_TEST(failure == "");
 }

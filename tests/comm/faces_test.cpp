@@ -86,7 +86,8 @@ int reduce_in_order(process_group& group) {
   int tried = 0;
   for (const auto& entry : parx::catalog()) {
     const bool in_area = entry.name == algorithm::shared;
-    const bool has_area = parx::detail::core_of(group)->find_shared(area.data(), 1).area != nullptr;
+    const bool has_area =
+        parx::detail::core_of(group)->issuer().areas().find(area.data(), 1).area != nullptr;
     const parx::call_shape shape{
         .what = entry.what,
         .world = group.size(),
@@ -96,8 +97,8 @@ int reduce_in_order(process_group& group) {
         .order = parx::reduction_order::ranks,
         .shared_input = in_area && has_area,
         .shared_output = in_area && has_area,
-        .staging_bytes = parx::detail::core_of(group)->choice().staging_bytes(),
-        .host_of = parx::detail::core_of(group)->choice().hosts()};
+        .staging_bytes = parx::detail::core_of(group)->issuer().choice().staging_bytes(),
+        .host_of = parx::detail::core_of(group)->issuer().choice().hosts()};
     if (!parx::reduces(entry.what) || !parx::can_do(entry, shape)) continue;
     ++tried;
     const auto by = parx::user_op(then, {.root = shape.root, .use = entry.name});
@@ -127,7 +128,8 @@ int reduce_in_order(process_group& group) {
         parx::exscan(group, data, by);
         check(own == 0 ? data[n - 1] == map_of(0, n - 1) : is_composed(data, own, 0), what);
         break;
-      default: throw std::runtime_error("a reduction that is not tried");
+      default:
+        throw std::runtime_error("a reduction that is not tried");
     }
   }
   return tried;
@@ -313,7 +315,9 @@ BOOST_AUTO_TEST_CASE(an_object_larger_than_allowed_is_refused_by_all_ranks_and_t
     std::vector<int> three(3);
     refused([&] {  // 10 or 1000 bytes are no whole number of 3-byte elements
       static_cast<void>(parx::all_gather_object(group, std::string(4, 'x')));
-      struct triple { char c[3]; };
+      struct triple {
+        char c[3];
+      };
       std::vector<triple> odd;
       std::string four(4, 'x');
       if (group.rank() == 0) {
@@ -410,9 +414,8 @@ BOOST_AUTO_TEST_CASE(a_variable_that_is_a_number_is_a_vector_of_one_element) {
     parx::all_reduce(group, largest, {.op = parx::reduce_op::max});
     check(largest == 7.5, "max");
     std::uint64_t weighed = index_of(group) + 2;
-    parx::all_reduce(group, weighed, parx::user_op([](std::uint64_t a, std::uint64_t b) {
-                       return a * b;
-                     }));
+    parx::all_reduce(group, weighed,
+                     parx::user_op([](std::uint64_t a, std::uint64_t b) { return a * b; }));
     check(weighed == 24, "the user's operation");
     auto work = parx::async_all_reduce(group, k, {.op = parx::reduce_op::min});
     work.wait();

@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(
     sum_of(second.data(), 1);
     second = {};
     parx::barrier(group);
-    parx::require(parx::detail::core_of(group)->find_shared(gone, 8).area == nullptr,
+    parx::require(parx::detail::core_of(group)->issuer().areas().find(gone, 8).area == nullptr,
                   "the group keeps a buffer that its owner gave up");
     sum_of(first.data(), 1);
   });

@@ -60,10 +60,8 @@ BOOST_AUTO_TEST_CASE(a_norm_is_summed_over_all_ranks_and_the_rest_over_those_tha
     std::vector<float> values;
     bool equal = false;
   };
-  const auto check = [](jobs::kind network, parx::progress_mode mode) {
+  for (const auto network : {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::hybrid}) {
     std::vector<found> results(4);
-    parx::group_options options;
-    options.progress = mode;
     on_ranks(network, 4, [&](process_group& world) {
       grid at(world);
       const auto r = static_cast<float>(world.rank());
@@ -93,7 +91,7 @@ BOOST_AUTO_TEST_CASE(a_norm_is_summed_over_all_ranks_and_the_rest_over_those_tha
         mine.grads.insert(mine.grads.end(), raw.grad(i).begin(), raw.grad(i).end());
         mine.values.push_back(memory[i][7]);
       }
-    }, options);
+    });
     for (int rank = 0; rank < 4; ++rank) {
       const found& each = results[static_cast<std::size_t>(rank)];
       const float t = static_cast<float>(rank % 2);
@@ -108,11 +106,7 @@ BOOST_AUTO_TEST_CASE(a_norm_is_summed_over_all_ranks_and_the_rest_over_those_tha
       BOOST_TEST((each.values == values), "rank " << rank);
       BOOST_TEST(each.equal);
     }
-  };
-  for (const auto network : {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::hybrid}) {
-    check(network, parx::progress_mode::thread);
   }
-  check(jobs::kind::inproc, parx::progress_mode::inline_poll);
 }
 
 BOOST_AUTO_TEST_CASE(where_one_rank_has_all_data_its_mean_is_still_over_its_own_samples) {

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/comm/detail/progress/group_core.hpp>
+#include <parx/comm/detail/group_core.hpp>
 #include <parx/comm.hpp>
 #include <parx/comm/explain.hpp>
 
@@ -90,7 +90,6 @@ BOOST_AUTO_TEST_CASE(the_environments_rules_choose_the_algorithm_that_runs) {
 BOOST_AUTO_TEST_CASE(wrong_rules_in_the_environment_are_told_on_every_rank) {
   const std::pair<const char*, const char*> wrong[] = {{"PARX_ALGO", "all_reduce:rung"},
                                                        {"PARX_ALGO_FILE", "/nonexistent/rules"},
-                                                       {"PARX_PROGRESS", "sometimes"},
                                                        {"PARX_DEADLOCK", "ignore"}};
   for (const auto& [name, value] : wrong) {
     const auto on_rank_1 = [name = name, value = value](int rank) -> parx::environment {
@@ -125,7 +124,7 @@ BOOST_AUTO_TEST_CASE(what_links_cost_is_measured_once_and_quickly_between_hosts)
     (void)parx::explain(group, operation::all_reduce, 4);
     const std::chrono::duration<double> took = clock_type::now() - start;
     parx::require(took.count() < 0.6, "measuring took {} s", took.count());  // 0.1 on a quiet host
-    const auto& costs = parx::detail::core_of(group)->choice().costs();
+    const auto& costs = parx::detail::core_of(group)->issuer().choice().costs();
     const parx::link_costs assumed;
     parx::require(costs.alpha != assumed.alpha && costs.beta != assumed.beta, "nothing measured");
     parx::require(costs.alpha > 1e-7 && costs.alpha < 1e-2 && costs.beta > 1e-12 &&

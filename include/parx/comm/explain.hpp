@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <parx/comm/detail/progress/group_core.hpp>
+#include <parx/comm/detail/group_core.hpp>
 #include <parx/comm/measure.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/explain.hpp>
@@ -17,15 +17,11 @@ namespace parx::inline PARX_ABI {
 [[nodiscard]] inline std::vector<explanation> explain(process_group& group, operation what,
                                                       std::size_t bytes,
                                                       call_site site = call_site::current()) {
-  detail::group_core& core = *detail::core_of(group);
   ready_choice(group, site);
-  const call_shape shape{.what = what,
-                         .rank = group.rank(),
-                         .world = group.size(),
-                         .count = bytes,
-                         .staging_bytes = core.choice().staging_bytes(),
-                         .host_of = core.choice().hosts()};
-  return explain_table(shape, core.choice().costs(), core.choice().rules());
+  detail::issuer& issuer = detail::core_of(group)->issuer();
+  call_shape shape{.what = what, .count = bytes};
+  issuer.complete(shape);
+  return explain_table(shape, issuer.choice().costs(), issuer.choice().rules());
 }
 
 }  // namespace parx

@@ -22,14 +22,6 @@ struct algorithm_rule;
 class flight_recorder;
 class failure_log;
 
-/// Which thread makes progress on asynchronous operations.
-enum class progress_mode : std::uint8_t {
-  thread,  ///< a thread of the group, started by its first asynchronous operation
-  /// The thread that issued them, whenever it is in poll(), test(), wait() or a blocking operation
-  /// of any of its groups: for hosts without a spare core.
-  inline_poll,
-};
-
 /// How an operation's algorithm is chosen; see schedule/rules.hpp and explain().
 struct choice_options {
   std::shared_ptr<const std::vector<algorithm_rule>> rules;  ///< before costs; equal on all ranks
@@ -39,7 +31,6 @@ struct choice_options {
 struct group_options {
   /// How long an operation may take before it fails. There is no infinite setting.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  progress_mode progress = progress_mode::thread;
   /// When an operation has waited this long, a warning is logged that names the missing ranks.
   std::chrono::milliseconds warn_after = std::chrono::seconds(5);
   /// When an operation has made no progress for this long, the rank publishes which call it waits

@@ -90,10 +90,6 @@ class process_group {
   /// Whether a failure or abort() has closed this group.
   [[nodiscard]] bool closed() const;
 
-  /// With progress_mode::inline_poll: makes progress on the asynchronous operations of all groups
-  /// of this thread, without waiting. Call it between pieces of computation.
-  void poll();
-
  private:
   friend const std::shared_ptr<detail::group_core>& detail::core_of(const process_group&);
 

@@ -164,7 +164,6 @@ class gradient_buckets final : public gradient_sums {
         start_sum(first);
       }
     }
-    groups().poll();
   }
   void finish() override {
     headers().receive(parameters_);

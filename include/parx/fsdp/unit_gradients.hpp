@@ -115,7 +115,6 @@ class unit_gradients final : public gradient_sums {
       else launch_rows(*tables_[first - sums_.size()].rows);
     }
     pass_on_ready();
-    how_.all.poll();
   }
   void finish() override;
   void abandon() noexcept override {
@@ -183,7 +182,6 @@ class unit_gradients final : public gradient_sums {
   }
   void pass_on_ready() {
     if (!how_.has_replicas()) return;
-    how_.first().poll();
     while (passed_on_ < launched_ && headers().test() && sums_[passed_on_]->is_ready()) {
       pass_on(passed_on_);
     }

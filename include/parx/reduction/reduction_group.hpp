@@ -83,9 +83,6 @@ class reduction_groups {
     return std::all_of(groups_.begin(), groups_.end(),
                        [](const named& each) { return each.group->size() == 1; });
   }
-  void poll() const {
-    for (const named& each : groups_) each.group->poll();
-  }
   [[nodiscard]] double async_seconds() const noexcept {
     double sum = 0;
     for (const named& each : groups_) sum += each.group->async_seconds();

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <parx/comm/detail/progress/group_core.hpp>
+#include <parx/comm/detail/group_core.hpp>
 #include <parx/comm/measure.hpp>
 #include <parx/comm/schedule/tree.hpp>
 #include <parx/types/reduce.hpp>
@@ -46,7 +46,7 @@ class cost_meter {
     request.header.type = static_cast<std::uint8_t>(dtype::uint8);
     request.header.count = bytes;
     request.header.root = tag;
-    core_.run(request);
+    core_.progress().run(request);
   }
 
   /// Seconds to send `bytes` bytes and receive the peer's acknowledgement.
@@ -117,7 +117,8 @@ class cost_meter {
     request.header.count = sizeof costs_;
     request.header.root = 0;
     request.header.algorithm = static_cast<std::uint8_t>(algorithm::tree);
-    core_.run(request);
+    name_call(request);
+    core_.progress().run(request);
   }
 
   static constexpr std::int32_t tag = -1;  // users' tags are not negative
@@ -133,10 +134,11 @@ class cost_meter {
 
 PARX_INLINE void ready_choice(const process_group& group, call_site site) {
   detail::group_core& core = *detail::core_of(group);
-  if (core.choice().ready()) return;
-  core.choice().find_hosts(core.network());
-  if (const int peer = core.choice().first_on_another_host(); peer > 0 && !core.choice().ready()) {
-    core.choice().set_costs(detail::cost_meter(core, peer, site).run());
+  detail::choice& choice = core.issuer().choice();
+  if (choice.ready()) return;
+  choice.find_hosts(core.network());
+  if (const int peer = choice.first_on_another_host(); peer > 0 && !choice.ready()) {
+    choice.set_costs(detail::cost_meter(core, peer, site).run());
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <parx/comm/detail/progress/group_core.hpp>
+#include <parx/comm/detail/group_core.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
@@ -55,11 +55,15 @@ PARX_INLINE process_group::process_group(std::unique_ptr<links> network, std::st
 PARX_INLINE int process_group::rank() const noexcept { return core_->rank(); }
 PARX_INLINE int process_group::size() const noexcept { return core_->size(); }
 PARX_INLINE const std::string& process_group::name() const noexcept { return core_->name(); }
-PARX_INLINE std::size_t process_group::bytes_sent() const noexcept { return core_->bytes_sent(); }
-PARX_INLINE std::size_t process_group::bytes_received() const noexcept {
-  return core_->bytes_received();
+PARX_INLINE std::size_t process_group::bytes_sent() const noexcept {
+  return core_->progress().bytes_sent();
 }
-PARX_INLINE double process_group::async_seconds() const noexcept { return core_->async_seconds(); }
+PARX_INLINE std::size_t process_group::bytes_received() const noexcept {
+  return core_->progress().bytes_received();
+}
+PARX_INLINE double process_group::async_seconds() const noexcept {
+  return core_->progress().async_seconds();
+}
 PARX_INLINE std::vector<int> process_group::hosts() const {
   return detail::core_of(*this)->network().hosts();
 }
@@ -89,21 +93,20 @@ PARX_INLINE process_group process_group::subgroup(std::span<const int> ranks,
 }
 
 PARX_INLINE void process_group::abort(std::string_view reason) {
-  if (core_->is_here()) core_->abort(reason);
+  if (core_->is_here()) core_->progress().abort(reason);
 }
-PARX_INLINE bool process_group::all_calls_read() { return core_->all_calls_read(); }
-PARX_INLINE bool process_group::closed() const { return core_->closed(); }
-PARX_INLINE void process_group::poll() { detail::core_of(*this)->poll(); }
+PARX_INLINE bool process_group::all_calls_read() { return core_->progress().all_calls_read(); }
+PARX_INLINE bool process_group::closed() const { return core_->progress().has_ended(); }
 
 PARX_INLINE process_group process_group::derive(std::span<const int> ranks, std::uint64_t base,
                                                 const std::string& name) const {
   // The same members may form several groups: their ids differ by this number.
   const std::uint64_t id = base + core_->next_group_number(base) * 0x9e3779b97f4a7c15u;
   group_options options = core_->options();
-  options.choice = core_->choice().for_subgroup(ranks);
+  options.choice = core_->issuer().choice().for_subgroup(ranks);
   return process_group(std::shared_ptr<detail::group_core>(
       new detail::group_core(core_->network().subgroup(ranks, id), name, id, options,
-                             core_->siblings()),
+                             core_->progress().siblings()),
       detail::end_in_own_process{}));
 }
 

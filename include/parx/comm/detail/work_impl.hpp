@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include <parx/comm/detail/progress/group_core.hpp>
+#include <parx/comm/detail/group_core.hpp>
 #include <parx/comm/work.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -27,7 +27,7 @@ PARX_INLINE work::~work() { settle(); }
 PARX_INLINE void work::wait() {
   if (request_ == nullptr) return;
   group_->require_here();
-  group_->wait(*request_);
+  group_->progress().wait(*request_);
   const auto finished = std::move(request_);
   source_rank_ = finished->peer;
   finished->rethrow();
@@ -36,12 +36,12 @@ PARX_INLINE void work::wait() {
 PARX_INLINE bool work::test() {
   if (request_ == nullptr) return true;
   group_->require_here();
-  return group_->test(*request_);
+  return group_->progress().test(*request_);
 }
 
 PARX_INLINE void work::settle() noexcept {
   // A forked process makes no progress on the call, and nothing writes to its buffer.
-  if (request_ != nullptr && group_->is_here()) group_->wait(*request_);
+  if (request_ != nullptr && group_->is_here()) group_->progress().wait(*request_);
   request_ = nullptr;
 }
 

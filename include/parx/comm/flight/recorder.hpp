@@ -40,6 +40,8 @@ struct flight_options {
 };
 
 class flight_recorder {
+  using clock = std::chrono::steady_clock;
+
  public:
   /// Throws errc::io if the directory is not this user's own, or the disk is full.
   explicit flight_recorder(flight_options options) : options_(std::move(options)) {
@@ -90,15 +92,15 @@ class flight_recorder {
   }
 
   /// An operation has been issued; returns its ticket.
-  [[nodiscard]] std::uint64_t enter(const detail::call_header& call, std::uint64_t bytes,
-                                    int peer) noexcept {
+  [[nodiscard]] std::uint64_t enter(const detail::call_header& call, std::uint64_t bytes, int peer,
+                                    clock::time_point now = clock::now()) noexcept {
     const auto ticket = last_.fetch_add(1, std::memory_order_relaxed) + 1;
     flight_record& slot = slot_of(ticket);
     const std::atomic_ref number(slot.ticket);
     number.store(0, std::memory_order_relaxed);
     // A reader that finds the old number must not see the new contents.
     std::atomic_thread_fence(std::memory_order_release);
-    slot.entered_ns = now_ns();
+    slot.entered_ns = ns_of(now);
     slot.finished_ns = 0;
     slot.bytes = bytes;
     slot.peer = peer;
@@ -112,7 +114,7 @@ class flight_recorder {
   void finish(std::uint64_t ticket, flight_state state) noexcept {
     flight_record& slot = slot_of(ticket);
     if (std::atomic_ref(slot.ticket).load(std::memory_order_relaxed) != ticket) return;
-    slot.finished_ns = now_ns();
+    slot.finished_ns = ns_of(clock::now());
     std::atomic_ref(slot.state).store(state, std::memory_order_release);
   }
 
@@ -139,9 +141,8 @@ class flight_recorder {
   }
 
  private:
-  [[nodiscard]] static std::int64_t now_ns() noexcept {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+  [[nodiscard]] static std::int64_t ns_of(clock::time_point time) noexcept {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
   }
   [[nodiscard]] flight_record& slot_of(std::uint64_t ticket) const noexcept {
     return records_[(ticket - 1) % flight_capacity];
@@ -159,7 +160,7 @@ class flight_recorder {
     header_->world_size = options_.world_size;
     header_->pid = ::getpid();
     header_->made_unix_ns = unix_time.count();
-    header_->unix_minus_steady_ns = unix_time.count() - now_ns();
+    header_->unix_minus_steady_ns = unix_time.count() - ns_of(clock::now());
     ::gethostname(header_->host.data(), header_->host.size() - 1);
     try {
       const auto boot = detail::file_text("/proc/sys/kernel/random/boot_id").value_or("");

@@ -36,6 +36,13 @@ struct call_shape {
   /// if unknown. Borrowed.
   std::span<const int> host_of{};
 
+  /// Whether a plan for `other`, a call of the same group, serves this one, if their blocks are
+  /// equal as well.
+  [[nodiscard]] bool is_like(const call_shape& other) const noexcept {
+    return what == other.what && count == other.count && root == other.root &&
+           element_bytes == other.element_bytes && order == other.order &&
+           shared_input == other.shared_input && shared_output == other.shared_output;
+  }
   [[nodiscard]] partition cut() const {
     return blocks.parts() == 0 ? partition::even(count, world) : blocks;
   }

@@ -1,6 +1,6 @@
 // execution_plan: a schedule sorted for the engine, by the links it uses.
 //
-// It is made once for a call's shape and cached (plan_cache::find), so that a training loop's
+// It is made once for a call's shape and kept (call_cache::find), so that a training loop's
 // collectives build and allocate nothing after the first iteration.
 #pragma once
 

@@ -74,11 +74,6 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
 /// The environment's settings for groups, which override the program's. Throws usage_error and
 /// errc::io as its parts do.
 inline void read_group_settings(const environment& env, group_options& group) {
-  if (const auto mode = env_string(env, "PARX_PROGRESS")) {
-    require(*mode == "thread" || *mode == "inline",
-            "PARX_PROGRESS=\"{}\" is neither thread nor inline", *mode);
-    group.progress = *mode == "inline" ? progress_mode::inline_poll : progress_mode::thread;
-  }
   if (const auto given = env_seconds(env, "PARX_TIMEOUT")) group.timeout = *given;
   if (const auto given = env_seconds(env, "PARX_WARN_AFTER")) group.warn_after = *given;
   if (const auto given = env_string(env, "PARX_DEADLOCK")) {

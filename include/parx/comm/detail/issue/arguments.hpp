@@ -68,6 +68,11 @@ struct collective_arguments {
   std::shared_ptr<const void> keep{};  ///< owns what `pack` or `combine` refers to
   bool names_late = false;
   bool preserve_input = false;
+
+  /// The buffer that has the elements' type.
+  [[nodiscard]] const elements& described() const noexcept {
+    return input.data != nullptr ? input : output;
+  }
 };
 
 /// The options without the user's function, if there is one.
@@ -108,7 +113,8 @@ class call_check {
 
   template <typename... Args>
   void require(bool holds, counted_text<sizeof...(Args)> text, const Args&... args) const {
-    if (!holds) [[unlikely]] refuse(formatted(text, args...));
+    if (!holds) [[unlikely]]
+      refuse(formatted(text, args...));
   }
   /// Returns make(); a usage_error from it is rethrown with the call's name.
   template <typename Make>
@@ -151,8 +157,9 @@ class call_check {
   }
 
   void same_type(const elements& input, const elements& output) const {
-    require(input.type == output.type && input.size == output.size,
-            "the input holds {}, the output {}", input.type_name(), output.type_name());
+    if (input.type == output.type && input.size == output.size) [[likely]]
+      return;
+    require(false, "the input holds {}, the output {}", input.type_name(), output.type_name());
   }
   void same_count(const elements& input, const elements& output) const {
     require(input.count == output.count, "the input holds {} elements, the output {}", input.count,

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 
+#include <parx/comm/detail/group_core.hpp>
 #include <parx/comm/detail/issue/issue.hpp>
-#include <parx/comm/detail/progress/group_core.hpp>
 #include <parx/comm/measure.hpp>
 #include <parx/comm/schedule/catalog.hpp>
 
@@ -23,196 +25,164 @@ inline void check_overlap(const call_check& check, const collective_arguments& g
   if (given.what == operation::reduce_scatter || given.what == operation::scatter)
     exact = out == in + own;
   check.require(exact,
-                "input and output overlap without being the same elements; pass one buffer for an "
-                "in-place operation, or two separate ones");
+                "input and output overlap without being the same elements; pass one buffer for "
+                "an in-place operation, or two separate ones");
   check.require(!given.preserve_input || !given.pack.inputs.empty(),
-                "preserve_input in place is for all_reduce; a second buffer for the result leaves "
-                "the input as it is");
+                "preserve_input in place is for all_reduce; a second buffer for the result "
+                "leaves the input as it is");
 }
 
-inline void fill_arithmetic(const call_check& check, const collective_arguments& given, int world,
-                            call& request) {
-  const arithmetic& how = given.combine;
-  collective_data& data = request.data;
-  request.header.arithmetic = hash_of(how, given.input.size);
-  if (how.user) {
-    request.header.reduction = call_header::user_reduction;
-    data.reduce = how.user;
-    return;
-  }
-  const auto type = static_cast<dtype>(given.input.type);
-  request.header.reduction = static_cast<std::uint8_t>(how.op);
-  check.guard([&] { data.reduce = {.kernel = how.kernels->combine(type, how.op)}; });
-  if (how.op == reduce_op::avg && world > 1) data.factor = 1.0 / world;
-  if (how.op == reduce_op::premul_sum) data.factor = how.factor;
-  if (how.divide_by != nullptr) {
-    check.require(how.op == reduce_op::sum && is_floating(type),
-                  "divide_by needs reduce_op::sum over floating elements, not {} over {}",
-                  name_of(how.op), name_of(type));
-    data.divide_by = how.divide_by;
-    data.scale = how.kernels->scale(type);
-  }
-  if (data.factor != 1) data.scale = how.kernels->scale(type);
-}
-
-/// Fills `request` and issues the set-up call before it if one is needed. Returns the call's plan;
-/// the reference is valid until the next call.
-inline const std::shared_ptr<const execution_plan>& fill_call(const process_group& group,
-                                                              const collective_arguments& given,
-                                                              call& request) {
-  const call_check check(group, given.what, given.site, given.form);
+inline void issuer::require_right(const call_check& check, const collective_arguments& given) {
   if (has_root(given.what)) check.is_rank(given.root, "root");
   check_overlap(check, given);
-  group_core& core = *core_of(group);
-  const elements& described = given.input.data != nullptr ? given.input : given.output;
+}
+
+inline call_key issuer::key_of(const collective_arguments& given, const call& request) const {
+  const elements& described = given.described();
+  const arithmetic& how = given.combine;
+  call_key key{.asked = given.use,
+               .counts = given.counts,
+               .incoming = given.incoming,
+               .type = described.type,
+               .sizes = hash_of_sizes(given, described.type, described.size),
+               .file = given.site.file,
+               .line = given.site.line};
+  key.shape.what = given.what;
+  key.shape.count = given.count;
+  key.shape.root = given.root;
+  key.shape.element_bytes = described.size;
+  key.shape.order = needed_order(how, described.type, world_);
+  key.shape.shared_input = request.data.shared_input.area != nullptr;
+  key.shape.shared_output = request.data.shared_output.area != nullptr;
+  if (reduces(given.what)) {
+    key.arithmetic = hash_of(how, given.input.size);
+    key.reduction = how.user ? call_header::user_reduction : static_cast<std::uint8_t>(how.op);
+    if (how.op == reduce_op::premul_sum) key.factor = how.factor;
+  }
+  return key;
+}
+
+inline std::shared_ptr<const execution_plan> issuer::make_steps(const call_check& check,
+                                                                const call_key& key) const {
+  call_shape shape = key.shape;
+  complete(shape);
+  if (!key.counts.empty()) shape.blocks = partition::uneven(key.counts);
+  if (!key.incoming.empty()) shape.incoming = partition::uneven(key.incoming);
+  return check.guard([&] {
+    const bool chooses = key.asked == algorithm::automatic;
+    const algorithm use = chooses ? choose(shape, choice_.costs(), choice_.rules()) : key.asked;
+    return std::shared_ptr<const execution_plan>(
+        new execution_plan(make_plan(make_schedule(shape, use))));
+  });
+}
+
+inline prepared_call issuer::prepare(const call_check& check, const collective_arguments& given,
+                                     const call_key& key,
+                                     std::shared_ptr<const execution_plan> steps) const {
+  prepared_call made{.steps = steps != nullptr ? std::move(steps) : make_steps(check, key)};
+  call_header& header = made.header;
+  header.operation = static_cast<std::uint8_t>(given.what);
+  header.type = key.type;
+  header.reduction = key.reduction;
+  header.algorithm = static_cast<std::uint8_t>(made.steps->steps.name);
+  header.count = given.incoming.empty() ? given.count : 0;
+  header.root = given.root;
+  header.line = static_cast<std::uint32_t>(given.site.line);
+  header.sizes = key.sizes;
+  header.arithmetic = key.arithmetic;
+  header.set_file(given.site.file_name());
+  const arithmetic& how = given.combine;
+  if (!reduces(given.what) || how.user) return made;
+  const auto type = static_cast<dtype>(given.input.type);
+  check.guard([&] { made.reduce = {.kernel = how.kernels->combine(type, how.op)}; });
+  if (how.op == reduce_op::avg && world_ > 1) made.factor = 1.0 / world_;
+  if (how.op == reduce_op::premul_sum) made.factor = how.factor;
+  check.require(how.divide_by == nullptr || (how.op == reduce_op::sum && is_floating(type)),
+                "divide_by needs reduce_op::sum over floating elements, not {} over {}",
+                name_of(how.op), name_of(type));
+  if (how.divide_by != nullptr || made.factor != 1) made.scale = how.kernels->scale(type);
+  return made;
+}
+
+inline const std::shared_ptr<const execution_plan>& issuer::fill(const call_check& check,
+                                                                 const collective_arguments& given,
+                                                                 call& request) {
   request.what = given.what;
   request.form = given.form;
   request.site = given.site;
   request.timeout = given.timeout;
-  request.keep = given.keep;
   request.names_late = given.names_late;
-  request.data = {.input = static_cast<const std::byte*>(given.input.data),
-                  .output = static_cast<std::byte*>(given.output.data),
-                  .element_size = described.size,
-                  .pack = given.pack,
-                  .counts_differ = !given.incoming.empty()};
+  if (given.keep != nullptr) request.keep = given.keep;
+  collective_data& data = request.data;
+  data.input = static_cast<const std::byte*>(given.input.data);
+  data.output = static_cast<std::byte*>(given.output.data);
+  data.element_size = given.described().size;
+  data.pack = given.pack;
+  data.counts_differ = !given.incoming.empty();
   if (given.pack.inputs.empty()) {
-    request.data.shared_input = core.find_shared(given.input.data, given.input.bytes());
-    request.data.shared_output = core.find_shared(given.output.data, given.output.bytes());
+    data.shared_input = areas_.find(given.input.data, given.input.bytes());
+    data.shared_output = areas_.find(given.output.data, given.output.bytes());
   }
-  const plan_key key{
-      .scalars = {.what = given.what,
-                  .asked = given.use,
-                  .count = given.count,
-                  .root = given.root,
-                  .element_bytes = described.size,
-                  .order = needed_order(given.combine, described.type, group.size()),
-                  .shared_input = request.data.shared_input.area != nullptr,
-                  .shared_output = request.data.shared_output.area != nullptr},
-      .counts = given.counts,
-      .incoming = given.incoming};
-  ready_choice(group, given.site);
-  const std::shared_ptr<const execution_plan>& steps = core.plans().find(key, [&] {
-    call_shape shape{.what = given.what,
-                     .rank = group.rank(),
-                     .world = group.size(),
-                     .count = given.count,
-                     .root = given.root,
-                     .element_bytes = key.scalars.element_bytes,
-                     .order = key.scalars.order,
-                     .shared_input = key.scalars.shared_input,
-                     .shared_output = key.scalars.shared_output,
-                     .staging_bytes = core.choice().staging_bytes(),
-                     .host_of = core.choice().hosts()};
-    if (!key.counts.empty()) shape.blocks = partition::uneven(key.counts);
-    if (!key.incoming.empty()) shape.incoming = partition::uneven(key.incoming);
-    return check.guard([&] {
-      if (given.use != algorithm::automatic) return make_schedule(shape, given.use);
-      return make_schedule(shape, choose(shape, core.choice().costs(), core.choice().rules()));
-    });
+  const call_key key = key_of(given, request);
+  const prepared_call& made = calls_.find(key, [&](std::shared_ptr<const execution_plan> steps) {
+    return prepare(check, given, key, std::move(steps));
   });
-  request.steps = steps.get();
-  request.header.type = described.type;
-  request.header.count = request.data.counts_differ ? 0 : given.count;
-  request.header.root = given.root;
-  request.header.algorithm = static_cast<std::uint8_t>(request.steps->steps.name);
-  request.header.sizes = hash_of_sizes(given, described.type, described.size);
-  if (request.steps->steps.name == algorithm::shared) {
+  request.steps = made.steps.get();
+  request.header = made.header;
+  data.reduce = given.combine.user ? given.combine.user : made.reduce;
+  data.scale = made.scale;
+  data.factor = made.factor;
+  data.divide_by = given.combine.divide_by;
+  if (made.steps->steps.name == algorithm::shared) {
     // Other ranks expect this rank's buffer in the same area and at the same offset as their own.
-    const collective_data& data = request.data;
     const shared_view& view =
         given.what == operation::reduce_scatter ? data.shared_input : data.shared_output;
     const std::uint64_t place = view.offset + (view.area->id << 48);
     request.header.sizes ^= static_cast<std::uint32_t>(place * 0x9e3779b97f4a7c15u >> 32);
   }
-  if (reduces(given.what)) fill_arithmetic(check, given, group.size(), request);
-  call* const ahead = core.memory().ahead_of(request, group.rank(), group.size());
-  if (ahead != nullptr) core.issue(*ahead);
-  return steps;
+  return made.steps;
 }
 
-/// Whether call_likeness has all fields that this call depends on, except its buffers.
-[[nodiscard]] inline bool is_plain(const collective_arguments& given) noexcept {
-  return given.counts.empty() && given.incoming.empty() && given.pack.inputs.empty() &&
-         !given.combine.user && given.combine.divide_by == nullptr && given.keep == nullptr &&
-         !given.names_late;
-}
-
-[[nodiscard]] inline call_likeness likeness_of(const group_core& core,
-                                               const collective_arguments& given) noexcept {
-  const elements& described = given.input.data != nullptr ? given.input : given.output;
-  return {.what = given.what,
-          .use = given.use,
-          .combine = given.combine.op,
-          .order = given.combine.order,
-          .type = described.type,
-          .root = given.root,
-          .line = given.site.line,
-          .input_in_area = core.may_be_shared(given.input.data),
-          .output_in_area = core.may_be_shared(given.output.data),
-          .file = given.site.file,
-          .element_size = described.size,
-          .count = given.count,
-          .input_count = given.input.count,
-          .output_count = given.output.count,
-          .factor = given.combine.factor,
-          .timeout = given.timeout};
-}
-
-/// Whether a call's plan is valid for all calls with this likeness, wherever their buffers are. Not
-/// for algorithm::shared, whose fingerprint depends on the buffer's place. If a buffer lies in a
-/// shared area, it must have been usable as a shared buffer: another algorithm was then chosen even
-/// so, and would be without it.
-[[nodiscard]] inline bool is_repeatable(const call& request, const call_likeness& like) noexcept {
-  const algorithm chosen = request.steps->steps.name;
-  const bool found_all = (!like.input_in_area || request.data.shared_input.area != nullptr) &&
-                         (!like.output_in_area || request.data.shared_output.area != nullptr);
-  return chosen != algorithm::shared && found_all;
+/// Fills a new `request`. Throws usage_error before any communication; measures the network first
+/// if the group has not chosen an algorithm yet. As issuer::fill, which it returns.
+inline const std::shared_ptr<const execution_plan>& fill_call(const process_group& group,
+                                                              const collective_arguments& given,
+                                                              call& request) {
+  issuer& issuing = core_of(group)->issuer();
+  const call_check check(group, given.what, given.site, given.form);
+  issuing.require_right(check, given);
+  if (!issuing.choice().ready()) ready_choice(group, given.site);
+  return issuing.fill(check, given, request);
 }
 
 PARX_INLINE void run(const process_group& group, const collective_arguments& given) {
   group_core& core = *core_of(group);
   const auto inside = core.enter(given.what, given.site);
-  if (!is_plain(given)) {
-    call request;
-    fill_call(group, given, request);
-    core.run(request);
-    return;
-  }
-  repeated_call& kept = core.repeated().at(given.site.line);
-  if (kept.ready && kept.like == likeness_of(core, given)) {
-    check_overlap({group, given.what, given.site}, given);
-    kept.request.data.input = static_cast<const std::byte*>(given.input.data);
-    kept.request.data.output = static_cast<std::byte*>(given.output.data);
-    kept.request.renew();
-  } else {
-    call request;
-    request.kept_steps = fill_call(group, given, request);
-    const call_likeness like = likeness_of(core, given);
-    if (!is_repeatable(request, like)) {
-      core.run(request);
-      return;
-    }
-    // Otherwise the cache would keep the memory of a destroyed shared_buffer.
-    request.data.shared_input = request.data.shared_output = {};
-    kept = {.like = like, .request = std::move(request), .ready = true};
-  }
-  core.run(kept.request);
+  call request;
+  fill_call(group, given, request);
+  core.progress().run(request);
 }
 
 PARX_INLINE work start(const process_group& group, const collective_arguments& given) {
-  const auto inside = core_of(group)->enter(given.what, given.site);
+  group_core& core = *core_of(group);
+  const auto inside = core.enter(given.what, given.site);
   auto request = std::make_unique<call>();
   request->kept_steps = fill_call(group, given, *request);
   request->timed = true;
-  core_of(group)->submit(*request);
+  core.progress().submit(*request);
   return {core_of(group), std::move(request)};
 }
 
-PARX_INLINE void run(const process_group& group, call& request) { core_of(group)->run(request); }
+PARX_INLINE void run(const process_group& group, call& request) {
+  group_core& core = *core_of(group);
+  const auto inside = core.enter(request.what, request.site);
+  core.progress().run(request);
+}
 
 PARX_INLINE work start(const process_group& group, std::unique_ptr<call> request) {
-  core_of(group)->submit(*request);
+  group_core& core = *core_of(group);
+  const auto inside = core.enter(request->what, request->site);
+  core.progress().submit(*request);
   return {core_of(group), std::move(request)};
 }
 

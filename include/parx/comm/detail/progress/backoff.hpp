@@ -6,7 +6,9 @@
 // time slice; then the rank stops yielding for a while, each time twice as long. If another thread
 // ran briefly during a yield, two ranks share a core. If there are cores enough for all, the
 // scheduler has put them together and may leave them so for 100 ms. The rank then sleeps once,
-// because the kernel wakes a thread on an idle core. Until then the two alternate.
+// because the kernel wakes a thread on an idle core. Until then the two alternate. (Two
+// ranks beside three compilers on 2 cores, medians of an all_reduce of 4 B: 3 us; bound to a core
+// each 3 to 50.)
 #pragma once
 
 #include <sched.h>

@@ -42,36 +42,32 @@ struct call {
   collective_data data;
   call_header header;
 
-  bool names_late = false;  ///< a timeout names all ranks that have not entered the call
-  bool sets_up_memory = false;  ///< issued by the group itself, see host_memory.hpp
-  bool timed = false;  ///< counts in group_core::async_seconds()
+  bool names_late = false;             ///< a timeout names all ranks that have not entered the call
+  bool sets_up_memory = false;         ///< issued by the group itself, see host_memory.hpp
+  bool timed = false;                  ///< counts in progress::async_seconds()
   std::shared_ptr<const void> keep{};  ///< owns what `data` refers to
-  /// Owns `steps` if the plan cache may drop them before the call ends.
+  /// Owns `steps` if the call cache may drop them before the call ends.
   std::shared_ptr<const execution_plan> kept_steps{};
 
   // A message: the other rank and the user's memory (read by send, written by recv).
   int peer = -1;
   std::byte* memory = nullptr;
   std::size_t bytes = 0;
-  axis_extents extents{};                ///< of a send
+  axis_extents extents{};                        ///< of a send
   const any_shape_receive* any_shape = nullptr;  ///< of a recv_any_shape
 
   // Set by the group.
-  deadline until = deadline::unset();  ///< set when a blocking call waits: a clock costs 20 ns
+  deadline::clock::time_point issued{};
   bool done = false;
-  bool named = false;  ///< its header has the group and the call site
   std::exception_ptr failure;
   std::uint64_t flight_ticket = 0;  ///< in the rank's flight recorder
 
   std::unique_ptr<call> next;  ///< chained: issued and waited for together with this call
 
-  /// Prepares a finished call to be issued again.
-  void renew() noexcept {
-    until = deadline::unset();
-    done = false;
-  }
-  void start_clock(deadline::clock::time_point issued = deadline::clock::now()) noexcept {
-    if (until.is_unset()) until = deadline::after(timeout, issued);
+  /// Unset before it is issued.
+  [[nodiscard]] deadline until() const noexcept {
+    return issued == deadline::clock::time_point{} ? deadline::unset()
+                                                   : deadline::after(timeout, issued);
   }
   [[nodiscard]] bool all_done() const noexcept {
     for (const call* each = this; each != nullptr; each = each->next.get()) {
@@ -101,17 +97,13 @@ inline constexpr int any_source = -1;
   return request.what == operation::recv && request.peer == any_source;
 }
 
-/// Writes the group and the call site into the header.
-inline void name_call(call& request, std::uint64_t group,
-                      std::chrono::milliseconds timeout) noexcept {
-  request.header.group = group;
+/// Writes the operation and the call site into the header.
+inline void name_call(call& request) noexcept {
   request.header.operation = static_cast<std::uint8_t>(
       // A send and its receive have the same fingerprint.
       is_message(request) ? operation::send : request.what);
   request.header.line = static_cast<std::uint32_t>(request.site.line);
   request.header.set_file(request.site.file_name());
-  if (request.timeout.count() <= 0) request.timeout = timeout;
-  request.named = true;
 }
 
 /// "all_reduce of 1024 float32 (sum) at train.cpp:88", from a header.
@@ -123,10 +115,10 @@ inline void name_call(call& request, std::uint64_t group,
   } else if (op == operation::recv && header.sizes == call_header::any_shape) {
     text += " of any shape";
   } else if (op != operation::barrier) {
-    text += formatted(" of {} {}", header.count,
-                        header.type == call_header::user_type
-                            ? "structs"
-                            : name_of(static_cast<dtype>(header.type)));
+    text +=
+        formatted(" of {} {}", header.count,
+                  header.type == call_header::user_type ? "structs"
+                                                        : name_of(static_cast<dtype>(header.type)));
   }
   if (header.reduction != call_header::no_reduction) {
     text += formatted(" ({})", header.reduction == call_header::user_reduction

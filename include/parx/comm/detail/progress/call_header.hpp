@@ -70,6 +70,14 @@ static_assert(sizeof(call_header) == prefix_bytes &&
                   offsetof(call_header, sequence) == prefix_number_at,
               "links read the sequence number in the prefix (transport/links.hpp)");
 
+/// Two ranks are in different calls.
+struct header_mismatch {
+  int peer;
+  call_header mine;
+  call_header theirs;
+  bool is_past = false;  ///< calls of one number, and at least one rank has left its call
+};
+
 inline constexpr std::size_t header_size = sizeof(call_header);
 using header_bytes = std::array<std::byte, header_size>;
 

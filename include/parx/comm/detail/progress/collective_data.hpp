@@ -13,9 +13,10 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// A buffer that lies in a shared area, at the same offset on every rank.
+/// A buffer that lies in a shared area, at the same offset on every rank. The buffer's owner keeps
+/// the area.
 struct shared_view {
-  std::shared_ptr<const shared_area> area{};
+  const shared_area* area = nullptr;
   std::size_t offset = 0;
   [[nodiscard]] std::byte* of(int rank) const noexcept {
     return area->of_rank[static_cast<std::size_t>(rank)] + offset;
@@ -25,7 +26,7 @@ struct shared_view {
 /// The scratch of a staged algorithm, in shared memory. Schedules number its parts from zero; which
 /// part is number zero changes from call to call.
 struct staging_view {
-  std::shared_ptr<const shared_area> area{};
+  const shared_area* area = nullptr;  ///< null where scratch is a rank's own
   std::size_t part_count = 1;  ///< elements of one part, in the schedule
   int first = 0;               ///< the part that is number zero in the schedule
   [[nodiscard]] std::byte* at(int rank, std::size_t element,

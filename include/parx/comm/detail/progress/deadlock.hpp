@@ -149,8 +149,7 @@ class deadlock_search {
     if (const notice* const theirs = notice_of(receiver, group)) {
       return std::ranges::find(theirs->refused, sender) != theirs->refused.end();
     }
-    const auto calls = calls_of(receiver, group);
-    return calls && calls->polled == 0;
+    return calls_of(receiver, group).has_value();
   }
   /// Whether everything that the rank awaited by a receive has sent was received.
   [[nodiscard]] bool is_not_sent(int receiver, std::uint64_t group,

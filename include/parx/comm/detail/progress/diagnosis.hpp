@@ -56,7 +56,7 @@ class diagnosis {
             .rank = network_.rank(),
             .peer = peer,
             .host = peer >= 0 ? network_.job().host_of(network_.job_rank(peer)) : std::string(),
-            .elapsed_seconds = request.until.elapsed_seconds(),
+            .elapsed_seconds = request.until().elapsed_seconds(),
             .advice = "The group is closed; restart the job to go on" + flight_.where()};
   }
   /// The error of a pending call when the group ends because of `reason`.
@@ -64,7 +64,7 @@ class diagnosis {
     const bool second = reason.code == errc::aborted;
     return {reason.code,
             formatted("{} {} after {:.1f} s{}{}", title(request), second ? "was ended" : "failed",
-                      request.until.elapsed_seconds(),
+                      request.until().elapsed_seconds(),
                       second ? " because another rank failed first: " : ": ", reason.text),
             context_of(request, reason.peer), reason.cause};
   }

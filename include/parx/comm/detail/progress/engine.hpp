@@ -16,20 +16,12 @@
 
 #include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/comm/detail/progress/collective_data.hpp>
-#include <parx/comm/detail/progress/host_barrier.hpp>
+#include <parx/comm/detail/progress/host_meeting.hpp>
 #include <parx/comm/detail/progress/workspace.hpp>
 #include <parx/comm/schedule/execution_plan.hpp>
 #include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-/// Two ranks are in different calls.
-struct header_mismatch {
-  int peer;
-  call_header mine;
-  call_header theirs;
-  bool is_past = false;  ///< calls of one number, and at least one rank has left its call
-};
 
 class engine {
  public:
@@ -45,8 +37,7 @@ class engine {
     plan_ = &steps;
     data_ = &data;
     header_ = &header;
-    barrier_ = &barrier;
-    if (steps.has_barrier && host_ranks_.empty()) find_host_ranks(network, patience);
+    if (steps.has_barrier) meeting_.start(network, barrier, header, patience);
     memory_.start(steps.steps, data, network.rank(), network.size());
     only_sends_ = true;
     overwrites_input_ = data.input == data.output && data.reduce;
@@ -85,7 +76,7 @@ class engine {
   }
 
   /// Appends the events that can end a sleep.
-  void interests(std::vector<link_interest>& out) const {
+  void interests(std::vector<link_interest>& out) {
     for (std::size_t i = 0; i < lane_count_; ++i) {
       const lane& state = lanes_[i];
       link_interest next{state.traffic->peer, channel::collective, false, false};
@@ -97,10 +88,7 @@ class engine {
       }
       if (next.readable || next.writable) out.push_back(next);
     }
-    for (const host_rank* each : missing_) {
-      out.push_back({each->rank, channel::collective, true, false,
-                     &barrier_->first_word(each->rank), barrier_->first_word_of(*header_)});
-    }
+    meeting_.interests(out);
   }
 
   /// Peers that still have to send to this rank, or to arrive.
@@ -111,7 +99,7 @@ class engine {
         peers.push_back(lanes_[i].traffic->peer);
       }
     }
-    for (const host_rank* each : missing_) peers.push_back(each->rank);
+    meeting_.add_missing(peers);
     return peers;
   }
   /// Peers to which not everything has been sent.
@@ -146,14 +134,6 @@ class engine {
     std::vector<std::byte> staging;  ///< received bytes, not yet reduced
     std::size_t staging_size = 0;
     std::size_t staged = 0;
-  };
-
-  /// Another rank, in a group whose ranks share memory.
-  struct host_rank {
-    int rank;
-    link* stream;
-    call_header stray_header{};  ///< received over the link before that rank arrived
-    std::size_t stray_bytes = 0;
   };
 
   struct progress {
@@ -226,8 +206,8 @@ class engine {
       if (!complete(index) && ready(index)) {
         const action& step = action_at(index);
         if (step.kind == action_kind::barrier) {
-          progressed |= !arrived_;
-          if (!all_have_arrived()) break;  // all later local actions wait for the barrier
+          progressed |= meeting_.arrive();
+          if (!meeting_.all_have_arrived()) break;  // all later local actions wait for it
         } else {
           memory_.perform(step);
         }
@@ -239,58 +219,6 @@ class engine {
       if (all_before) first_local_ = i + 1;
     }
     return progressed;
-  }
-
-  void find_host_ranks(links& network, std::chrono::milliseconds patience) {
-    for (int ahead = 1; ahead < network.size(); ++ahead) {
-      const int rank = wrap(network.rank() + ahead, network.size());
-      host_ranks_.push_back({rank, &network.link_to(rank, channel::collective, patience)});
-    }
-  }
-
-  /// Arrives, once, and checks which ranks have.
-  bool all_have_arrived() {
-    if (!arrived_) {
-      barrier_->arrive(*header_);
-      missing_.clear();
-      for (host_rank& each : host_ranks_) {
-        reach(each, [](link& stream) { stream.nudge(); });
-        missing_.push_back(&each);
-      }
-      arrived_ = true;
-    }
-    std::erase_if(missing_, [&](const host_rank* each) {
-      if (!barrier_->has_arrived(each->rank)) return false;
-      const call_header theirs = barrier_->header_of(each->rank);
-      if (!theirs.matches(*header_)) throw header_mismatch{each->rank, *header_, theirs};
-      return true;
-    });
-    for (host_rank* each : missing_) look_at(*each);
-    arrived_ = !missing_.empty();
-    return missing_.empty();
-  }
-
-  /// Calls use(link). A lost link is ignored if the rank has arrived before it ended.
-  template <typename Use>
-  void reach(const host_rank& other, Use use) {
-    try {
-      use(*other.stream);
-    } catch (const link_lost&) {
-      if (!barrier_->has_arrived(other.rank)) throw;
-    }
-  }
-
-  /// Data that a rank sends over its link before it arrives belongs to a different call: data that
-  /// it sends after this barrier becomes visible only after its arrival.
-  void look_at(host_rank& missing) {
-    reach(missing, [&](link& stream) {
-      if (!stream.has_unread() || barrier_->has_arrived(missing.rank)) return;
-      auto* const header = reinterpret_cast<std::byte*>(&missing.stray_header);
-      missing.stray_bytes += stream.try_receive(
-          {header + missing.stray_bytes, header_size - missing.stray_bytes}, {});
-      if (missing.stray_bytes < header_size) return;
-      throw header_mismatch{missing.rank, *header_, missing.stray_header};
-    });
   }
 
   bool send_some(lane& state) {
@@ -347,8 +275,7 @@ class engine {
                                         : memory_.write_at(action_at(index).to) + done_at(index),
                                receivable(state, index),
                                reducing ? 0 : movable(index) - done_at(index),
-                               !plan_->awaited[static_cast<std::size_t>(index)],
-                               state.staged == 0};
+                               !plan_->awaited[static_cast<std::size_t>(index)], state.staged == 0};
       std::size_t received = 0;
       if (head.size + body.size > 0) {
         received = state.stream->try_receive(head, body);
@@ -420,10 +347,7 @@ class engine {
   workspace memory_;
   std::vector<lane> lanes_;
   std::size_t lane_count_ = 0;
-  host_barrier* barrier_ = nullptr;
-  std::vector<host_rank> host_ranks_;
-  std::vector<host_rank*> missing_;  ///< have not arrived at the barrier this rank is at
-  bool arrived_ = false;  ///< this rank, at a barrier that is not complete
+  host_meeting meeting_;
   bool overwrites_input_ = false;
   bool only_sends_ = false;
   std::atomic<std::size_t> bytes_received_{0};

@@ -30,7 +30,7 @@ class flight_notes {
     if (recorder_ == nullptr) return;
     const std::size_t bytes =
         is_message(request) ? request.bytes : request.header.count * request.data.element_size;
-    request.flight_ticket = recorder_->enter(request.header, bytes, request.peer);
+    request.flight_ticket = recorder_->enter(request.header, bytes, request.peer, request.issued);
   }
   void finish(const call& request, flight_state state) const noexcept {
     if (recorder_ != nullptr) recorder_->finish(request.flight_ticket, state);

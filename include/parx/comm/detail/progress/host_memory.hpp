@@ -41,13 +41,12 @@ class host_memory {
     const bool wanted = network.size() > 1 && wants_memory(*next.steps);
     if (!next.sets_up_memory && !wanted) return;
     if (area_ == nullptr && (wanted || network.rank() == 0)) {
-      const auto limit = deadline::after(next.timeout);
-      area_.reset(new shared_area(network.share(bytes, area_id, limit)));
+      area_.reset(new shared_area(network.share(bytes, area_id, next.until())));
       barrier_.open(area_, network.rank());
     }
     const schedule& steps = next.steps->steps;
     if (wanted && steps.slices > 0) {
-      next.data.staging = {area_, steps.slice_count, next_part_};
+      next.data.staging = {area_.get(), steps.slice_count, next_part_};
       next_part_ = (next_part_ + steps.slices) % algorithms::staging_parts;
     }
   }

@@ -10,29 +10,20 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cstring>
-#include <list>
 #include <map>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/call_header.hpp>
+#include <parx/comm/detail/progress/message_lane.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
 #include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-/// A receive matched a message of another length or type.
-struct message_mismatch {
-  call* receive;
-  int peer;
-  call_header theirs;
-};
 
 class messages {
  public:
@@ -46,7 +37,7 @@ class messages {
       post_to_self(request);
       return;
     }
-    lane& state = lane_of(request.peer, request);
+    message_lane& state = lane_of(request.peer, request);
     if (request.what == operation::send) {
       state.sends.push_back(&request);
     } else {
@@ -76,7 +67,7 @@ class messages {
   void for_each_unexpected(Visit visit) const {
     for (const auto& [peer, state] : lanes_) {
       for (const kept_message& each : state.kept) visit(peer, each.header);
-      if (is_unexpected(state)) visit(peer, std::bit_cast<call_header>(state.header));
+      if (state.is_unexpected()) visit(peer, state.arriving());
     }
   }
 
@@ -106,7 +97,7 @@ class messages {
     // post the receive next: buffering the reply now would copy it twice.
     if (progressed) return true;
     for (auto& [peer, state] : lanes_) {
-      if (is_unexpected(state) && keep(state)) progressed |= receive_some(state);
+      if (state.is_unexpected() && keep(state)) progressed |= receive_some(state);
     }
     return progressed;
   }
@@ -115,7 +106,8 @@ class messages {
     for (const auto& [peer, state] : lanes_) {
       if (state.stream == nullptr || state.lost) continue;
       // Also without a pending receive: a message is then buffered, so that its sender can go on.
-      const link_interest next{peer, channel::message, !is_unexpected(state), !state.sends.empty()};
+      const link_interest next{peer, channel::message, !state.is_unexpected(),
+                               !state.sends.empty()};
       if (next.readable || next.writable) out.push_back(next);
     }
   }
@@ -136,7 +128,7 @@ class messages {
     for (const auto& [peer, state] : lanes_) {
       if (!state.sends.empty()) wait(peer, message_wait::send, state.received);
       if (!state.receives.empty() && !state.lost) wait(peer, message_wait::receive, state.received);
-      if (is_unexpected(state) && state.receives.empty() && is_too_much(state)) refused(peer);
+      if (state.is_unexpected() && state.receives.empty() && is_too_much(state)) refused(peer);
     }
   }
   void forget_all() {
@@ -148,34 +140,8 @@ class messages {
  private:
   static constexpr auto relaxed = std::memory_order_relaxed;
 
-  struct kept_message {
-    call_header header;
-    axis_extents extents;
-    std::vector<std::byte> bytes;
-    std::size_t filled = 0;
-  };
-  struct lane {
-    link* stream = nullptr;
-    bool lost = false;
-    int peer = -1;
-    std::vector<call*> sends;
-    std::size_t front_sent = 0;  ///< bytes of the first send's header and extents
-    std::size_t body_sent = 0;
-    std::vector<call*> receives;
-    std::list<kept_message> kept;  ///< unexpected; the last one may still be arriving
-    std::uint32_t received = 0;    ///< messages, whole ones
-    // The message that is arriving.
-    header_bytes header{};
-    std::array<std::size_t, axis_extents::most> extents{};
-    std::size_t front_received = 0;  ///< bytes of header and extents
-    call* target = nullptr;
-    bool arriving_kept = false;
-    std::size_t body_received = 0;
-    std::size_t body_size = 0;
-  };
-
-  lane& lane_of(int peer, const call& request) {
-    lane& state = lanes_[peer];
+  message_lane& lane_of(int peer, const call& request) {
+    message_lane& state = lanes_[peer];
     if (state.stream == nullptr) {
       state.peer = peer;
       if (peer != network_->rank()) {
@@ -189,59 +155,14 @@ class messages {
   static void count(std::atomic<std::size_t>& counter, std::size_t bytes) noexcept {
     counter.store(counter.load(relaxed) + bytes, relaxed);
   }
-  [[nodiscard]] static std::size_t body_bytes(const call_header& header) noexcept {
-    return static_cast<std::size_t>(header.count) * size_of(static_cast<dtype>(header.type));
-  }
-  /// Bytes before the body, as far as is known: extents only once the header has arrived.
-  [[nodiscard]] static std::size_t front_size(const lane& state) noexcept {
-    if (state.front_received < header_size) return header_size;
-    const auto theirs = std::bit_cast<call_header>(state.header);
-    return header_size + (theirs.sizes > 0 ? theirs.sizes - 1 : 0) * sizeof(std::size_t);
-  }
-  [[nodiscard]] static axis_extents extents_in(const lane& state) {
-    const auto theirs = std::bit_cast<call_header>(state.header);
-    if (theirs.sizes == 0) return {};
-    return std::span<const std::size_t>(state.extents.data(), theirs.sizes - 1);
-  }
-
-  /// Throws if the receive does not match this message. Allocates memory for a recv_any_shape.
-  static void accept(call& receive, int peer, const call_header& theirs,
-                     const axis_extents& extents) {
-    if (receive.any_shape != nullptr) return make_room(receive, peer, theirs, extents);
-    if (theirs.count != receive.header.count || theirs.type != receive.header.type) {
-      throw message_mismatch{&receive, peer, theirs};
-    }
-  }
-  static void make_room(call& receive, int peer, const call_header& theirs,
-                        const axis_extents& extents) {
-    const any_shape_receive& any_shape = *receive.any_shape;
-    const auto type = static_cast<dtype>(theirs.type);
-    const std::size_t bytes = body_bytes(theirs);
-    if ((any_shape.type && *any_shape.type != type) || bytes > any_shape.max_bytes) {
-      throw message_mismatch{&receive, peer, theirs};
-    }
-    const std::size_t count = static_cast<std::size_t>(theirs.count);
-    const auto room = any_shape.allocate(type, extents.given() ? extents : axis_extents{count});
-    if (room.size() < bytes) {
-      throw_error(errc::mismatch, "the allocator of a recv_any_shape gave {} bytes for {}",
-                  room.size(), bytes);
-    }
-    receive.memory = room.data();
-    receive.bytes = bytes;
-  }
-  /// Whether a message has arrived up to its body and no receive or buffer is assigned to it.
-  [[nodiscard]] static bool is_unexpected(const lane& state) noexcept {
-    return state.target == nullptr && !state.arriving_kept &&
-           state.front_received == front_size(state);
-  }
 
   /// Queues a receive for every rank. True if a matching message is already here: request.peer is
   /// then its sender, and the receive still has to be posted.
   bool post_to_all(call& request) {
     const int world = network_->size();
     for (int peer = 0; peer < world; ++peer) {
-      lane& state = lane_of(peer, request);
-      if (find_kept(state, request) == state.kept.end()) continue;
+      message_lane& state = lane_of(peer, request);
+      if (state.find_kept(request) == state.kept.end()) continue;
       request.peer = peer;
       return true;
     }
@@ -267,7 +188,7 @@ class messages {
     return network_->size() > 1 && std::all_of(lanes_.begin(), lanes_.end(), is_lost);
   }
   /// Whether a pending request can only complete over this link.
-  [[nodiscard]] bool is_needed(const lane& state) const noexcept {
+  [[nodiscard]] bool is_needed(const message_lane& state) const noexcept {
     const auto for_this = [](const call* each) { return each->peer != any_source; };
     return !state.sends.empty() ||
            std::any_of(state.receives.begin(), state.receives.end(), for_this) ||
@@ -275,7 +196,7 @@ class messages {
   }
 
   void post_to_self(call& request) {
-    lane& state = lane_of(request.peer, request);
+    message_lane& state = lane_of(request.peer, request);
     if (request.what == operation::recv) {
       state.receives.push_back(&request);
       match_kept(state, request);
@@ -288,31 +209,16 @@ class messages {
     kept_bytes_ += request.bytes;
     state.kept.push_back(std::move(message));
     ++state.received;
-    if (call* receive = matching_receive(state, request.header)) {
+    if (call* receive = state.matching_receive(request.header)) {
       claim(*receive, request.peer);
       match_kept(state, *receive);
     }
     finished_.push_back(&request);
   }
 
-  /// The receive that waits for this message, or null.
-  [[nodiscard]] static call* matching_receive(const lane& state,
-                                              const call_header& message) noexcept {
-    for (call* each : state.receives) {
-      if (each->header.root == message.root) return each;
-    }
-    return nullptr;
-  }
-
-  [[nodiscard]] static std::list<kept_message>::iterator find_kept(lane& state,
-                                                                   const call& receive) {
-    return std::find_if(state.kept.begin(), state.kept.end(), [&](const kept_message& each) {
-      return each.header.root == receive.header.root;
-    });
-  }
   /// Matches a new receive with a buffered message, which may still be arriving. False if none.
-  bool match_kept(lane& state, call& receive) {
-    const auto found = find_kept(state, receive);
+  bool match_kept(message_lane& state, call& receive) {
+    const auto found = state.find_kept(receive);
     if (found == state.kept.end()) return false;
     accept(receive, state.peer, found->header, found->extents);
     if (found->filled > 0) std::memcpy(receive.memory, found->bytes.data(), found->filled);
@@ -328,7 +234,7 @@ class messages {
     return true;
   }
 
-  bool send_some(lane& state) {
+  bool send_some(message_lane& state) {
     bool progressed = false;
     while (!state.sends.empty()) {
       call& front = *state.sends.front();
@@ -371,7 +277,7 @@ class messages {
     return progressed;
   }
 
-  bool receive_some(lane& state) {
+  bool receive_some(message_lane& state) {
     if (state.lost) return false;
     bool progressed = false;
     try {
@@ -384,8 +290,8 @@ class messages {
     return progressed;
   }
 
-  bool receive_piece(lane& state) {
-    if (const std::size_t front = front_size(state); state.front_received < front) {
+  bool receive_piece(message_lane& state) {
+    if (const std::size_t front = state.front_size(); state.front_received < front) {
       const std::size_t done = state.front_received;
       const std::size_t got =
           front == header_size
@@ -395,12 +301,12 @@ class messages {
                          front - done});
       count(bytes_received_, got);
       state.front_received += got;
-      if (state.front_received == header_size) check_header(state);
-      if (state.front_received < front_size(state)) return got > 0;
+      if (state.front_received == header_size) state.check_header();
+      if (state.front_received < state.front_size()) return got > 0;
       begin_body(state);
       return true;
     }
-    if (is_unexpected(state) && !find_receive(state)) return false;
+    if (state.is_unexpected() && !find_receive(state)) return false;
     std::byte* to = state.target != nullptr ? state.target->memory : state.kept.back().bytes.data();
     const std::size_t left = state.body_size - state.body_received;
     const std::size_t got =
@@ -423,41 +329,33 @@ class messages {
     return true;
   }
 
-  static void check_header(const lane& state) {
-    const auto theirs = std::bit_cast<call_header>(state.header);
-    if (theirs.magic != call_header::expected_magic || theirs.type >= dtype_count ||
-        theirs.sizes > axis_extents::most + 1) {
-      throw link_lost(state.peer, "it sent bytes that are no parx message");
-    }
-  }
-
-  void begin_body(lane& state) {
+  void begin_body(message_lane& state) {
     state.body_received = 0;
-    state.body_size = body_bytes(std::bit_cast<call_header>(state.header));
+    state.body_size = body_bytes(state.arriving());
     find_receive(state);
   }
 
   /// Matches the arriving message with a posted receive. False if there is none.
-  bool find_receive(lane& state) {
-    const auto theirs = std::bit_cast<call_header>(state.header);
-    call* const receive = matching_receive(state, theirs);
+  bool find_receive(message_lane& state) {
+    const auto theirs = state.arriving();
+    call* const receive = state.matching_receive(theirs);
     if (receive == nullptr) return false;
     claim(*receive, state.peer);
-    accept(*receive, state.peer, theirs, extents_in(state));
+    accept(*receive, state.peer, theirs, state.arriving_extents());
     state.target = receive;
     return true;
   }
 
-  [[nodiscard]] bool is_too_much(const lane& state) const noexcept {
+  [[nodiscard]] bool is_too_much(const message_lane& state) const noexcept {
     return kept_bytes_ + state.body_size > unexpected_limit && kept_bytes_ > 0;
   }
 
   /// Allocates a buffer for an unexpected message. False while too much is buffered already.
-  bool keep(lane& state) {
+  bool keep(message_lane& state) {
     // A posted receive did not match this message: it is for a later one, so this one must move on.
     if (is_too_much(state) && state.receives.empty()) return false;
-    const auto theirs = std::bit_cast<call_header>(state.header);
-    kept_message message{theirs, extents_in(state), {}, 0};
+    const auto theirs = state.arriving();
+    kept_message message{theirs, state.arriving_extents(), {}, 0};
     message.bytes.resize(state.body_size);
     kept_bytes_ += state.body_size;
     state.kept.push_back(std::move(message));
@@ -466,7 +364,7 @@ class messages {
   }
 
   links* network_ = nullptr;
-  std::map<int, lane> lanes_;
+  std::map<int, message_lane> lanes_;
   std::vector<call*> finished_;
   std::size_t kept_bytes_ = 0;
   std::atomic<std::size_t> bytes_sent_{0};

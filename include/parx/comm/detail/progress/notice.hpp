@@ -35,8 +35,7 @@ struct message_wait {
 struct calls_issued {
   std::uint64_t group = 0;
   std::uint64_t calls = 0;
-  std::uint32_t polled = 0;  ///< 1: the rank may make progress there while it waits elsewhere
-  std::uint32_t known = 0;   ///< 0: a thread drives the group at the moment
+  std::uint64_t known = 0;  ///< 0: a thread drives the group at the moment
 };
 struct messages_sent {
   std::uint64_t group = 0;

@@ -97,7 +97,7 @@ class pending_calls {
   }
 
   /// Appends the events that can end a sleep.
-  void interests(std::vector<link_interest>& out) const {
+  void interests(std::vector<link_interest>& out) {
     if (started_) engine_.interests(out);
     messages_.interests(out);
   }
@@ -126,7 +126,7 @@ class pending_calls {
     if (is_message(request)) return diagnosis_.senders_of(request);
     std::vector<int> peers;
     if (!started_) return peers;
-    const bool late = request.until.passed();
+    const bool late = request.until().passed();
     if (request.names_late && &request == queue_.front() && late) {
       peers = diagnosis_.absent(request.header.sequence);
       if (!peers.empty()) return peers;
@@ -192,8 +192,11 @@ class pending_calls {
   }
   [[nodiscard]] double async_seconds() const noexcept { return async_time_.seconds(); }
 
-  /// For the thread that issues calls.
-  [[nodiscard]] host_memory& memory() noexcept { return memory_; }
+  /// For the thread that issues calls: the call that must be issued before `next`; usually null.
+  [[nodiscard]] call* set_up_before(const call& next) {
+    if (is_message(next)) return nullptr;
+    return memory_.ahead_of(next, network_.rank(), network_.size());
+  }
 
  private:
   void finish(call& each) noexcept {
@@ -206,16 +209,17 @@ class pending_calls {
     const std::string_view name =
         front.sets_up_memory ? "set-up of shared memory" : name_of(front.what);
     const std::string& group = diagnosis_.group_name();
-    if (!trace::enabled() || group == "world") running_.emplace(name, trace::literal("comm"));
+    if (group == "world") running_.emplace(name, trace::literal("comm"));
     else running_.emplace(formatted("{} on {}", name, group), trace::literal("comm"));
+    if (!front.sets_up_memory) running_->arg("bytes", front.header.count * front.data.element_size);
+    running_->arg("sequence", front.header.number());
   }
 
   void start(call& front) {
     recent_.remember(front.header);
     memory_.prepare(front, network_);
-    open_span(front);
-    if (!front.sets_up_memory) running_->arg("bytes", front.header.count * front.data.element_size);
-    running_->arg("sequence", front.header.number());
+    if (trace::enabled()) [[unlikely]]
+      open_span(front);
     engine_.start(*front.steps, front.data, front.header, network_, memory_.barrier(),
                   front.timeout);
     if (front.names_late) diagnosis_.post({front.header});

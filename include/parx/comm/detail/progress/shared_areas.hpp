@@ -32,8 +32,8 @@ class shared_areas {
     }
     std::erase_if(areas_, [](const part& each) { return each.area.expired(); });
     if (network.shares_memory()) {
-      areas_.push_back(
-          {place_of(area->of_rank[static_cast<std::size_t>(network.rank())]), bytes, area});
+      areas_.push_back({place_of(area->of_rank[static_cast<std::size_t>(network.rank())]), bytes,
+                        area.get(), area});
     }
     return area;
   }
@@ -43,15 +43,10 @@ class shared_areas {
     const std::uintptr_t at = place_of(data);
     for (const part& each : areas_) {
       if (!each.holds(at) || bytes > each.bytes - (at - each.begin)) continue;
-      if (auto area = each.area.lock()) return {std::move(area), at - each.begin};
+      // Its owner keeps it until the call has ended, so that no locked instruction is needed here.
+      if (!each.area.expired()) return {each.address, at - each.begin};
     }
     return {};
-  }
-  /// False if find() would find nothing. If true, the area may no longer exist. Takes no lock.
-  [[nodiscard]] bool may_hold(const void* data) const noexcept {
-    const std::uintptr_t at = place_of(data);
-    return std::any_of(areas_.begin(), areas_.end(),
-                       [at](const part& each) { return each.holds(at); });
   }
 
  private:
@@ -59,6 +54,7 @@ class shared_areas {
   struct part {
     std::uintptr_t begin = 0;
     std::size_t bytes = 0;
+    const shared_area* address = nullptr;
     std::weak_ptr<const shared_area> area;
 
     [[nodiscard]] bool holds(std::uintptr_t at) const noexcept {

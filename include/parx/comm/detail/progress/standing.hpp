@@ -42,13 +42,12 @@ class group_standing {
     found.store(found.load(relaxed) + 1, relaxed);
   }
 
-  /// A thread drives the group's progress, or looks after it while it waits in another group.
+  /// A thread drives the group's progress.
   [[nodiscard]] bool is_driven() const noexcept { return driven_.load(relaxed); }
   void set_driven(bool now) noexcept { driven_.store(now, relaxed); }
-  void set_polled() noexcept { polled_.store(true, relaxed); }
 
   void describe(notice& mine) const {
-    mine.calls.push_back({group_, calls(), polled_.load(relaxed) ? 1u : 0u, 1});
+    mine.calls.push_back({group_, calls(), 1});
     const counter* const all = sent_.load(std::memory_order_acquire);
     if (all == nullptr) return;
     for (int peer = 0; peer < network_.size(); ++peer) {
@@ -67,7 +66,6 @@ class group_standing {
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<counter*> sent_{nullptr};  ///< by receiver; null before the first message
   std::atomic<bool> driven_{false};
-  std::atomic<bool> polled_{false};
 };
 
 /// The groups of one rank that descend from the same first one.

@@ -32,7 +32,6 @@ namespace parx::inline PARX_ABI::detail {
 enum class waiter {
   program,          ///< one of the program's, or the group's while one of those waits for it
   progress_thread,  ///< the group's own
-  none,             ///< nobody's: the program tests a call between other work
 };
 
 class watch {
@@ -77,7 +76,7 @@ class watch {
   void look(waiter who) {
     throw_if_aborted(network_);
     pending_.for_each([&](const call& request) {
-      if (!request.until.passed()) return;
+      if (!request.until().passed()) return;
       const auto missing = pending_.missing_peers(request);
       throw failure{formatted("timed out {}", pending_.waiting_text(request)), errc::timeout,
                     missing.empty() ? -1 : missing.front()};
@@ -89,7 +88,7 @@ class watch {
       warned_ = true;
       if (const call* request = pending_.oldest()) {
         log(log_level::warn, "{} is {} (for {:.0f} s so far)", diagnosis_.title(*request),
-            pending_.waiting_text(*request), request->until.elapsed_seconds());
+            pending_.waiting_text(*request), request->until().elapsed_seconds());
       }
     }
   }
@@ -186,7 +185,7 @@ class watch {
   void post_notice(waiter who) {
     const call* stuck = pending_.oldest();
     if (stuck == nullptr) return;
-    if (who != waiter::none && !inside_) inside_.emplace();
+    if (!inside_) inside_.emplace();
     posted_ = {.call = stuck->header,
                .awaited = pending_.missing_peers(*stuck),
                .recent = pending_.recent().all(),
@@ -213,6 +212,7 @@ class watch {
   const groups_of_rank& siblings_;
   const group_options& options_;
   std::chrono::milliseconds look_after_;  ///< group_options::look_after, or up to 8 times that
+  std::uint32_t seen_losses_ = 0;         ///< of the networks
   bool warned_ = false;
   bool suspicious_ = false;  ///< an awaited rank has ended, and nothing has moved since
   std::optional<clock::time_point> idle_since_;

@@ -1,0 +1,344 @@
+// progress: runs the calls of a group. It numbers them, keeps them in the order of issue, and moves
+// their bytes.
+//
+// One thread at a time drives it: the thread of a blocking call while nothing asynchronous is
+// pending, else the group's progress thread, behind which blocking calls queue. The first failure
+// ends the group: it is sent to all ranks, and every pending and later call fails with it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/detail/progress/backoff.hpp>
+#include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/detail/progress/call_lock.hpp>
+#include <parx/comm/detail/progress/current_failure.hpp>
+#include <parx/comm/detail/progress/diagnosis.hpp>
+#include <parx/comm/detail/progress/ending.hpp>
+#include <parx/comm/detail/progress/flight_notes.hpp>
+#include <parx/comm/detail/progress/pending_calls.hpp>
+#include <parx/comm/detail/progress/standing.hpp>
+#include <parx/comm/detail/progress/unread_call.hpp>
+#include <parx/comm/detail/progress/watch.hpp>
+#include <parx/core/failure_record.hpp>
+#include <parx/core/start_thread.hpp>
+#include <parx/trace/event.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class progress {
+ public:
+  /// All references must outlive it.
+  progress(links& network, const std::string& name, std::uint64_t id, const group_options& options,
+           std::shared_ptr<groups_of_rank> siblings)
+      : network_(network), name_(name), id_(id), options_(options), siblings_(std::move(siblings)) {
+    flight_.add_group(id_, name_, network_.size(), network_.rank());
+    siblings_->add(standing_);
+  }
+  ~progress() {
+    siblings_->remove(standing_);
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+    (void)all_calls_read();
+    network_.close();
+  }
+  progress(const progress&) = delete;
+  progress& operator=(const progress&) = delete;
+
+  /// Runs a call and those chained to it to the end; rethrows the failure. The thread makes
+  /// progress itself unless another thread already does.
+  void run(call& request) {
+    {
+      call_lock lock(mutex_, locking_now());
+      enqueue(request);
+      if (standing_.is_driven()) network_.wake();
+      finish(lock, request);
+    }
+    request.rethrow();
+  }
+
+  /// Issues an asynchronous call. It must exist until it is done.
+  void submit(call& request) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!thread_.joinable()) {
+        thread_ = start_thread("of async_ calls", [this] { drive_asynchronous_calls(); });
+      }
+      if (!has_other_threads_) has_other_threads_ = true;  // another thread may be reading it
+      enqueue(request);
+      if (standing_.is_driven()) network_.wake();
+    }
+    changed_.notify_all();
+  }
+
+  /// Waits until an issued call is done; does not throw its failure.
+  void wait(call& request) {
+    call_lock lock(mutex_, locking_now());
+    finish(lock, request);
+  }
+
+  /// Whether an issued call is done. Never blocks.
+  [[nodiscard]] bool test(const call& request) {
+    {
+      const call_lock lock(mutex_, locking_now());
+      if (request.all_done()) return true;
+    }
+    // Otherwise a loop around test() would keep the core from the progress thread and from the
+    // other ranks.
+    std::this_thread::yield();
+    return false;
+  }
+
+  /// Ends the group for a reason outside of it: where one is being handled, that exception.
+  void abort(std::string_view reason) {
+    failure_record record = record_of(std::current_exception(), network_.job_rank(network_.rank()));
+    record.text = reason;
+    network_.job().abort(record);
+    ending_.set_if_first(reason);
+    flight_.fail(record);
+  }
+  [[nodiscard]] bool has_ended() const noexcept { return ending_.has_ended(); }
+
+  /// Whether everything that peers have sent for this group's calls was read.
+  [[nodiscard]] bool all_calls_read() {
+    return has_ended() || anything_pending() ||
+           !tell_of_unread_call(network_, name_, standing_.calls(), flight_);
+  }
+
+  [[nodiscard]] const std::shared_ptr<groups_of_rank>& siblings() const noexcept {
+    return siblings_;
+  }
+  /// Bytes that collectives and messages have sent and received over links, headers included.
+  [[nodiscard]] std::size_t bytes_sent() const noexcept { return pending_.bytes_sent(); }
+  [[nodiscard]] std::size_t bytes_received() const noexcept { return pending_.bytes_received(); }
+  [[nodiscard]] double async_seconds() const noexcept { return pending_.async_seconds(); }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds longest_sleep{100};
+
+  [[nodiscard]] locking locking_now() const noexcept { return locking{has_other_threads_}; }
+
+  /// Numbers a call, or refuses it if the group has ended. Its time begins. Locked.
+  void admit(call& request) {
+    if (ending_.has_ended()) throw diagnosis_.refusal_of(request, ending_.reason());
+    if (is_message(request)) {
+      name_call(request);
+    } else {
+      if (!request.sets_up_memory) standing_.add_call();
+      request.header.sequence = 2 * standing_.calls() + (request.sets_up_memory ? 1 : 0);
+    }
+    request.header.group = id_;
+    if (request.timeout.count() <= 0) request.timeout = options_.timeout;
+    request.issued = issued_at_ = clock::now();
+    flight_.enter(request);
+  }
+
+  /// Locked.
+  void enqueue(call& request) {
+    call* const ahead = pending_.set_up_before(request);
+    if (ahead != nullptr) admit(*ahead);
+    // abort() may end the group meanwhile: the whole chain is admitted before any of it is pending.
+    for (call* each = &request; each != nullptr; each = each->next.get()) admit(*each);
+    if (ahead != nullptr) incoming_.push_back(ahead);
+    for (call* each = &request; each != nullptr; each = each->next.get()) {
+      incoming_.push_back(each);
+    }
+    has_incoming_.store(true, std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] bool anything_pending() const noexcept {
+    return !incoming_.empty() || !pending_.empty();
+  }
+
+  /// Locked. Waits for a call: drives the progress, or waits for the thread that does.
+  void finish(call_lock& lock, const call& request) {
+    while (!request.all_done()) {
+      if (standing_.is_driven()) {
+        if (++waiting_ == 1) network_.wake();  // the driver may spin from now on
+        lock.wait(changed_, [&] { return request.all_done() || !standing_.is_driven(); });
+        --waiting_;
+      } else {
+        drive(lock, waiter::program, [&] { return request.all_done(); });
+      }
+    }
+  }
+
+  void drive_asynchronous_calls() {
+    trace::name_thread("comm");
+    call_lock lock(mutex_, locking::needed);
+    for (;;) {
+      lock.wait(changed_,
+                [&] { return stopping_ || (!standing_.is_driven() && anything_pending()); });
+      if (stopping_) return;
+      drive(lock, waiter::progress_thread, [&] { return stopping_ || !anything_pending(); });
+    }
+  }
+
+  /// Becomes the owner of the progress and drives it until `enough()`. The lock is held on entry
+  /// and exit, and released while bytes move.
+  template <typename Enough>
+  void drive(call_lock& lock, waiter who, Enough enough) {
+    standing_.set_driven(true);
+    backoff_.progressed();
+    while (!enough()) {
+      std::optional<failure> failed;
+      bool must_look = false, progressed = false;
+      try {
+        must_look = take_incoming() && issued_at_ >= next_look_;
+        if (must_look) next_look_ = issued_at_ + std::chrono::milliseconds(100);
+      } catch (...) {
+        failed = current_failure(network_, diagnosis_, pending_);
+      }
+      lock.unlock();
+      try {
+        if (must_look) look_at_links();
+        if (!failed) progressed = move(who);
+      } catch (...) {
+        failed = current_failure(network_, diagnosis_, pending_);
+      }
+      lock.lock();
+      if (failed) fail(*failed);
+      if (!progressed) continue;
+      if (pending_.retire()) watch_.call_ended();
+      tell_others();
+    }
+    standing_.set_driven(false);
+    tell_others();
+  }
+
+  /// Moves what can be moved, or waits until something can or a call is issued. Unlocked.
+  bool move(waiter who) {
+    // The computation that asynchronous calls overlap with uses the same cores, so their thread
+    // does not spin until the program waits for it (finish).
+    const auto is_waited_for = [&] {
+      return who == waiter::program || waiting_.load(std::memory_order_relaxed) > 0;
+    };
+    bool progressed = pending_.step();
+    while (!progressed && is_waited_for() && !has_incoming_.load(std::memory_order_relaxed)) {
+      if (!backoff_.idle(network_.job().may_spin())) sleep(waiter::program);
+      progressed = pending_.step();
+    }
+    if (progressed) {
+      backoff_.progressed();
+      watch_.progressed();
+    } else if (!is_waited_for()) {
+      sleep(waiter::progress_thread);
+    }
+    return progressed;
+  }
+
+  /// Wakes threads that wait for a change.
+  void tell_others() {
+    if (locking_now() == locking::needed) changed_.notify_all();
+  }
+
+  /// Locked. False if no call has been issued.
+  bool take_incoming() {
+    if (!has_incoming_.load(std::memory_order_relaxed)) return false;
+    has_incoming_.store(false, std::memory_order_relaxed);
+    for (call* each : incoming_) pending_.add(*each);
+    incoming_.clear();
+    return true;
+  }
+
+  /// Unlocked: sleeps until something can move, then checks the deadlines and the other ranks.
+  void sleep(waiter who) {
+    auto limit = longest_sleep;
+    interests_.clear();
+    pending_.interests(interests_);
+    pending_.for_each(
+        [&](const call& request) { limit = std::min(limit, request.until().remaining()); });
+    network_.wait(interests_, watch_.longest_sleep(limit));
+    watch_.look(who);
+  }
+
+  /// Unlocked: finds out whether a peer or the job has ended, for calls that end without a sleep:
+  /// small sends in shared memory always do until the ring is full.
+  void look_at_links() {
+    interests_.clear();
+    for (const channel traffic : {channel::collective, channel::message}) {
+      network_.for_each_link(traffic, [&](int peer, link&) {
+        interests_.push_back({peer, traffic, true, false});
+      });
+    }
+    network_.wait(interests_, std::chrono::milliseconds(0));
+    network_.wake();  // another thread may have called it, which that wait has consumed
+    throw_if_aborted(network_);
+  }
+
+  /// Locked. Ends the group: the first reason is sent to all ranks, and every pending call fails
+  /// with it. Out of memory, the group ends without a reason.
+  void fail(const failure& reason) noexcept {
+    watch_.ended();
+    pending_.retire_messages();
+    try {
+      const failure_record record = diagnosis_.record_of_end(reason, pending_.oldest());
+      ending_.set(record.text);
+      flight_.fail(record);
+      network_.job().abort(record);
+    } catch (const std::exception&) {
+      ending_.set("");
+      network_.job().abort({.text = "out of memory"});  // fits the string's inline buffer
+    }
+    network_.close();
+    const auto end = [&](call& request) {
+      if (request.done) return;
+      try {
+        request.failure = std::make_exception_ptr(diagnosis_.end_of(request, reason));
+      } catch (const std::exception&) {
+        request.failure = std::current_exception();
+      }
+      flight_.finish(request, flight_state::failed);
+      request.done = true;
+    };
+    pending_.end(end);
+    for (call* each : incoming_) end(*each);
+    incoming_.clear();
+    has_incoming_.store(false, std::memory_order_relaxed);
+    tell_others();
+  }
+
+  links& network_;
+  const std::string& name_;
+  const std::uint64_t id_;
+  const group_options& options_;
+  const std::shared_ptr<groups_of_rank> siblings_;
+  group_standing standing_{id_, network_};  ///< is_driven(): a thread drives the progress
+  const flight_notes flight_{options_.recorder, options_.failures};
+  const diagnosis diagnosis_{network_, name_, id_, flight_};
+  bool has_other_threads_ = false;  ///< others may make progress: since the first asynchronous call
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<int> waiting_{0};  ///< threads that wait behind the driver
+  bool stopping_ = false;
+  std::vector<call*> incoming_;  ///< issued, not yet seen by the driver
+  std::atomic<bool> has_incoming_{false};
+  clock::time_point issued_at_{};  ///< the latest call
+  ending ending_;
+  std::thread thread_;
+
+  // Used by the driving thread only.
+  pending_calls pending_{network_, diagnosis_, flight_, standing_};
+  backoff backoff_;
+  watch watch_{network_, diagnosis_, pending_, standing_, *siblings_, options_};
+  clock::time_point next_look_{};
+  std::vector<link_interest> interests_;
+};
+
+}  // namespace parx::detail
