@@ -258,6 +258,46 @@ BOOST_AUTO_TEST_CASE(a_listener_hands_no_pacing_on_and_remembers_what_other_host
   BOOST_TEST(!inherited.starts_with("bbr"));
 }
 
+BOOST_AUTO_TEST_CASE(a_refused_connection_says_for_good_that_the_ranks_process_has_ended) {
+  const auto store = std::make_shared<parx::hash_store>();
+  const auto joined = [&](int rank) {
+    return std::make_shared<parx::detail::endpoint>(
+        parx::detail::endpoint_options{.job_store = store,
+                                       .store_host = "127.0.0.1",
+                                       .rank = rank,
+                                       .world_size = 2,
+                                       .local_world_size = 2,
+                                       .may_spin = false,
+                                       .env = {{"PARX_TRANSPORT", "tcp"}}});
+  };
+  auto gone = joined(0);
+  const auto here = joined(1);
+  const std::string host = gone->own().address;
+  const std::uint16_t port = gone->own().port;
+  gone.reset();
+  parx::hybrid_links world(here);
+  std::byte byte{};
+  std::string said;
+  const auto until = clock_type::now() + 5s;
+  while (said.empty() && clock_type::now() < until) {
+    try {
+      world.link_to(0, parx::channel::collective).try_send({&byte, 1}, {});
+    } catch (const parx::link_lost& lost) {
+      said = lost.what();
+      BOOST_TEST((lost.how == parx::link_end::closed));
+    }
+  }
+  BOOST_TEST(said.find("does not answer") != std::string::npos, said);
+  // Another program may be given the port.
+  const auto address = parx::detail::socket_address::tcp(host, port);
+  const parx::descriptor other(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(other.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  BOOST_REQUIRE_EQUAL(::bind(other.get(), address.data(), address.length), 0);
+  BOOST_REQUIRE_EQUAL(::listen(other.get(), 1), 0);
+  BOOST_TEST(here->job()->has_ended(0));
+}
+
 BOOST_AUTO_TEST_CASE(a_long_link_is_read_whole) {
   const auto link =
       std::filesystem::temp_directory_path() / fmt::format("parx_link_{}", ::getpid());

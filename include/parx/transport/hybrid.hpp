@@ -199,7 +199,7 @@ class hybrid_links final : public links {
   }
   [[nodiscard]] detail::tcp_stream make_stream(const detail::link_key& key,
                                                const detail::peer_record& record) {
-    if (rank() > key.peer) return {*shared_, key, rank(), record};
+    if (rank() > key.peer) return {*shared_, key, rank(), job_rank(key.peer), record};
     return {*shared_, key, record.boot_id == shared_->own().boot_id};
   }
 

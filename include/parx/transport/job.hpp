@@ -9,8 +9,10 @@
 //   record in the store -> listens -> "left/N" in the store -> does not listen  it left by itself
 //                                  -> does not listen, no "left/N"              it was killed
 //
-// That it does not listen is found by a probe of its address (has_ended), or by a link of this rank
-// to it, which then says so (report_ended).
+// That it does not listen is found by a probe of its address (has_ended), or by a network: by
+// shared memory when the kernel closes its wake channel, by TCP when a connection is refused
+// (report_ended). UCX tells of a loss whose reason it does not know (report_loss): the ranks that
+// wait then probe at once.
 #pragma once
 
 #include <sys/socket.h>
@@ -114,6 +116,11 @@ class job {
   /// For a network that has found that the rank's process has certainly ended. A link that broke is
   /// not enough for that.
   void report_ended(int rank) noexcept { flag_of(rank).store(true, std::memory_order_relaxed); }
+  /// For a network that has lost a rank, which may have ended: who waits should look at once.
+  void report_loss() noexcept { losses_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint32_t losses() const noexcept {
+    return losses_.load(std::memory_order_relaxed);
+  }
   /// False where the rank has ended and was certainly killed, that is, did not leave by itself.
   [[nodiscard]] bool may_have_left(int rank) {
     // A rank publishes that it leaves before it stops listening.
@@ -214,6 +221,7 @@ class job {
   detail::abort_watch abort_;
   detail::notices notices_;
   std::vector<std::atomic<bool>> ended_;  ///< by rank
+  std::atomic<std::uint32_t> losses_{0};
 };
 
 }  // namespace parx

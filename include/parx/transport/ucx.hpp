@@ -58,6 +58,7 @@ class ucx_transport final : public detail::network {
                  .challenge = self.challenge,
                  .tag = std::move(self.tag),
                  .wake = std::move(self.wake),
+                 .lost = std::move(self.lost),
                  .rendezvous_from = detail::rendezvous_threshold(self.env)},
                 detail::ucx_settings_for(self.env, detail::has_rdma_device(), self.own_interface)) {
     newest() = this;

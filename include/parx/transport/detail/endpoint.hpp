@@ -211,7 +211,8 @@ class endpoint {
                      .env = options_.env,
                      .tag = [this](const link_hello& hello,
                                    std::string_view challenge) { return tag_of(hello, challenge); },
-                     .wake = [this](std::uint64_t group) { sleepers_.wake(group); }});
+                     .wake = [this](std::uint64_t group) { sleepers_.wake(group); },
+                     .lost = [this] { job_->report_loss(); }});
     own_.network_name = wanted + ' ' + network_->version();
     own_.network_address = network_->address();
   }

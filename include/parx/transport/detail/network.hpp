@@ -30,6 +30,7 @@ struct network_identity {
   /// compute, for the rank that has published the challenge.
   std::function<std::uint64_t(const link_hello&, std::string_view challenge)> tag;
   std::function<void(std::uint64_t group)> wake;  ///< wakes the group if it sleeps
+  std::function<void()> lost;  ///< the connection to a rank, which may have ended
 };
 
 /// Threads: safe from any thread.

@@ -33,10 +33,10 @@ class tcp_stream {
   tcp_stream(endpoint& shared, const link_key& key, bool same_host)
       : shared_(&shared), key_(key), same_host_(same_host) {}
 
-  /// A stream that connects to its peer as rank `from` of the group. Throws link_lost, and
-  /// parx::error where no socket can be made.
-  tcp_stream(endpoint& shared, const link_key& key, int from, const peer_record& peer)
-      : shared_(&shared), key_(key), same_host_(peer.boot_id == shared.own().boot_id) {
+  /// A stream that connects, as rank `from` of the group, to the peer that is `rank` in the job.
+  /// Throws link_lost, and parx::error where no socket can be made.
+  tcp_stream(endpoint& shared, const link_key& key, int from, int rank, const peer_record& peer)
+      : shared_(&shared), key_(key), rank_(rank), same_host_(peer.boot_id == shared.own().boot_id) {
     if (is_loopback(peer.address) && !same_host_) {
       throw link_lost(key.peer, formatted("it is on another host ({}) but offers the loopback "
                                           "address {}; set PARX_SOCKET_IFNAME there to the "
@@ -240,8 +240,12 @@ class tcp_stream {
     return true;
   }
   [[noreturn]] void refuse(int number) const {
+    // Its host answers that nothing listens there.
+    const bool ended = number == ECONNREFUSED;
+    if (ended) shared_->job()->report_ended(rank_);
     throw link_lost(key_.peer,
-                    formatted("its address {} does not answer: {}", address_, errno_text(number)));
+                    formatted("its address {} does not answer: {}", address_, errno_text(number)),
+                    ended ? link_end::closed : link_end::broken);
   }
   /// The loss that a system call has reported by errno.
   [[nodiscard]] link_lost lost(int number) const {
@@ -260,6 +264,7 @@ class tcp_stream {
 
   endpoint* shared_;
   link_key key_;
+  int rank_ = -1;  ///< the peer's in the job, of a stream that connects
   bool same_host_;
   link_hello greeting_;          ///< of a stream that connects
   std::optional<mac> expected_;  ///< the peer's proof, until it has arrived

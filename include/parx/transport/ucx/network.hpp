@@ -44,6 +44,7 @@ struct ucx_identity {
   /// The tag of messages from the rank that a hello is from, to the one that made the challenge.
   std::function<std::uint64_t(const link_hello&, std::string_view challenge)> tag;
   std::function<void(std::uint64_t group)> wake;  ///< wakes the group if it sleeps
+  std::function<void()> lost;  ///< the connection to a rank, which may have ended
   /// Larger bodies go by rendezvous; where it is empty, the path decides.
   std::optional<std::size_t> rendezvous_from = std::nullopt;
 };
@@ -246,6 +247,7 @@ class ucx_network {
   /// none.
   bool noticed_loss() noexcept {
     if (!std::exchange(lost_one_, false)) return false;
+    if (self_.lost) self_.lost();
     for (auto& [rank, each] : peers_) {
       if (each->lost() == UCS_OK) continue;
       if (void* const request = each->start_close(ucx_peer::closing::by_force)) {

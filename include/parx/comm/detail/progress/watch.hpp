@@ -82,7 +82,10 @@ class watch {
                     missing.empty() ? -1 : missing.front()};
     });
     const auto idle_time = clock::now() - *idle_since_;
-    if (idle_time > look_after_) look_around(who);
+    const std::uint32_t losses = network_.job().losses();
+    const bool lost_one = std::exchange(seen_losses_, losses) != losses;
+    if (lost_one) next_look_ = {};
+    if (lost_one || idle_time > look_after_) look_around(who);
     if (idle_time > options_.deadlock_after / 2) look_for_deadlock();
     if (idle_time > options_.warn_after && !warned_) {
       warned_ = true;
