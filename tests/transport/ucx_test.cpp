@@ -105,11 +105,11 @@ std::string on_two_processes(const std::string& transport,
     try {
       ucx_network network({.rank = rank,
                            .challenge = "challenge",
+                           .own_interface = "lo",
+                           .env = parx::process_environment(),
                            .tag = tag_of_tests,
                            .wake = [](std::uint64_t) {},
-                           .rendezvous_from =
-                               parx::detail::rendezvous_threshold(parx::process_environment())},
-                          parx::detail::ucx_settings_for(parx::process_environment(), false, "lo"));
+                           .lost = [] {}});
       side own{rank, control[rank], network, {}};
       own.other = std::stoi(swap_texts(own.control, std::to_string(::getpid())));
       own.address = swap_texts(own.control, network.address(true));
@@ -502,9 +502,11 @@ BOOST_AUTO_TEST_CASE(messages_of_strangers_are_dropped_and_counted) {
       // It knows the address, and nothing else.
       ucx_network stranger({.rank = 0,
                             .challenge = "challenge",
+                            .own_interface = "lo",
+                            .env = {{"UCX_TLS", "tcp"}},
                             .tag = [](const auto&, std::string_view) { return 12345ull; },
-                            .wake = [](std::uint64_t) {}},
-                           parx::detail::ucx_settings_for({{"UCX_TLS", "tcp"}}, false, "lo"));
+                            .wake = [](std::uint64_t) {},
+                            .lost = [] {}});
       ucx_link taken(stranger, {1, 1, purpose::collective}, 0, 1, own.address, "challenge");
       ucx_link unknown(stranger, {9, 1, purpose::message}, 0, 1, own.address, "challenge");
       for (int i = 0; i < 50; ++i) {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include <parx/core/error.hpp>
-#include <parx/core/formatted.hpp>
+#include <parx/core/hex.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -30,9 +30,8 @@ template <std::size_t Size>
 
 /// 128 bits, as 32 hexadecimal digits.
 [[nodiscard]] inline std::string random_hex() {
-  std::string text;
-  for (const unsigned char byte : random_bytes<16>()) text += formatted("{:02x}", byte);
-  return text;
+  const auto bytes = random_bytes<16>();
+  return to_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace parx::detail

@@ -14,34 +14,15 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <utility>
 
-#include <parx/core/formatted.hpp>
+#include <parx/core/env.hpp>
+#include <parx/core/hex.hpp>
 #include <parx/transport/detail/network.hpp>
 #include <parx/transport/ucx/link.hpp>
 #include <parx/transport/ucx/network.hpp>
 
 namespace parx::inline PARX_ABI {
-
-namespace detail {
-
-[[nodiscard]] inline std::string to_hex(std::string_view bytes) {
-  std::string text;
-  for (const char each : bytes) text += formatted("{:02x}", static_cast<unsigned char>(each));
-  return text;
-}
-/// Of to_hex()'s text.
-[[nodiscard]] inline std::string from_hex(std::string_view text) {
-  const auto digit = [](char each) { return each <= '9' ? each - '0' : each - 'a' + 10; };
-  std::string bytes;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
-    bytes.push_back(static_cast<char>(digit(text[i]) * 16 + digit(text[i + 1])));
-  }
-  return bytes;
-}
-
-}  // namespace detail
 
 /// For a diagnosis: paths between processes, as UCX names them.
 struct ucx_choice {
@@ -53,14 +34,7 @@ class ucx_transport final : public detail::network {
  public:
   explicit ucx_transport(detail::network_identity self)
       // Inside a host parx's own memory is faster, so UCX's is only for who names it.
-      : inside_host_(env_string(self.env, "UCX_TLS").has_value()),
-        shared_({.rank = self.rank,
-                 .challenge = self.challenge,
-                 .tag = std::move(self.tag),
-                 .wake = std::move(self.wake),
-                 .lost = std::move(self.lost),
-                 .rendezvous_from = detail::rendezvous_threshold(self.env)},
-                detail::ucx_settings_for(self.env, detail::has_rdma_device(), self.own_interface)) {
+      : inside_host_(env_string(self.env, "UCX_TLS").has_value()), shared_(std::move(self)) {
     newest() = this;
   }
   ~ucx_transport() override {

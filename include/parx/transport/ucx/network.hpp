@@ -15,7 +15,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,30 +29,23 @@
 
 #include <parx/core/log.hpp>
 #include <parx/transport/detail/ended_groups.hpp>
+#include <parx/transport/detail/network.hpp>
 #include <parx/transport/ucx/message.hpp>
 #include <parx/transport/ucx/peer.hpp>
+#include <parx/transport/ucx/settings.hpp>
 #include <parx/transport/ucx/stream.hpp>
 #include <parx/transport/ucx/worker.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-/// What a network must know of its process's job.
-struct ucx_identity {
-  int rank = -1;          ///< in the job
-  std::string challenge;  ///< that this process has published
-  /// The tag of messages from the rank that a hello is from, to the one that made the challenge.
-  std::function<std::uint64_t(const link_hello&, std::string_view challenge)> tag;
-  std::function<void(std::uint64_t group)> wake;  ///< wakes the group if it sleeps
-  std::function<void()> lost;  ///< the connection to a rank, which may have ended
-  /// Larger bodies go by rendezvous; where it is empty, the path decides.
-  std::optional<std::size_t> rendezvous_from = std::nullopt;
-};
-
 class ucx_network {
  public:
   /// Throws parx::error where UCX cannot be loaded or finds no transport.
-  ucx_network(ucx_identity self, const ucx_settings& settings)
-      : self_(std::move(self)), worker_(settings, &ucx_network::arrived, this) {}
+  explicit ucx_network(network_identity self)
+      : self_(std::move(self)),
+        rendezvous_from_(rendezvous_threshold(self_.env)),
+        worker_(ucx_settings_for(self_.env, has_rdma_device(), self_.own_interface),
+                &ucx_network::arrived, this) {}
 
   ~ucx_network() {
     // What was sent last (that a group has ended) may still be under way. All peers have the same
@@ -97,8 +89,7 @@ class ucx_network {
   [[nodiscard]] ucx_peer& peer(int rank, const std::string& address, const std::string& challenge) {
     auto& known = peers_[rank];
     if (known == nullptr) {
-      known.reset(new ucx_peer(worker_, rank, address, challenge, self_.rendezvous_from,
-                               lost_one_));
+      known.reset(new ucx_peer(worker_, rank, address, challenge, rendezvous_from_, lost_one_));
       // Connects now, so that the peer's end will be noticed although nothing is sent to it.
       send_control(*known, ucx_header{.rank = self_.rank});
     }
@@ -247,7 +238,7 @@ class ucx_network {
   /// none.
   bool noticed_loss() noexcept {
     if (!std::exchange(lost_one_, false)) return false;
-    if (self_.lost) self_.lost();
+    self_.lost();
     for (auto& [rank, each] : peers_) {
       if (each->lost() == UCS_OK) continue;
       if (void* const request = each->start_close(ucx_peer::closing::by_force)) {
@@ -303,7 +294,9 @@ class ucx_network {
     return remote ? UCS_INPROGRESS : UCS_OK;  // UCX keeps the descriptor of a rendezvous
   }
 
-  ucx_identity self_;
+  const network_identity self_;
+  /// Larger bodies go by rendezvous; where it is empty, the path decides.
+  const std::optional<std::size_t> rendezvous_from_;
   std::mutex mutex_;
   ucx_worker worker_;
   bool lost_one_ = false;  ///< UCX has told of a peer's loss
