@@ -16,17 +16,13 @@
 // is tested in matrix_test.cpp.
 namespace {
 
+using jobs::check;
 using parx::algorithm;
-
-void check(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("wrong result: " + what);
-}
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(large_vectors_stream_and_leave_the_same_bits_on_all_ranks) {
-  for (const auto kind :
-       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind : jobs::common_kinds) {
     for (const int world : {2, 3, 4}) {
       for (const auto use : {algorithm::ring, algorithm::doubling}) {
         const std::size_t n = 1'000'003;
@@ -49,8 +45,7 @@ BOOST_AUTO_TEST_CASE(every_all_reduce_of_every_floating_dtype_leaves_the_same_bi
   using parx::dtype;
   using parx::reduce_op;
   constexpr std::size_t n = 5003;
-  for (const auto kind :
-       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind : jobs::common_kinds) {
     for (const int world : {2, 3, 5, 8}) {
       std::vector<std::vector<std::byte>> results(static_cast<std::size_t>(world));
       std::size_t tried = 0;
@@ -109,8 +104,7 @@ BOOST_AUTO_TEST_CASE(all_reduce_is_reduce_scatter_and_all_gather_bit_by_bit) {
 }
 
 BOOST_AUTO_TEST_CASE(asynchronous_operations_run_in_issue_order_beside_blocking_ones) {
-  for (const auto kind :
-       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind : jobs::common_kinds) {
     const auto failure = jobs::run(kind, 3, [](parx::process_group& group) {
       for (int round = 0; round < 20; ++round) {
         std::vector<std::vector<int>> data(
@@ -148,8 +142,7 @@ BOOST_AUTO_TEST_CASE(a_count_can_divide_the_sum_that_follows_it) {
 }
 
 BOOST_AUTO_TEST_CASE(messages_match_by_sender_and_tag_in_any_order) {
-  for (const auto kind :
-       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind : jobs::common_kinds) {
     const auto failure = jobs::run(kind, 3, [](parx::process_group& group) {
       const int next = (group.rank() + 1) % 3;
       const int previous = (group.rank() + 2) % 3;
@@ -194,8 +187,7 @@ BOOST_AUTO_TEST_CASE(structs_travel_as_bytes) {
 }
 
 BOOST_AUTO_TEST_CASE(split_makes_groups_that_do_not_meet) {
-  for (const auto kind :
-       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind : jobs::common_kinds) {
     const auto failure = jobs::run(kind, 5, [](parx::process_group& group) {
       auto half = *parx::split(group, group.rank() % 2, {.key = -group.rank()});
       check(half.size() == (group.rank() % 2 == 0 ? 3 : 2), "size");

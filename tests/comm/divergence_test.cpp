@@ -25,8 +25,6 @@ namespace {
 using namespace std::chrono_literals;
 using clock_type = std::chrono::steady_clock;
 
-constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm,
-                                jobs::kind::hybrid};
 
 /// One call of a program.
 struct planned_call {
@@ -88,7 +86,7 @@ trial random_trial(std::mt19937& random, jobs::kind kind, bool skips) {
 BOOST_AUTO_TEST_CASE(another_root_or_a_call_left_out_is_told_long_before_the_deadline) {
   std::mt19937 random(7);
   for (int round = 0; round < 8; ++round) {
-    for (const auto kind : kinds) {
+    for (const auto kind : jobs::common_kinds) {
       for (const bool skips : {false, true}) {
         const trial each = random_trial(random, kind, skips);
         const auto started = clock_type::now();
@@ -109,7 +107,7 @@ BOOST_AUTO_TEST_CASE(another_root_or_a_call_left_out_is_told_long_before_the_dea
 }
 
 BOOST_AUTO_TEST_CASE(where_ranks_have_parted_is_told_by_the_number_of_the_call) {
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     const auto failures = jobs::run_collecting(kind, 2, [](parx::process_group& group) {
       std::vector<float> x(3);
       parx::barrier(group);
@@ -124,7 +122,7 @@ BOOST_AUTO_TEST_CASE(where_ranks_have_parted_is_told_by_the_number_of_the_call) 
 }
 
 BOOST_AUTO_TEST_CASE(two_roots_of_a_groups_last_call_are_told_when_it_ends) {
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     std::vector<std::string> said;
     std::mutex mutex;
     parx::logger::instance().set_sink([&](parx::log_level, std::string_view line) {

@@ -24,27 +24,16 @@
 // groups. The operations themselves are in matrix_test.cpp, messages in messages_test.cpp.
 namespace {
 
+using jobs::check;
+using jobs::expect_success;
+
 using namespace std::chrono_literals;
 using parx::algorithm;
 using parx::operation;
 using parx::process_group;
 using counts = std::vector<std::size_t>;
 
-constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm,
-                                jobs::kind::hybrid};
-
-void check(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("wrong result: " + what);
-}
-
 std::size_t index_of(const process_group& group) { return static_cast<std::size_t>(group.rank()); }
-
-void expect_success(int world, const jobs::body& body, parx::group_options options = {}) {
-  for (const auto kind : kinds) {
-    const auto failure = jobs::run(kind, world, body, options);
-    BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
-  }
-}
 
 /// x -> a x + b: composition is associative, but f after g is not g after f.
 struct affine {
@@ -139,7 +128,7 @@ int reduce_in_order(process_group& group) {
 
 BOOST_AUTO_TEST_CASE(
     a_users_operation_that_does_not_commute_keeps_the_order_of_the_ranks_by_every_algorithm) {
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     const bool shares = kind == jobs::kind::inproc || kind == jobs::kind::shm;
     for (const int world : {1, 2, 3, 5, 8}) {
       const auto failure = jobs::run(kind, world, [&](process_group& group) {
@@ -354,7 +343,7 @@ BOOST_AUTO_TEST_CASE(a_forged_size_in_a_message_ends_the_group) {
 }
 
 BOOST_AUTO_TEST_CASE(a_monitored_barrier_names_all_late_ranks_on_every_rank) {
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     const auto failures = jobs::run_collecting(kind, 5, [](process_group& group) {
       parx::monitored_barrier(group, 10s);  // all in time
       if (group.rank() == 1 || group.rank() == 4) std::this_thread::sleep_for(1500ms);

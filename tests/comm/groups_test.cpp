@@ -28,8 +28,6 @@ using namespace std::chrono_literals;
 using parx::process_group;
 using parx_test::mentions;
 
-constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm,
-                                jobs::kind::hybrid};
 const parx::group_options impatient{.timeout = 500ms, .look_after = 30ms};
 const parx::group_options patient{.timeout = 10s};
 
@@ -53,7 +51,7 @@ bool is_sum(const std::vector<int>& of, int world) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(ranks_wait_for_their_groups_in_any_order) {
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     const auto failure = jobs::run(
         kind, 3,
         [](process_group& world) {
@@ -74,7 +72,7 @@ BOOST_AUTO_TEST_CASE(ranks_wait_for_their_groups_in_any_order) {
 }
 
 BOOST_AUTO_TEST_CASE(a_blocking_call_and_a_test_let_the_other_groups_go_on) {
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     const auto failure = jobs::run(
         kind, 3,
         [](process_group& world) {
@@ -102,7 +100,7 @@ BOOST_AUTO_TEST_CASE(a_blocking_call_and_a_test_let_the_other_groups_go_on) {
 }
 
 BOOST_AUTO_TEST_CASE(a_group_goes_to_another_thread_while_its_old_one_waits_elsewhere) {
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     const auto failure = jobs::run(
         kind, 2,
         [](process_group& world) {
@@ -134,7 +132,7 @@ BOOST_AUTO_TEST_CASE(a_group_goes_to_another_thread_while_its_old_one_waits_else
 }
 
 BOOST_AUTO_TEST_CASE(two_ranks_that_wait_in_two_groups_are_told_both_calls) {
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     const auto failures = jobs::run_collecting(
         kind, 2,
         [](process_group& world) {
@@ -260,7 +258,7 @@ BOOST_AUTO_TEST_CASE(names_do_not_decide_which_ranks_meet) {
 }
 
 BOOST_AUTO_TEST_CASE(bytes_of_messages_are_counted_like_those_of_collectives) {
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     std::vector<std::size_t> sent(2), received(2);
     const auto failure = jobs::run(kind, 2, [&](process_group& world) {
       auto group = world.subgroup(everyone(world));
@@ -282,7 +280,7 @@ BOOST_AUTO_TEST_CASE(bytes_of_messages_are_counted_like_those_of_collectives) {
 }
 
 BOOST_AUTO_TEST_CASE(a_second_thread_in_a_call_of_the_same_group_gets_a_sentence) {
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     for (const bool asynchronous : {false, true}) {
       std::string refusal;
       const auto failure = jobs::run(kind, 2, [&](process_group& world) {

@@ -1,10 +1,14 @@
 // Jobs for tests: ranks are threads, joined by the network under test.
 #pragma once
 
+#include <boost/test/unit_test.hpp>
+
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,7 +41,15 @@ inline std::string name_of(kind which) {
   return "unknown";
 }
 
+/// Those that every operation and every failure is tried over.
+inline constexpr kind common_kinds[] = {kind::inproc, kind::tcp, kind::shm, kind::hybrid};
+
 using body = std::function<void(parx::process_group&)>;
+
+/// For a rank, where an assertion of Boost.Test may not be used.
+inline void check(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error("wrong result: " + what);
+}
 
 /// Runs body on every rank and returns the text of each rank's exception, "" if none.
 inline std::vector<std::string> run_collecting(kind which, int world, const body& run,
@@ -101,6 +113,18 @@ inline std::string run(kind which, int world, const body& run_rank,
     if (!failure.empty()) return failure;
   }
   return {};
+}
+
+/// Runs body on every rank, over each of the networks.
+inline void expect_success(std::span<const kind> kinds, int world, const body& run_rank,
+                           parx::group_options options = {}) {
+  for (const kind each : kinds) {
+    const std::string failure = run(each, world, run_rank, options);
+    BOOST_TEST(failure == "", name_of(each) << ": " << failure);
+  }
+}
+inline void expect_success(int world, const body& run_rank, parx::group_options options = {}) {
+  expect_success(common_kinds, world, run_rank, options);
 }
 
 }  // namespace jobs

@@ -77,8 +77,7 @@ BOOST_AUTO_TEST_CASE(every_dtype_and_reduction_is_exact_by_every_algorithm) {
       }
     });
   };
-  for (const auto kind :
-       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind : jobs::common_kinds) {
     for (const int world : worlds) try_all(kind, world);
   }
   try_all(jobs::kind::shm_ring, 3);
@@ -103,8 +102,7 @@ BOOST_AUTO_TEST_CASE(megabytes_in_place_never_stand_still) {
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_that_is_late_is_waited_for_by_every_algorithm_even_and_uneven) {
-  for (const auto kind :
-       {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm, jobs::kind::hybrid}) {
+  for (const auto kind : jobs::common_kinds) {
     run_trials(kind, 4, 1 << 20, [](const catalog_entry& entry, std::vector<trial>& out) {
       for (const bool uneven : {false, true}) {
         if (uneven && !matrix::has_blocks(entry.what)) continue;

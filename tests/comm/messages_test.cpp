@@ -16,22 +16,11 @@
 
 namespace {
 
+using jobs::check;
+using jobs::expect_success;
+
 using namespace std::chrono_literals;
 using parx::process_group;
-
-constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm,
-                                jobs::kind::hybrid};
-
-void check(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("wrong result: " + what);
-}
-
-void expect_success(int world, const jobs::body& body, parx::group_options options = {}) {
-  for (const auto kind : kinds) {
-    const auto failure = jobs::run(kind, world, body, options);
-    BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
-  }
-}
 
 }  // namespace
 
@@ -81,7 +70,7 @@ BOOST_AUTO_TEST_CASE(a_message_from_anybody_is_taken_once_and_its_sender_is_know
 }
 
 BOOST_AUTO_TEST_CASE(a_receive_from_anybody_outlives_ranks_that_have_ended_but_not_all_of_them) {
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     const auto failures = jobs::run_collecting(kind, 3, [](process_group& group) {
       std::vector<int> x{7};
       if (group.rank() == 2) {
@@ -110,7 +99,7 @@ BOOST_AUTO_TEST_CASE(a_receive_with_another_tag_than_the_message_that_is_there_i
       parx::recv(group, x, 1, {.tag = 2, .timeout = stays ? 700ms : 20s});
     }
   };
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     for (const bool stays : {true, false}) {
       const auto failures = jobs::run_collecting(
           kind, 2, [&](process_group& group) { wrong_tag(group, stays); });

@@ -20,8 +20,6 @@ namespace {
 
 using parx::algorithm;
 
-constexpr jobs::kind kinds[] = {jobs::kind::inproc, jobs::kind::tcp, jobs::kind::shm,
-                                jobs::kind::hybrid};
 constexpr int world = 4;
 
 /// Fills `values`, sums them with rank 0's abort() after `when` or in a later call, and says what
@@ -64,7 +62,7 @@ void expect_nothing_wrong(const std::vector<std::string>& found, const std::stri
 
 BOOST_AUTO_TEST_CASE(a_failed_all_reduce_leaves_its_input_by_every_algorithm_and_transport) {
   int delay = 0;
-  for (const auto kind : kinds) {
+  for (const auto kind : jobs::common_kinds) {
     for (const auto use : {algorithm::automatic, algorithm::ring, algorithm::doubling,
                            algorithm::direct, algorithm::tree, algorithm::chain,
                            algorithm::halving}) {

@@ -16,23 +16,15 @@
 
 namespace {
 
+using jobs::check;
+using jobs::expect_success;
+
 /// UCX reports a lost peer in shared memory only if it is asked to.
 struct reports_errors {
   reports_errors() { ::setenv("UCX_MM_ERROR_HANDLING", "y", 1); }
 } asked_for_it;
 
 constexpr jobs::kind kinds[] = {jobs::kind::ucx_tcp, jobs::kind::ucx_memory};
-
-void check(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("wrong result: " + what);
-}
-
-void expect_success(int world, const jobs::body& body, parx::group_options options = {}) {
-  for (const auto kind : kinds) {
-    const auto failure = jobs::run(kind, world, body, options);
-    BOOST_TEST(failure == "", jobs::name_of(kind) << ": " << failure);
-  }
-}
 
 }  // namespace
 
@@ -47,7 +39,7 @@ BOOST_AUTO_TEST_CASE(megabytes_in_place_never_stand_still_over_ucx) {
 }
 
 BOOST_AUTO_TEST_CASE(messages_of_all_sizes_and_collectives_do_not_disturb_each_other) {
-  expect_success(3, [](parx::process_group& world) {
+  expect_success(kinds, 3, [](parx::process_group& world) {
     const int to = (world.rank() + 1) % 3, from = (world.rank() + 2) % 3;
     auto pair = world.subgroup(std::vector<int>{0, 1, 2});
     for (const std::size_t count : {0u, 1u, 3'000u, 400'000u}) {
@@ -67,7 +59,7 @@ BOOST_AUTO_TEST_CASE(messages_of_all_sizes_and_collectives_do_not_disturb_each_o
 }
 
 BOOST_AUTO_TEST_CASE(calls_of_groups_on_other_threads_go_on_while_one_waits) {
-  expect_success(2, [](parx::process_group& world) {
+  expect_success(kinds, 2, [](parx::process_group& world) {
     auto other = world.subgroup(std::vector<int>{0, 1});
     std::vector<float> late(100'000, 1.0F), now(100'000, 1.0F);
     auto first = parx::async_all_reduce(other, late);
