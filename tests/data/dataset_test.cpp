@@ -198,6 +198,10 @@ BOOST_AUTO_TEST_CASE(images_to_train_with_are_moved_and_mirrored_by_the_seed) {
              other = data::augmented(images, changes, 8);
   BOOST_TEST(std::equal(same.begin(), same.end(), changed.begin()));
   BOOST_TEST(!std::equal(other.begin(), other.end(), changed.begin()));
+  auto second = changes;
+  second.first_image = 150;  // another rank's
+  const auto of_rank = data::augmented(images.slice(0, 150, 200), second, 7);
+  BOOST_TEST(std::equal(of_rank.begin(), of_rank.end(), changed.begin() + 150 * 50));
   BOOST_TEST(data::augmented(images, {.shift = 0}, 7).data() == images.data());
   BOOST_CHECK_THROW((void)data::augmented(images.flatten(1), changes, 7), parx::usage_error);
 }

@@ -308,28 +308,40 @@ a_node_that_was_stopped_commits_nothing_once_others_have_begun() {
   grep -q " 2$" out/.parx-run-lock; [ -z "$(find out -name '.parx-claim-*')" ]
 }
 
-training_of_replicas_is_the_uninterrupted_run_whatever_nodes_come_and_go() {
-  [ -x "$gpt" ] || return 0
+# ends_as_uninterrupted PROGRAM LAYOUT MODEL STEPS ARGUMENT...: on four nodes, three, four and two it makes the model of two.
+ends_as_uninterrupted() {
+  local program layout=$2 model=$3 steps=$4; program=$(dirname "$parxrun")/$1; shift 4
+  [ -x "$program" ] || return 0
   export OMP_NUM_THREADS=1
-  gpt_on() {  # FOLDER NODES NAME...: in the background
-    local n folder=$1 many=$2; shift 2; for n in "$@"; do
-      node $n $(at $many) --max-restarts 1 -n 1 "$gpt" --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --batch-size 2 --eval-batch-size 512 \
-        --sample 8 --dropout 0.1 --parallel ddp,replicas=8 --max-steps 1500 --logging-steps 1 --eval-strategy no --disable-progress \
-        --save-strategy steps --save-steps 100 --resume --output-dir "$folder"
-    done
+  arguments=(--batch-size 2 --parallel "$layout,replicas=8" --max-steps "$steps" --logging-steps 1 --eval-strategy no --disable-progress
+             --save-strategy steps --save-steps $((steps / 15)) --resume "$@")
+  on() {  # FOLDER NODES NAME...: in the background
+    local n folder=$1 many=$2; shift 2
+    for n in "$@"; do node $n $(at $many) --max-restarts 1 -n 1 "$program" "${arguments[@]}" --output-dir "$folder"; done
   }
   step() { tail -n 1 broken/train.jsonl | grep -oE '^."step": [0-9]+' | grep -oE '[0-9]+$' || echo 0; }
-  further() { local from; from=$(step); within 9 eval "[ \$(step) -gt $((from + 30)) ]"; }
-  gpt_on whole 2 a b; wait; code a 0; port=$((port + 500))
-  gpt_on broken 2:4 a b c d; within 9 compgen -G 'broken/checkpoint-*'; kill -9 "$(agent_of d)"   # 4 -> 3
-  within 9 grep -qF 'generation 2 on' a.err b.err c.err; further; gpt_on broken 2:4 d               # 4 again
+  further() { local from; from=$(step); within 9 eval "[ \$(step) -gt $((from + steps / 50)) ]"; }
+  on whole 2 a b; wait; code a 0; port=$((port + 500))
+  on broken 2:4 a b c d; within 9 compgen -G 'broken/checkpoint-*'; kill -9 "$(agent_of d)"   # 4 -> 3
+  within 9 grep -qF 'generation 2 on' a.err b.err c.err; further; on broken 2:4 d               # 4 again
   within 9 grep -qF 'generation 3 on' a.err b.err c.err; further
-  kill -TERM "$(agent_of a)"; wait; code b 75; port=$((port + 500)); gpt_on broken 2 b c; wait    # 2
-  code b 0; cmp whole/model/model.safetensors broken/model/model.safetensors
+  kill -TERM "$(agent_of a)"; wait; code b 75; port=$((port + 500)); on broken 2 b c; wait    # 2
+  code b 0; cmp "whole/$model" "broken/$model"
+}
+training_of_replicas_is_the_uninterrupted_run_whatever_nodes_come_and_go() {
+  ends_as_uninterrupted train_gpt ddp model/model.safetensors 1500 --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 \
+    --sample 8 --dropout 0.1
+}
+so_is_that_of_tables_cut_by_rows() {
+  ends_as_uninterrupted train_tinybert zero=2 model/model.safetensors 300 --hidden-size 16 --num-hidden-layers 1 --intermediate-size 16
+}
+so_is_that_of_shards_with_statistics_of_batches() {
+  ends_as_uninterrupted train_cnn fsdp model.safetensors 300 --channels 2 --shift 1
 }
 
-for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|node|nodes|at|has|code|within|agent_of|gone|now|train|keep|ranks_of|gpt_on|step|further)$'); do
+for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|node|nodes|at|has|code|within|agent_of|gone|now|train|keep|ranks_of|ends_as_uninterrupted)$'); do
   [ $# -lt 2 ] || [[ $name =~ $2 ]] || continue
+  [ $# = 2 ] || [[ $name != so_is_that* ]] || continue  # half a minute: when asked for
   claim "$name"
 done
 echo "$((claims - failures)) of $claims claims hold"

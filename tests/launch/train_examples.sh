@@ -106,24 +106,27 @@ in_stages() {
     failed "$name: --parallel pp=2 has other losses and norms than one rank"
 }
 
-# has_one_model NAME MODEL ARGUMENT...: four virtual replicas end in one file, on any number of ranks.
+# has_one_model NAME MODEL "RANKS LAYOUT"... -- ARGUMENT...: four virtual replicas end in the file of the first layout.
 has_one_model() {
   name=$1
-  local model=$2 ranks out=$work/$1-replicas; shift 2
-  for ranks in 1 2 3; do
-    ends 0 $ranks --max-steps 4 --logging-steps 4 --eval-strategy no --disable-progress --parallel ddp,replicas=4 \
-      --output-dir "$out-$ranks" "$@"
-    cmp "$out-1/$model" "$out-$ranks/$model" >>"$work/said" 2>&1 || failed "$name: other bits on $ranks ranks than on one"
+  local model=$2 ways=() way first out=$work/$1-replicas; shift 2
+  while [ "$1" != -- ]; do ways+=("$1"); shift; done; shift
+  first=${ways[0]}
+  for way in "${ways[@]}"; do
+    ends 0 ${way% *} --max-steps 4 --logging-steps 4 --eval-strategy no --disable-progress --parallel "${way#* },replicas=4" \
+      --output-dir "$out-$way" "$@"
+    cmp "$out-$first/$model" "$out-$way/$model" >>"$work/said" 2>&1 || failed "$name: ranks and layout $way end in other bits than $first"
   done
 }
+of_data=('1 ddp' '2 ddp' '3 ddp' '2 zero=1' '3 zero=2' '3 fsdp')
 
 tries() { [ $# = 1 ] || [[ " ${*:2} " == *" $1 "* ]]; }
 tries train_tinybert "$@" && trains train_tinybert 'test accuracy: [0-9.]+ % of 1000 texts' model/model.safetensors
 tries train_summarizer "$@" && trains train_summarizer 'test ROUGE-L: [0-9.]+ of 500 summaries' model/model.safetensors --d-model 32 --beams 1 --max-target-length 8
 tries train_tinybert "$@" && in_stages train_tinybert --dropout 0 --token-dropout 0
-tries train_tinybert "$@" && has_one_model train_tinybert model/model.safetensors
+tries train_tinybert "$@" && has_one_model train_tinybert model/model.safetensors "${of_data[@]}" '2 pp=2' '6 pp=2' '4 pp=2,zero=2' --
 if tries train_summarizer "$@"; then
-  has_one_model train_summarizer model/model.safetensors --d-model 32 --beams 1 --max-target-length 8
+  has_one_model train_summarizer model/model.safetensors '1 ddp' '2 fsdp' '3 ddp' -- --d-model 32 --beams 1 --max-target-length 8
   in_stages train_summarizer --dropout 0 --d-model 32 --beams 1 --max-target-length 8
   echo '[MORE]' >>"$work/train_summarizer/model/vocab.txt"
   ends 2 1 --eval-only "$work/train_summarizer/model"
@@ -132,13 +135,20 @@ fi
 tries train_cnn "$@" && trains train_cnn 'test accuracy: [0-9.]+ % of 10000 images' model.safetensors --channels 2
 tries train_cnn "$@" && stops_and_goes_on train_cnn model.safetensors --channels 2
 if tries train_cnn "$@"; then
+  has_one_model train_cnn model.safetensors "${of_data[@]}" -- --channels 2 --shift 2
   ends 2 1 --channels 2 --max-steps 1 --gradient-checkpointing
   says 'Wrap its layers in nn::checkpointed'
 fi
 if tries train_gpt "$@"; then
   small=(--n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 --sample 8)
   trains train_gpt 'validation loss: [0-9.]+ nats a character' model/model.safetensors "${small[@]}"
-  has_one_model train_gpt model/model.safetensors "${small[@]}" --dropout 0.1
+  has_one_model train_gpt model/model.safetensors "${of_data[@]}" -- "${small[@]}" --dropout 0.1
+  has_one_model train_gpt model/model.safetensors '2 pp=2' '4 pp=2,zero=2' '6 pp=2' -- "${small[@]}" --dropout 0.1
+  has_one_model train_gpt model/model.safetensors '1 ddp' '4 pp=2,zero=2' '6 pp=2' -- "${small[@]}" --arch llama
+  has_one_model train_gpt model/model.safetensors '2 tp=2' '4 tp=2' '6 tp=2,fsdp' -- "${small[@]}" --dropout 0.1
+  ends 0 3 --max-steps 1 "${small[@]}" --disable-progress --eval-strategy no --explain --parallel ddp,replicas=8
+  says '5 sums along the tree of 8 replicas: 1.67 reduce_scatters a rank'
+  says 'at most [0-9.]+ KiB of sums of replicas'
   goes_on train_gpt "${small[@]}" --max-steps 200 --eval-strategy no
   for words in '--arch llama' '--tokenizer bpe --vocab-size 300'; do
     ends 0 1 --max-steps 2 "${small[@]}" --disable-progress $words

@@ -25,6 +25,9 @@ enum class mirror {
 struct augmentation {
   std::size_t shift = 2;  ///< largest shift in pixels, in each of the four directions
   data::mirror mirror = mirror::never;
+  /// The number of the first image among those of all ranks: how an image is changed depends on its
+  /// number, not on the rank that has it.
+  std::size_t first_image = 0;
 };
 
 /// Changed copies of `images`, [n, channels, rows, columns]; `images` itself where the options
@@ -48,11 +51,12 @@ struct augmentation {
   for (std::size_t image = 0; image < from.extent(0); ++image) {
     std::ptrdiff_t down = 0, right = 0;
     bool mirrored = false;
-    random.words(4 * image, 3, [&](const std::uint32_t* word, std::uint64_t, std::size_t) {
-      down = shift(word[0]);
-      right = shift(word[1]);
-      mirrored = options.mirror == mirror::allowed && word[2] >> 31U != 0;
-    });
+    random.words(4 * (options.first_image + image), 3,
+                 [&](const std::uint32_t* word, std::uint64_t, std::size_t) {
+                   down = shift(word[0]);
+                   right = shift(word[1]);
+                   mirrored = options.mirror == mirror::allowed && word[2] >> 31U != 0;
+                 });
     for (std::size_t plane = image * planes; plane < (image + 1) * planes; ++plane) {
       const float* const source = from.data() + plane * static_cast<std::size_t>(rows * columns);
       float* target = result.data() + plane * static_cast<std::size_t>(rows * columns);

@@ -11,7 +11,7 @@
 //           | ("pp" | "dp" | "tp") "=" n        stages, samples, layers over n ranks
 //           | "sp"                              with tp: sequence parallelism
 //           | "microbatches=" n                 of a step, in every layout
-//           | "replicas=" n                     virtual replicas, with ddp, zero=, fsdp and pp
+//           | "replicas=" n                     virtual replicas, not with hybrid
 //           | "schedule=" name | "chunks=" n    with pp
 //
 // parse(to_string(l)) == l. Pure.

@@ -160,7 +160,8 @@ class strategy_of_model
     } else {
       throw_usage(
           "this model has no layers that can be computed again in backward: it has no "
-          "gradient_checkpointing_enable()");
+          "gradient_checkpointing_enable(). Wrap its layers in nn::checkpointed instead, see "
+          "nn/checkpointed.hpp");
     }
   }
 

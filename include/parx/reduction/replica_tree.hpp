@@ -135,8 +135,18 @@ class replica_plan {
   }
   /// As merges_of, after each of this rank's replicas.
   [[nodiscard]] std::span<const int> own_merges() const noexcept { return own_merges_; }
+  /// How many sums this rank keeps at most while a replica computes.
+  [[nodiscard]] int most_kept() const noexcept {
+    int kept = 0, most = 0;
+    for (std::size_t i = 0; i + 1 < own_merges_.size(); ++i) {
+      kept += 1 - own_merges_[i];
+      most = std::max(most, kept);
+    }
+    return most;
+  }
   /// By rank of the group: how many sums it sends.
   [[nodiscard]] std::span<const std::size_t> sums_of() const noexcept { return sums_of_; }
+  [[nodiscard]] std::size_t all_sums() const noexcept { return order_.size(); }
   [[nodiscard]] std::size_t most_sums() const noexcept {
     return *std::max_element(sums_of_.begin(), sums_of_.end());
   }

@@ -12,6 +12,8 @@
 #include <parx/core/joined_text.hpp>
 #include <parx/core/source.hpp>
 #include <parx/optim/lr_schedule.hpp>
+#include <parx/reduction/replica_tree.hpp>
+#include <parx/train/detail/samples_differ.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
 #include <parx/train/run_plan.hpp>
@@ -67,7 +69,13 @@ namespace detail {
 /// is the group's first operation.
 template <typename Wrapper>
 [[nodiscard]] std::string sums_text(Wrapper& model, call_site site) {
-  if (model.data_group().size() == 1) return "none: there is one rank";
+  const int ranks = model.data_group().size();
+  if (ranks == 1) return "none: there is one rank";
+  if (const int replicas = replicas_in(model); replicas > 0) {
+    const replica_plan plan(replicas, model.data_group().rank(), ranks);
+    return formatted("{} sums along the tree of {} replicas: {:.2f} reduce_scatters a rank",
+                     plan.all_sums(), replicas, static_cast<double>(plan.all_sums()) / ranks);
+  }
   std::vector<std::string> buckets;
   double seconds = 0;
   for (std::size_t i = 0; i < model.bucket_count(); ++i) {
@@ -81,6 +89,18 @@ template <typename Wrapper>
   }
   return formatted("all_reduce of {}: {:.2f} ms predicted, behind backward",
                      joined_text(buckets), 1e3 * seconds);
+}
+
+/// What virtual replicas need beside the gradients; empty without.
+template <typename Wrapper>
+[[nodiscard]] std::string memory_of_replicas(Wrapper& model, std::size_t gradient_bytes) {
+  const int replicas = replicas_in(model);
+  if (replicas == 0) return {};
+  const process_group& data = model.data_group();
+  const replica_plan plan(replicas, data.rank(), data.size());
+  const auto kept = static_cast<std::size_t>(plan.most_kept());
+  const std::size_t received = plan.all_sums() * gradient_bytes / std::size_t(data.size());
+  return formatted(", at most {} of sums of replicas", size_text(kept * gradient_bytes + received));
 }
 
 }  // namespace detail
@@ -125,9 +145,10 @@ template <typename Wrapper, typename Optimizer>
                                   : "as the parameters");
   line("parameters", formatted("{} in {} tensors", with_commas(values), tensors));
   line("memory",
-       formatted("{} parameters + {} gradients + {} optimizer = {} a rank, and the activations",
+       formatted("{} parameters + {} gradients + {} optimizer = {} a rank{}, and the activations",
                  size_text(bytes), size_text(gradient_bytes), size_text(state_bytes),
-                 size_text(bytes + gradient_bytes + state_bytes)));
+                 size_text(bytes + gradient_bytes + state_bytes),
+                 detail::memory_of_replicas(model, gradient_bytes)));
   line("communication", detail::sums_text(model, site));
   line("log", detail::frequency_text(strategy::steps, options.logging_steps));
   line("evaluate",

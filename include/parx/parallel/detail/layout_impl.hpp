@@ -114,9 +114,9 @@ PARX_INLINE void require_possible(const layout& how) {
   require(how.replicas == 0 || how.microbatches == 0,
           "layout \"{}\": replicas= are the micro-batches of a step: leave microbatches= out",
           text);
-  require(how.replicas == 0 || (how.tp == 1 && !how.hybrid),
-          "layout \"{}\": replicas= goes with ddp, zero=, fsdp and pp=: not with hybrid or cut "
-          "layers, whose bits would depend on the ranks nevertheless",
+  require(how.replicas == 0 || !how.hybrid,
+          "layout \"{}\": hybrid sums inside each host first, in an order that depends on the "
+          "ranks: with replicas= take fsdp",
           text);
   require(how.replicas == 0 || how.pp == 1 || how.zero == 0 || how.dp == remaining_ranks ||
               how.replicas % how.dp == 0,
