@@ -112,6 +112,7 @@ has_one_model() {
   local model=$2 ways=() way first out=$work/$1-replicas; shift 2
   while [ "$1" != -- ]; do ways+=("$1"); shift; done; shift
   first=${ways[0]}
+  rm -rf "$out"-*
   for way in "${ways[@]}"; do
     ends 0 ${way% *} --max-steps 4 --logging-steps 4 --eval-strategy no --disable-progress --parallel "${way#* },replicas=4" \
       --output-dir "$out-$way" "$@"
@@ -136,6 +137,9 @@ tries train_cnn "$@" && trains train_cnn 'test accuracy: [0-9.]+ % of 10000 imag
 tries train_cnn "$@" && stops_and_goes_on train_cnn model.safetensors --channels 2
 if tries train_cnn "$@"; then
   has_one_model train_cnn model.safetensors "${of_data[@]}" -- --channels 2 --shift 2
+  ends 0 3 --max-steps 1 --channels 2 --disable-progress --eval-strategy no --explain --parallel ddp,replicas=8
+  says '5 sums along the tree of 8 replicas: 1.67 reduce_scatters a rank'
+  says 'at most [0-9.]+ KiB of sums of replicas'
   ends 2 1 --channels 2 --max-steps 1 --gradient-checkpointing
   says 'Wrap its layers in nn::checkpointed'
 fi
@@ -146,9 +150,6 @@ if tries train_gpt "$@"; then
   has_one_model train_gpt model/model.safetensors '2 pp=2' '4 pp=2,zero=2' '6 pp=2' -- "${small[@]}" --dropout 0.1
   has_one_model train_gpt model/model.safetensors '1 ddp' '4 pp=2,zero=2' '6 pp=2' -- "${small[@]}" --arch llama
   has_one_model train_gpt model/model.safetensors '2 tp=2' '4 tp=2' '6 tp=2,fsdp' -- "${small[@]}" --dropout 0.1
-  ends 0 3 --max-steps 1 "${small[@]}" --disable-progress --eval-strategy no --explain --parallel ddp,replicas=8
-  says '5 sums along the tree of 8 replicas: 1.67 reduce_scatters a rank'
-  says 'at most [0-9.]+ KiB of sums of replicas'
   goes_on train_gpt "${small[@]}" --max-steps 200 --eval-strategy no
   for words in '--arch llama' '--tokenizer bpe --vocab-size 300'; do
     ends 0 1 --max-steps 2 "${small[@]}" --disable-progress $words
