@@ -304,7 +304,9 @@ a_node_that_was_stopped_commits_nothing_once_others_have_begun() {
   agent=$(agent_of $first) rank=$(ranks_of $first); kill -STOP $agent $rank
   within 9 grep -q 'generation 2' keeper.err; within 9 eval 'grep -q " 2$" out/.parx-run-lock'
   # It has no agent that could end it, and still can neither write nor stay.
-  kill -CONT $rank; within 12 eval "[ ! -d /proc/$rank ] || grep -q '^State:.Z' /proc/$rank/status"; kill -CONT $agent; kill -TERM "$(agent_of $rest)"; wait; code $rest 75
+  kill -CONT $rank; within 12 eval "[ ! -d /proc/$rank ] || grep -q '^State:.Z' /proc/$rank/status"
+  # In this order: it would join again, and new ranks do not save yet.
+  kill -TERM "$(agent_of $rest)"; within 9 test -e $rest.code; kill -CONT $agent; wait; code $rest 75
   grep -q " 2$" out/.parx-run-lock; [ -z "$(find out -name '.parx-claim-*')" ]
 }
 

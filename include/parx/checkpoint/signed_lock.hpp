@@ -83,8 +83,10 @@ class signed_lock {
   }
   void sign() const {
     const std::string text = formatted("process {} on {}\n{}\n", ::getpid(), host_name(), start_);
-    if (::ftruncate(file_.get(), 0) != 0) return;  // the lock works without a name, too
-    [[maybe_unused]] const auto written = write_all(file_.get(), text);
+    // Over the former signature, which is cut after that: a holder that is stopped in between is
+    // known as well. The lock works without a name, too.
+    const auto written = ::pwrite(file_.get(), text.data(), text.size(), 0);
+    [[maybe_unused]] const bool cut = written > 0 && ::ftruncate(file_.get(), written) == 0;
   }
   [[nodiscard]] std::string signature(std::size_t line) const {
     std::array<char, 512> text{};
