@@ -7,9 +7,16 @@ is killed; a node is killed, with its parxrun or torchrun; a node joins. Printed
 that to the first step after it, the median of the rounds and their spread. parx trains a small GPT
 (train_gpt), PyTorch one linear layer under DDP, so its steps and checkpoints are cheaper; the rest
 of its time is torchrun's, and the import of torch. BIN_DIR has parxrun and train_gpt.
+
+    recovery.py --bin BIN_DIR --overhead [--rounds 9]
+
+What parxrun costs where nothing happens: the processor time of each of three nodes' parxrun (the
+first has the keeper) within 60 s beside ranks that sleep, as a share of one core; and the median
+time of a step of train_gpt on two nodes of one rank, with parxrun and without it, in turns.
 """
 
 import argparse
+import json
 import os
 import pathlib
 import shutil
@@ -169,18 +176,81 @@ def measure(system, event):
             node.kill()
 
 
+def core_seconds(pid):
+    """The time that all threads of a process have run."""
+    return sum(int(path.read_text().split()[0]) / 1e9
+               for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"))
+
+
+def median_step(options, folder, port, launched):
+    """In ms, of a training of two ranks that only this differs in: parxrun, or the environment."""
+    program = [str(options.bin / "train_gpt"), "--n-layer", "4", "--n-head", "4", "--n-embd", "128",
+               "--block-size", "64", "--batch-size", "8", "--max-steps", "400", "--logging-steps",
+               "20", "--eval-strategy", "no", "--save-strategy", "no", "--sample", "8",
+               "--eval-batch-size", "512", "--disable-progress", "--output-dir", str(folder)]
+    nodes = []
+    for rank in range(2):
+        env = {"PARX_HOST_ID": f"node{rank}", "OMP_NUM_THREADS": "1"}
+        if launched:
+            command = [str(options.bin / "parxrun"), "--nnodes", "2", "--rdzv-endpoint",
+                       f"127.0.0.1:{port}", "--rdzv-id", "job", "--node-rank", str(rank), *program]
+        else:
+            command = program
+            env.update(PARX_RANK=str(rank), PARX_WORLD_SIZE="2", PARX_LOCAL_RANK="0",
+                       PARX_LOCAL_WORLD_SIZE="1", PARX_MASTER_ADDR="127.0.0.1",
+                       PARX_MASTER_PORT=str(port))
+        nodes.append(Node(command, env))
+    for node in nodes:
+        node.run.wait(120)
+        node.reader.join()
+    lines = map(json.loads, (folder / "train.jsonl").read_text().splitlines())
+    return statistics.median([line["step_ms"] for line in lines if "step_ms" in line][2:])
+
+
+def overhead(options, port):
+    nodes = [Node([str(options.bin / "parxrun"), "--nnodes", "3", "--rdzv-endpoint",
+                   f"127.0.0.1:{port}", "--rdzv-id", "job", "-n", "2", "--rdzv-conf",
+                   f"is_host={int(number == 0)}", "sleep", "1000"],
+                  {"PARX_HOST_ID": f"node{number}"}) for number in range(3)]
+    try:
+        time.sleep(3)
+        before = [core_seconds(node.run.pid) for node in nodes]
+        time.sleep(60)
+        shares = [(core_seconds(node.run.pid) - start) / 60 for node, start in zip(nodes, before)]
+    finally:
+        for node in nodes:
+            node.kill()
+    print("share of a core:", *(f"{share:.4%}" for share in shares), flush=True)
+    taken = {True: [], False: []}
+    for number in range(options.rounds):
+        for launched in (True, False) if number % 2 else (False, True):
+            folder = pathlib.Path(tempfile.mkdtemp(prefix="parx_overhead_"))
+            taken[launched].append(median_step(options, folder, port := port + 1, launched))
+            shutil.rmtree(folder)
+    for launched, name in (True, "with parxrun"), (False, "without it"):
+        each = taken[launched]
+        print(f"a step {name}: {statistics.median(each):.3f} ms ({min(each):.3f} to "
+              f"{max(each):.3f}, {len(each)} runs)")
+    ratios = [a / b - 1 for a, b in zip(taken[True], taken[False])]
+    print(f"difference within a round: {statistics.median(ratios):+.2%} "
+          f"({min(ratios):+.2%} to {max(ratios):+.2%})")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", type=pathlib.Path, required=True)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--python", default="/usr/bin/python3")
+    parser.add_argument("--overhead", action="store_true")
     options = parser.parse_args()
     options.bin = options.bin.resolve()
+    port = 12000 + int(time.time()) % 2000
+    if options.overhead:
+        return overhead(options, port)
     systems = [Parx]
     has_torch = subprocess.run([options.python, "-c", "import torch"], stderr=subprocess.DEVNULL)
     if has_torch.returncode == 0:
         systems.append(Torch)
-    port = 12000 + int(time.time()) % 2000
     for event in "a worker is killed", "a node is killed", "a node joins":
         taken = {system.name: [] for system in systems}
         for _ in range(options.rounds):

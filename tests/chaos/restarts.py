@@ -1,14 +1,20 @@
-"""Random kill -9 of ranks that train over two nodes, in every layout: parxrun starts all again, and
-they end in the bits of a run that nothing happened to.
+"""Random kill -9 beside training over two nodes, in every layout: parxrun starts all ranks again,
+and they end in the bits of a run that nothing happened to.
 
-    restarts.py --bin BIN_DIR [--trials 20] [--seed S] [--second 0.25]
+    restarts.py --bin BIN_DIR [--trials 20] [--seed S] [--second 0.25] [--nodes 0.3]
                 [--layouts ddp,fsdp,tp=2,pp=2]
 
-A trial kills one rank at a random time, and with the probability --second another one of the next
-generation while that starts. It holds if all parxrun return 0 within a minute, no kill has cost
-more than one restart, and the model is that of the undisturbed run bit by bit. Printed at the end:
-the time from the last kill to the first step of the next generation. BIN_DIR has parxrun and
+A trial kills one rank at a random time and, with the probability --second, something else while the
+job recovers from that: at a random moment until the first step after it. That is a rank, of the
+generation that ends or of the next one, or with the probability --nodes a parxrun with its ranks,
+which is then started again. A trial holds if every process that was not killed returns 0 within a
+minute, there were no more restarts than kills, the model is that of the undisturbed run bit by bit,
+and no look of the census (job.py) has seen ranks of two generations. Printed at the end: the time
+from the last kill to the first step of the next generation, and the census. BIN_DIR has parxrun and
 train_gpt.
+
+    restarts.py --bin BIN_DIR --changes 25     see membership.py
+    restarts.py --bin BIN_DIR --stops 20
 """
 
 import argparse
@@ -19,150 +25,103 @@ import random
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 
+import membership
+from job import Census, Job, wait_for
+
 NODES = ("a", "b")
-RANKS_A_NODE = 2
 LIMIT = 60.0
 
 
-class Job:
-    """parxrun on each node, whose lines are noted with the time at which they came."""
-
-    def __init__(self, options, layout, folder, port):
-        self.lines = []
-        self.parts = []
-        clean = {k: v for k, v in os.environ.items()
-                 if not k.startswith(("PARX_", "SLURM_", "TORCHELASTIC_", "PET_"))}
-        clean.update(OMP_NUM_THREADS="1")
-        program = [str(options.bin / "train_gpt"), "--n-layer", "4", "--n-head", "4", "--n-embd",
-                   "32", "--block-size", "32", "--eval-batch-size", "512", "--sample", "8",
-                   "--max-steps", str(options.steps), "--logging-steps", "1", "--eval-strategy",
-                   "no", "--disable-progress", "--save-strategy", "steps", "--save-steps", "10",
-                   "--resume", "--save-total-limit", "2", "--parallel", layout,
-                   "--output-dir", str(folder)]
-        for node in NODES:
-            run = subprocess.Popen(
-                [str(options.bin / "parxrun"), "--nnodes", str(len(NODES)), "--rdzv-endpoint",
-                 f"127.0.0.1:{port}", "--rdzv-id", f"trial{port}", "--max-restarts", "5", "-n",
-                 str(RANKS_A_NODE), *program],
-                env={**clean, "PARX_HOST_ID": node}, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            reader = threading.Thread(target=self._read, args=(run,))
-            reader.start()
-            self.parts.append((run, reader))
-
-    def _read(self, run):
-        for line in run.stdout:
-            self.lines.append((time.monotonic(), line.rstrip()))
-
-    def ranks(self):
-        """The processes of the ranks: children of a parxrun that are no guard."""
-        found = []
-        for run, _ in self.parts:
-            try:
-                children = pathlib.Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text()
-            except OSError:
-                continue
-            for pid in map(int, children.split()):
-                try:
-                    name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
-                except OSError:
-                    continue
-                if name == "train_gpt":
-                    found.append(pid)
-        return found
-
-    def times_of(self, *words):
-        """When the lines came that have all of these words."""
-        return [when for when, line in list(self.lines) if all(word in line for word in words)]
-
-    def steps(self):
-        return self.times_of("'loss'")
-
-    def restarts(self):
-        return len(self.times_of("; restart ", " of 5"))
-
-    def wait(self):
-        limit = time.monotonic() + LIMIT
-        codes = []
-        for run, reader in self.parts:
-            try:
-                codes.append(run.wait(max(0.1, limit - time.monotonic())))
-            except subprocess.TimeoutExpired:
-                self.end()
-                return None
-        for _, reader in self.parts:
-            reader.join(5)
-        return codes
-
-    def end(self):
-        for run, _ in self.parts:
-            run.kill()
-        for run, reader in self.parts:
-            run.wait()
-            reader.join(5)
+def start(options, layout, folder, port):
+    job = Job(options.bin, folder, port, str(len(NODES)), 2, 5,
+              ["--n-layer", "4", "--n-head", "4", "--n-embd", "32", "--block-size", "32",
+               "--max-steps", str(options.steps), "--save-steps", "10", "--save-total-limit", "2",
+               "--parallel", layout])
+    for node in NODES:
+        job.start(node)
+    return job
 
 
 def model_of(folder):
     return hashlib.sha256((folder / "model" / "model.safetensors").read_bytes()).hexdigest()
 
 
-def wait_for(what, limit):
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        if what():
-            return True
-        time.sleep(0.002)
-    return False
-
-
-def kill_one(pids, chance):
-    os.kill(chance.choice(pids), signal.SIGKILL)
-    return time.monotonic()
+def kill_second(job, options, chance, first, killed):
+    """A second kill during the recovery. When, and of what; None where the job was over first."""
+    fraction, node_dies = chance.random(), chance.random() < options.nodes
+    after, number = first + fraction * options.recovery, chance.random()
+    wait_for(lambda: job.over() or time.monotonic() >= after, 10)
+    # It is late where a step came before.
+    if any(when > first for when in job.starts()) and job.steps(job.starts()[-1]):
+        return None
+    if node_dies:
+        node = NODES[int(number * len(NODES))]
+        if job.over() or job.parts[node].poll() is not None:
+            return None
+        when = time.monotonic()
+        job.kill_node(node)
+        wait_for(lambda: time.monotonic() > when + 0.2, 1)
+        if not job.over():
+            job.start(node)
+        return when, "node"
+    # Between two generations there is none: then it is one of the next.
+    alive = wait_for(lambda: job.over() or [pid for pid in job.ranks() if pid != killed], 10)
+    if not alive or alive is True:
+        return None
+    when = time.monotonic()
+    try:
+        os.kill(alive[int(number * len(alive))], signal.SIGKILL)
+    except ProcessLookupError:
+        return None
+    return when, "rank"
 
 
 def trial(options, layout, reference, duration, folder, port, chance):
     """Why it does not hold, or None; and the kills, the restarts, the seconds to the next step."""
-    job = Job(options, layout, folder, port)
-    kills, killed = 0, None
+    census = Census(folder)
+    job = start(options, layout, folder, port)
+    figures = {"kills": [], "restarts": 0, "seconds": None}
     try:
         if not wait_for(job.steps, LIMIT):
-            return "it did not start", None
+            return "it did not start", figures
         time.sleep(chance.uniform(0, duration))
         victims = job.ranks()
+        wants_second = chance.random() < options.second
         if victims:
-            killed, kills = kill_one(victims, chance), 1
-            if chance.random() < options.second:
-                fresh = lambda: [pid for pid in job.ranks() if pid not in victims]
-                if wait_for(lambda: fresh() or job.parts[0][0].poll() is not None, 10):
-                    time.sleep(chance.uniform(0, 0.6))
-                    if fresh():
-                        killed, kills = kill_one(fresh(), chance), 2
-        codes = job.wait()
+            killed = chance.choice(victims)
+            os.kill(killed, signal.SIGKILL)
+            last = time.monotonic()
+            figures["kills"].append("rank")
+            second = kill_second(job, options, chance, last, killed) if wants_second else None
+            if second:
+                last = second[0]
+                figures["kills"].append(second[1])
+        codes = job.wait(LIMIT)
         if codes is None:
-            return "it hung", None
-        if any(codes):
-            return f"exit codes {codes}", None
+            return "it hung", figures
+        if any(codes.values()):
+            return f"exit codes {codes}", figures
         # A rank whose work was done when it was killed costs nothing.
-        restarts = job.restarts()
-        if restarts > kills:
-            return f"{restarts} restarts after {kills} kills", None
+        figures["restarts"] = job.restarts()
+        if figures["restarts"] > len(figures["kills"]):
+            return f"{figures['restarts']} restarts after {figures['kills']} killed", figures
         if model_of(folder) != reference:
-            return "the model has other bits", None
-        starts = job.times_of("parxrun: generation ")
-        later = [when for when in job.steps() if starts and when > starts[-1]]
-        seconds = later[0] - killed if later and restarts == kills else None
-        return None, (kills, restarts, seconds)
+            return "the model has other bits", figures
+        starts = job.starts()
+        later = job.steps(starts[-1]) if starts else []
+        if later and figures["restarts"] == len(figures["kills"]):
+            figures["seconds"] = later[0] - last
+        return None, figures
     finally:
         job.end()
+        census.close()
+        figures["census"] = census
         if options.keep:
-            lines = "\n".join(f"{when:.3f} {line}" for when, line in job.lines)
-            folder.with_suffix(".lines").write_text(lines)
+            job.write_lines(folder.with_suffix(".lines"))
 
 
 def main():
@@ -173,50 +132,82 @@ def main():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--layouts", default="ddp,fsdp,tp=2,pp=2")
     parser.add_argument("--second", type=float, default=0.25)
-    parser.add_argument("--keep", action="store_true", help="what each trial has printed")
+    parser.add_argument("--nodes", type=float, default=0.3)
+    parser.add_argument("--recovery", type=float, default=1.5,
+                        help="the seconds within which the second kill comes")
+    parser.add_argument("--changes", type=int, help="membership.py")
+    parser.add_argument("--stops", type=int, help="membership.py")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begins no trial after these")
+    parser.add_argument("--keep", help="the folder for what each trial has written and printed")
     options = parser.parse_args()
     options.bin = options.bin.resolve()
     if not (options.bin / "train_gpt").exists():
         print("SKIPPED: there is no train_gpt, so no restarts were tried")
         return 77
-    chance = random.Random(options.seed)
-    layouts = options.layouts.split(",")
-    work = pathlib.Path(tempfile.mkdtemp(prefix="parx_restarts_"))
-    port = 11000 + random.Random().randrange(3000)
-    failures, kills, restarts, times = [], 0, 0, {}
+    work = pathlib.Path(options.keep or tempfile.mkdtemp(prefix="parx_restarts_"))
+    options.port = 11000 + random.Random().randrange(3000)
     try:
-        references = {}
-        for layout in layouts:
-            folder = work / f"reference.{layout}"
-            job = Job(options, layout, folder, port := port + 1)
-            codes = job.wait()
-            if codes is None or any(codes):
-                print(f"{layout}: the undisturbed run ended with {codes}")
-                print("\n".join(line for _, line in job.lines))
-                return 1
-            steps = job.steps()
-            references[layout] = model_of(folder), steps[-1] - steps[0]
-            print(f"{layout}: {steps[-1] - steps[0]:.2f} s for {len(steps)} steps", flush=True)
-        for number in range(options.trials):
-            layout = layouts[number % len(layouts)]
-            folder = work / f"trial{number}"
-            failure, figures = trial(options, layout, *references[layout], folder,
-                                     port := port + 1, chance)
-            if failure:
-                failures.append(number)
-                print(f"trial {number}, {layout}: {failure}", flush=True)
-                continue
-            kills, restarts = kills + figures[0], restarts + figures[1]
-            if figures[2] is not None:
-                times.setdefault(layout, []).append(figures[2])
-            shutil.rmtree(folder)
+        if options.changes:
+            return membership.changes(options, work)
+        if options.stops:
+            return membership.stops(options, work)
+        return restarts(options, work)
     finally:
         if not options.keep:
             shutil.rmtree(work, ignore_errors=True)
-    print(f"{options.trials - len(failures)} of {options.trials} trials hold: "
-          f"{kills} kills, {restarts} restarts")
-    for layout, taken in times.items():
-        print(f"{layout}: first step {statistics.median(taken):.2f} s after the kill "
+
+
+def restarts(options, work):
+    chance = random.Random(options.seed)
+    layouts = options.layouts.split(",")
+    port, begin = options.port, time.monotonic()
+    failures, tried, kills, restarted, times = [], 0, {"rank": 0, "node": 0, "two": 0}, 0, {}
+    gaps, overlaps, references = [], 0, {}
+    for layout in layouts:
+        folder = work / f"reference.{layout}"
+        job = start(options, layout, folder, port := port + 1)
+        codes = job.wait(LIMIT)
+        if codes is None or any(codes.values()):
+            print(f"{layout}: the undisturbed run ended with {codes}")
+            print("\n".join(line for _, line in job.lines))
+            return 1
+        steps = job.steps()
+        references[layout] = model_of(folder), steps[-1] - steps[0]
+        print(f"{layout}: {steps[-1] - steps[0]:.2f} s for {len(steps)} steps", flush=True)
+    for number in range(options.trials):
+        if time.monotonic() - begin > options.seconds:
+            break
+        tried += 1
+        layout = layouts[number % len(layouts)]
+        folder = work / f"trial{number}"
+        failure, figures = trial(options, layout, *references[layout], folder,
+                                 port := port + 1, chance)
+        census = figures["census"]
+        gaps += census.gaps
+        overlaps += len(census.overlaps)
+        if census.overlaps and not failure:
+            failure = f"ranks of two generations at once: {census.overlaps[0][1]}"
+        if failure:
+            failures.append(number)
+            print(f"trial {number}, {layout}, killed {figures['kills']}: {failure}", flush=True)
+        restarted += figures["restarts"]
+        for each in figures["kills"]:
+            kills[each] += 1
+        kills["two"] += len(figures["kills"]) == 2
+        if figures["seconds"] is not None:
+            times.setdefault(f"{layout}, the last kill a {figures['kills'][-1]}'s",
+                             []).append(figures["seconds"])
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{tried - len(failures)} of {tried} trials hold: {kills['rank']} ranks and "
+          f"{kills['node']} nodes killed, {kills['two']} trials with two kills, "
+          f"{restarted} restarts")
+    gaps = sorted(gaps) or [0.0]
+    print(f"census: {len(gaps)} looks, {gaps[len(gaps) // 2] * 1e3:.0f} ms apart (of 100, 99 at "
+          f"most {gaps[len(gaps) * 99 // 100] * 1e3:.0f} ms, all {gaps[-1] * 1e3:.0f} ms), "
+          f"{overlaps} that saw ranks of two generations")
+    for name, taken in sorted(times.items()):
+        print(f"{name}: first step {statistics.median(taken):.2f} s after it "
               f"({min(taken):.2f} to {max(taken):.2f}, {len(taken)} of them)")
     return 1 if failures else 0
 
