@@ -184,8 +184,8 @@ def core_seconds(pid):
 
 def median_step(options, folder, port, launched):
     """In ms, of a training of two ranks that only this differs in: parxrun, or the environment."""
-    program = [str(options.bin / "train_gpt"), "--n-layer", "4", "--n-head", "4", "--n-embd", "128",
-               "--block-size", "64", "--batch-size", "8", "--max-steps", "400", "--logging-steps",
+    program = [str(options.bin / "train_gpt"), "--n-layer", "4", "--n-head", "4", "--n-embd", "32",
+               "--block-size", "32", "--batch-size", "8", "--max-steps", "300", "--logging-steps",
                "20", "--eval-strategy", "no", "--save-strategy", "no", "--sample", "8",
                "--eval-batch-size", "512", "--disable-progress", "--output-dir", str(folder)]
     nodes = []
