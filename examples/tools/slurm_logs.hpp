@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -99,9 +100,21 @@ inline std::vector<std::filesystem::path> find_logs(const std::string& what,
   return found;
 }
 
-/// Prints how the job ended. Returns 0; 3 where there are neither logs nor records of it.
+inline constexpr std::string_view logs_usage =
+    "How a job ended, by its logs and Slurm's records\n\nUsage:\n"
+    "  parx_slurm logs 4711         a job; its log is where Slurm says, else in ., slurm_logs,\n"
+    "                               logs or ~/slurm_logs, with that number in its name\n"
+    "  parx_slurm logs tiny.log     a log\n"
+    "  parx_slurm logs slurm_logs   all logs in a folder: .log, .out and .err\n";
+
+/// Prints how the job ended, or for --help what may be asked. Returns 0; 3 where there are neither
+/// logs nor records of it.
 inline int logs(const std::string& what) {
   using parx::printable;
+  if (what == "-h" || what == "--help") {
+    fmt::print("{}", logs_usage);
+    return 0;
+  }
   const bool is_job = !what.empty() && what.find_first_not_of("0123456789_") == what.npos;
   const job_record record = is_job ? record_of(what) : job_record{};
   std::vector<std::string> looked;
@@ -121,9 +134,11 @@ inline int logs(const std::string& what) {
   fmt::print("{}{}\n", is_job ? "job " : "", printable(what));
   if (!state.empty()) {
     const std::string meaning = parx::slurm::meaning_of_state(state);
-    fmt::print("  state   {}{}{}{}\n", printable(state),
-               record.exit_code.empty() ? "" : ", exit code " + printable(record.exit_code),
-               meaning.empty() ? "" : ": ", meaning);
+    const bool has_ended = state != "RUNNING" && state != "PENDING" && state != "COMPLETING";
+    fmt::print(
+        "  state   {}{}{}{}\n", printable(state),
+        record.exit_code.empty() || !has_ended ? "" : ", exit code " + printable(record.exit_code),
+        meaning.empty() ? "" : ": ", meaning);
   }
   if (!record.nodes.empty() && record.nodes != "(null)") {
     fmt::print("  nodes   {}\n", printable(record.nodes));
@@ -143,6 +158,8 @@ inline int logs(const std::string& what) {
     }
   }
   for (const std::string& line : summary.slurm_lines) fmt::print("  slurm   {}\n", printable(line));
+  const std::string signal = parx::slurm::meaning_of_signal(summary.slurm_lines);
+  if (!signal.empty()) fmt::print("  signal  {}\n", signal);
   for (const std::string& line : summary.launcher_lines) fmt::print("  {}\n", printable(line));
   if (summary.first_error) {
     const auto& error = *summary.first_error;

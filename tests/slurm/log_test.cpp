@@ -61,10 +61,19 @@ BOOST_AUTO_TEST_CASE(numbers_and_lines_of_any_size_are_survived) {
            "x", summary);
   BOOST_TEST(summary.ranks.empty());
   BOOST_TEST(summary.world_size == 0);
-  BOOST_TEST(summary.first_error->text.size() == 303u);
+  BOOST_TEST(summary.first_error->text.size() == 603u);
   BOOST_TEST(detail::shown_line(" 10%|#|\r 90%|##|\r") == " 90%|##|");
   BOOST_TEST(detail::shown_line("\r") == "");
   BOOST_TEST(detail::shown_line("") == "");
+}
+
+BOOST_AUTO_TEST_CASE(signals_that_a_user_would_not_know_are_explained) {
+  const auto meaning = [](const char* line) { return meaning_of_signal({"srun: x", line}); };
+  BOOST_TEST(
+      meaning("srun: error: n1: tasks 0-1: User defined signal 1").starts_with("the warning"));
+  BOOST_TEST(meaning("srun: error: n1: task 0: Illegal instruction").find("check") !=
+             std::string::npos);
+  BOOST_TEST(meaning("srun: error: n1: task 0: Terminated") == "");
 }
 
 BOOST_AUTO_TEST_CASE(ranks_are_known_by_what_launchers_write_before_a_line) {

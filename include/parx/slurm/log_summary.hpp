@@ -45,7 +45,7 @@ namespace detail {
 /// A line as it is shown: what a terminal would show of a progress bar, its last state, and no more
 /// than fits into some lines.
 [[nodiscard]] inline std::string shown_line(std::string_view line) {
-  constexpr std::size_t most = 300;
+  constexpr std::size_t most = 600;
   line = line.substr(0, line.find_last_not_of('\r') + 1);
   line.remove_prefix(line.rfind('\r') + 1);  // 0 where there is none
   if (line.size() <= most) return std::string(line);
@@ -168,6 +168,27 @@ inline void read_log(std::string_view text, const std::string& file, log_summary
   }};
   for (const row& each : table) {
     if (state.starts_with(each.state)) return std::string(each.text);
+  }
+  return {};
+}
+
+/// What a signal in the lines of srun means; empty: none, or one that needs no word.
+[[nodiscard]] inline std::string meaning_of_signal(const std::vector<std::string>& lines) {
+  struct row {
+    std::string_view mark, text;
+  };
+  static constexpr std::array<row, 2> table{{
+      {": User defined signal ",
+       "the warning before the end of the time ended ranks that do not catch it: a trainer of parx "
+       "does with --output-dir and without --save-strategy no"},
+      {": Illegal instruction",
+       "the program was compiled for another processor: parx_slurm check says which node, or "
+       "compile it without -march=native"},
+  }};
+  for (const row& each : table) {
+    for (const std::string& line : lines) {
+      if (line.find(each.mark) != line.npos) return std::string(each.text);
+    }
   }
   return {};
 }
