@@ -133,6 +133,7 @@ BOOST_AUTO_TEST_CASE(a_port_that_somebody_has_without_listening_is_refused_at_on
     text = refused.what();
   }
   BOOST_TEST(says(text, "127.0.0.1:" + std::to_string(port) + ": it is in use"), text);
+  BOOST_TEST(says(text, "MASTER_PORT"), text);
   BOOST_TEST(says(text, "Choose another port"), text);
   BOOST_TEST((std::chrono::steady_clock::now() - started < std::chrono::seconds(2)));
   // One that listens is the job's first parxrun, for what can be known here.

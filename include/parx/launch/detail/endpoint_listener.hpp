@@ -125,9 +125,12 @@ namespace parx::inline PARX_ABI::detail {
     if (limit.passed()) break;
     std::this_thread::sleep_for(pause);
   }
-  throw_error(errc::io, "parxrun cannot listen for the other nodes at {}: {}",
+  throw_error(errc::io, "cannot listen for the other nodes at {}: {}",
               with_port(nodes.host, nodes.port),
-              why == EADDRINUSE ? in_use_text(port_owner(nodes.port)) : errno_text(why));
+              why != EADDRINUSE ? errno_text(why)
+                                : in_use_text(port_owner(nodes.port)) +
+                                      " MASTER_PORT, or --rdzv-endpoint HOST:PORT, sets it, the "
+                                      "same on all nodes");
 }
 
 }  // namespace parx::detail
