@@ -25,7 +25,7 @@ inline void add_batch_flags(cxxopts::Options& options) {
        text("0"))
       ("warning", "before the end of a turn the ranks are told to save", text("120s"))
       ("mem", "of each node: 2G; 0: what the site gives", text("0"))
-      ("p,partition", "parx_slurm where finds one", text(""))
+      ("p,partition", "the site's default, if empty; parx_slurm where names the best", text(""))
       ("A,account", "the account that is billed", text(""))
       ("C,constraint", "features of the nodes", text(""))
       ("x,exclude", "nodes to leave out", text(""))
@@ -73,7 +73,10 @@ inline int batch(const parx::slurm::batch_options& job) {
   if (answer.code == 127) {
     fmt::print(stderr, "parx_slurm: no sbatch here, so nobody has tried whether Slurm takes it\n");
   } else if (const auto start = parx::slurm::parse_test_only(answer.err); !start.at) {
-    fmt::print(stderr, "parx_slurm: Slurm would refuse this job: {}\n", start.refusal);
+    fmt::print(stderr,
+               "parx_slurm: Slurm would refuse this job: {}\nparx_slurm where -N {} --cores {} "
+               "names the nodes that it cannot have, and why\n",
+               start.refusal, job.nodes, job.ranks * job.threads);
     return 3;
   }
   if (job.checkpoints.empty()) {

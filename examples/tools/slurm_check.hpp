@@ -57,14 +57,9 @@ inline void add_check_flags(cxxopts::Options& options) {
       ("imports", "a Python module that every node must have; may be given several times", several)
       ("python", "the interpreter of --imports", text("python3"))
       ("mem", "memory that the job takes of a node: 2G", text("0"))
-      ("tmp", "room that it takes in TMPDIR: 2G", text("0"))
-      ("t,time", "that it takes: 30m, 2h", text("0"))
+      ("tmp", "room that the job takes in TMPDIR of a node: 2G", text("0"))
+      ("t,time", "how long the job takes: 30m, 2h; a number is minutes", text("0"))
       ("jobid", "a job that runs, where this is not inside it", text(""));
-}
-
-/// A path as it is without a working directory; empty for an empty one.
-inline std::string absolute_path(const std::string& path) {
-  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
 /// What the arguments of a program name and is here, absolute: "data", "--data=data/a", "/x".
@@ -111,18 +106,6 @@ inline parx::slurm::container container_of(const std::string& image,
   }
   box.paths = parx::slurm::bound_paths(std::move(paths));
   return box;
-}
-
-/// The absolute path of a program, as a shell finds it; as given where there is none in PATH, and
-/// where it is an image's.
-inline std::string path_of_program(const std::string& name, const std::string& image = {}) {
-  if (!image.empty() && parx::slurm::is_of_image(name)) return name;
-  if (name.empty()) return name;
-  try {
-    return absolute_path(parx::detail::find_program(name, parx::process_environment()));
-  } catch (const parx::program_error&) {
-    return name.find('/') == name.npos ? name : absolute_path(name);  // the nodes may see it
-  }
 }
 
 /// The job and its nodes: that of --jobid, else the one in which this runs.
@@ -229,6 +212,16 @@ inline std::string srun_says(std::string_view errors, const std::string& node) {
   return {};
 }
 
+/// The lines of srun that say which node is at fault: where one has failed, Slurm ends the step on
+/// all nodes and says so of each.
+inline std::string lines_of_blame(const std::string& errors) {
+  std::string failures;
+  for (const std::string_view line : parx::detail::split_at(errors, '\n')) {
+    if (line.find("Node failure on ") != line.npos) failures.append(line) += '\n';
+  }
+  return failures.empty() ? errors : failures;
+}
+
 /// Slurm 22.05 does not tell its steps when the job ends.
 inline void add_time_left(const std::string& job, std::vector<parx::slurm::host_facts>& facts) {
   if (facts.empty() || facts.front().time_left_s >= 0) return;
@@ -253,14 +246,15 @@ inline check_result check_nodes(const check_options& options,
   result.facts = parx::slurm::facts_among(answer.out);
   add_time_left(options.job, result.facts);
   result.found = parx::slurm::preflight(options.nodes, result.facts, options.takes);
+  const std::string blame = lines_of_blame(answer.err);
   for (auto& each : result.found) {
     if (each.fact != parx::slurm::did_not_answer) continue;
-    if (const std::string said = srun_says(answer.err, each.node); !said.empty()) {
+    if (const std::string said = srun_says(blame, each.node); !said.empty()) {
       each.fact += " (" + said + ")";
     }
   }
   // One node that Slurm cannot reach keeps srun from starting anything on the others.
-  const auto is_named = [&](const auto& each) { return !srun_says(answer.err, each.node).empty(); };
+  const auto is_named = [&](const auto& each) { return !srun_says(blame, each.node).empty(); };
   if (result.facts.empty() && std::any_of(result.found.begin(), result.found.end(), is_named)) {
     std::erase_if(result.found, [&](const auto& each) { return !is_named(each); });
   }
@@ -287,6 +281,8 @@ inline void print_check(const check_options& options, const check_result& result
   if (bad.empty()) {
     fmt::print("{} node{} fit\n", options.nodes.size(),
                options.nodes.size() == 1 ? " is" : "s are");
+  } else if (bad.size() == options.nodes.size()) {
+    fmt::print("no node is fit: mend that first\n");
   } else {
     fmt::print("{} of {} nodes {} not fit: mend that, or leave {} out by --exclude={}\n",
                bad.size(), options.nodes.size(), bad.size() == 1 ? "is" : "are",

@@ -1,6 +1,7 @@
 // For parx_slurm: flags before "--", a program and its arguments behind it.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,9 @@
 #include <fmt/format.h>
 
 #include "common/options.hpp"
+#include <parx/core/env.hpp>
+#include <parx/launch/detail/child_process.hpp>
+#include <parx/slurm.hpp>
 
 namespace examples {
 
@@ -35,6 +39,23 @@ inline std::string output_dir_of(const std::vector<std::string>& command) {
     }
   }
   return {};
+}
+
+/// A path as it is without a working directory; empty for an empty one.
+inline std::string absolute_path(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
+
+/// The absolute path of a program, as a shell finds it; as given where there is none in PATH, and
+/// where it is an image's.
+inline std::string path_of_program(const std::string& name, const std::string& image = {}) {
+  if (!image.empty() && parx::slurm::is_of_image(name)) return name;
+  if (name.empty()) return name;
+  try {
+    return absolute_path(parx::detail::find_program(name, parx::process_environment()));
+  } catch (const parx::program_error&) {
+    return name.find('/') == name.npos ? name : absolute_path(name);  // the nodes may see it
+  }
 }
 
 /// Throws parx::usage_error where a word of parx_slurm that runs a program was given none.

@@ -12,6 +12,8 @@
 #include <fmt/format.h>
 
 #include "common/options.hpp"
+#include "read_problem.hpp"
+#include "slurm_command_line.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/instructions.hpp>
@@ -98,11 +100,14 @@ inline parx::slurm::instruction_level level_of(const cxxopts::ParseResult& given
     const std::string word = choice(given, "isa", {"baseline", "avx", "avx2", "avx512"});
     return word == "avx512" ? avx512 : word == "avx2" ? avx2 : word == "avx" ? avx : baseline;
   }
-  const std::string path = given["program"].as<std::string>();
+  const std::string path = path_of_program(given["program"].as<std::string>());
   if (path.empty()) return baseline;
-  const auto file = parx::detail::file_text(path);
-  parx::require(file.has_value(), "--program \"{}\": cannot be read", path);
-  return parx::slurm::level_of_program(parx::instructions_of(*file));
+  std::uint64_t size = 0;
+  const std::string problem = detail::read_problem(path, size);
+  parx::require(problem.empty(), "--program {}: {}: give its path, or a name in PATH", path,
+                problem);
+  return parx::slurm::level_of_program(
+      parx::instructions_of(parx::detail::file_text(path).value_or("")));
 }
 
 inline parx::slurm::node_request request_of(const cxxopts::ParseResult& given) {

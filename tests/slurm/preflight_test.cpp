@@ -180,6 +180,20 @@ BOOST_AUTO_TEST_CASE(each_planted_fault_is_found_and_its_node_named) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_path_that_is_empty_on_one_node_alone_is_noted_there) {
+  auto nodes = good_nodes();
+  for (host_facts& each : nodes) each.needs[0].size = 5;
+  nodes[1].needs[0].size = 0;
+  const auto found = preflight(names, nodes, takes);
+  BOOST_TEST(bad_nodes(found).empty());
+  BOOST_TEST(sentences_of(found) ==
+             std::vector<std::string>{
+                 "note: n08: /data/ag_news is empty, but not on n07. Is its file system mounted "
+                 "there? If not, tell the site, and leave the node out by --exclude"});
+  for (host_facts& each : nodes) each.needs[0].size = 0;  // a folder for what the job makes
+  BOOST_TEST(preflight(names, nodes, takes).empty());
+}
+
 BOOST_AUTO_TEST_CASE(findings_that_only_slow_a_job_down_are_notes) {
   auto nodes = good_nodes();
   nodes[1].clock_ahead_s = 5;

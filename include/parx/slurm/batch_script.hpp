@@ -40,7 +40,7 @@ struct batch_options {
   require(
       job.time.count() == 0 || job.time > job.warning,
       "--time {} s is not longer than --warning {} s, the time before its end in which the ranks "
-      "save",
+      "save: raise --time, or lower --warning",
       job.time.count(), job.warning.count());
   for (const auto& [flag, value] :
        {std::pair<const char*, const std::string&>("--job-name", job.name),

@@ -181,6 +181,25 @@ inline void check_node(const host_facts& node, const preflight_needs& needs,
   }
 }
 
+/// A path that is empty on this node alone is often a mount point without its file system.
+inline void check_empty(const host_facts& node, const std::vector<host_facts>& facts,
+                        std::vector<preflight_finding>& found) {
+  for (const path_fact& each : node.needs) {
+    if (!each.problem.empty() || each.size != 0) continue;
+    const auto has_more = [&](const path_fact& other) {
+      return other.path == each.path && other.size != 0;
+    };
+    for (const host_facts& other : facts) {
+      if (std::none_of(other.needs.begin(), other.needs.end(), has_more)) continue;
+      found.push_back({node.node, formatted("{} is empty, but not on {}", each.path, other.node),
+                       "Is its file system mounted there? If not, tell the site, and leave the "
+                       "node out by --exclude",
+                       false});
+      break;
+    }
+  }
+}
+
 inline void check_exchange(const host_facts& node, const host_facts& first,
                            std::vector<preflight_finding>& found) {
   constexpr std::string_view firewall =
@@ -252,6 +271,7 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
       continue;
     }
     detail::check_node(*node, needs, found);
+    detail::check_empty(*node, facts, found);
     const auto compare = [&](const std::string& path, const std::string& hash,
                              const std::string& of_most) {
       if (hash.empty() || hash == of_most) return;

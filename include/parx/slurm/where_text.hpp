@@ -108,9 +108,11 @@ namespace detail {
     for (const sinfo_node& each : nodes) {
       if (each.partition != chosen.rules.name || !has(names, each.name)) continue;
       if (++lines > 8) return text;
-      text += old ? formatted("\n{} has the wrong processor: the program was compiled for {}: "
-                              "compile it without -march=native, or for the oldest node",
-                              each.name, to_string(level))
+      text += old ? formatted(
+                        "\n{} has the wrong processor: the program was compiled for {}: "
+                        "compile it without -march=native (parx: -DPARX_NATIVE=OFF), or on "
+                        "the oldest node",
+                        each.name, to_string(level))
                   : formatted("\n{} is {}{}", each.name, to_string(why),
                               each.reason.empty() ? "" : ": " + each.reason);
     }
