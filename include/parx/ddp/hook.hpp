@@ -73,10 +73,9 @@ class comm_hook {
       : held_(std::make_unique<model<H>>(std::move(hook))) {}
   comm_hook(const comm_hook& other) : held_(other ? other.held_->clone() : nullptr) {}
   comm_hook(comm_hook&&) noexcept = default;
-  comm_hook& operator=(comm_hook other) noexcept {
-    std::swap(held_, other.held_);
-    return *this;
-  }
+  // Not one by value, which clang 14 never destroys where a template assigns {}.
+  comm_hook& operator=(const comm_hook& other) { return *this = comm_hook(other); }
+  comm_hook& operator=(comm_hook&&) noexcept = default;
   ~comm_hook() = default;
 
   [[nodiscard]] explicit operator bool() const noexcept { return held_ != nullptr; }

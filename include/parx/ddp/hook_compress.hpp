@@ -29,10 +29,8 @@ class compress_hook {
   /// Operations in flight stay with the original.
   compress_hook(const compress_hook&) {}
   compress_hook(compress_hook&&) noexcept = default;
-  compress_hook& operator=(compress_hook other) noexcept {
-    sent_.swap(other.sent_);
-    return *this;
-  }
+  compress_hook& operator=(const compress_hook& other) { return *this = compress_hook(other); }
+  compress_hook& operator=(compress_hook&&) noexcept = default;
   ~compress_hook() = default;
 
   void start(hook_bucket& bucket) {

@@ -48,7 +48,8 @@ class powersgd_hook {
   /// Copies only the options: state and operations in flight stay with the original.
   powersgd_hook(const powersgd_hook& other) : options_(other.options_) {}
   powersgd_hook(powersgd_hook&&) noexcept = default;
-  powersgd_hook& operator=(powersgd_hook other) noexcept;
+  powersgd_hook& operator=(const powersgd_hook& other) { return *this = powersgd_hook(other); }
+  powersgd_hook& operator=(powersgd_hook&&) noexcept = default;
   ~powersgd_hook() = default;
 
   void start(hook_bucket& bucket);

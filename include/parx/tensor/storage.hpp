@@ -47,8 +47,11 @@ class storage {
     if (block_ != nullptr) block_->holders.fetch_add(1, std::memory_order_relaxed);
   }
   storage(storage&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
-  storage& operator=(storage other) noexcept {
-    std::swap(block_, other.block_);
+  // Not one by value, which clang 14 never destroys where a template assigns {}.
+  storage& operator=(const storage& other) noexcept { return *this = storage(other); }
+  storage& operator=(storage&& other) noexcept {
+    storage taken(std::move(other));
+    std::swap(block_, taken.block_);
     return *this;
   }
   ~storage() {

@@ -143,8 +143,11 @@ class counted {
   }
   counted(const counted& other) noexcept : counted(other.held_) {}
   counted(counted&& other) noexcept : held_(std::exchange(other.held_, nullptr)) {}
-  counted& operator=(counted other) noexcept {
-    std::swap(held_, other.held_);
+  // Not one by value, which clang 14 never destroys where a template assigns {}.
+  counted& operator=(const counted& other) noexcept { return *this = counted(other); }
+  counted& operator=(counted&& other) noexcept {
+    counted taken(std::move(other));
+    std::swap(held_, taken.held_);
     return *this;
   }
   ~counted() { reset(); }

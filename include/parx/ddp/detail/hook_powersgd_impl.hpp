@@ -24,12 +24,6 @@ PARX_INLINE powersgd_hook::powersgd_hook(powersgd_options options) : options_(op
           "powersgd_hook: min_compression_rate is above 0, not {}", options.min_compression_rate);
 }
 
-PARX_INLINE powersgd_hook& powersgd_hook::operator=(powersgd_hook other) noexcept {
-  std::swap(options_, other.options_);
-  states_.swap(other.states_);
-  return *this;
-}
-
 PARX_INLINE void powersgd_hook::start(hook_bucket& bucket) {
   if (states_.size() <= bucket.index) states_.resize(bucket.index + 1);
   state& s = states_[bucket.index];
