@@ -1,5 +1,4 @@
-// Links over UCX between two processes, over its TCP and over its shared memory, there also with
-// large bodies by rendezvous.
+// What links over UCX carry, and what a rank that waits at one costs.
 #include <parx/transport/ucx.hpp>
 
 #include <boost/test/data/test_case.hpp>
@@ -8,17 +7,18 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
-#include <functional>
-#include <optional>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -28,155 +28,11 @@
 #include <parx/transport/hybrid.hpp>
 
 #include "sanitizers.hpp"
+#include "ucx_sides.hpp"
+
+using namespace ucx_sides;
 
 namespace {
-
-using namespace std::chrono_literals;
-using clock_type = std::chrono::steady_clock;
-using parx::link_lost;
-using parx::ucx_link;
-using parx::detail::purpose;
-using parx::detail::ucx_network;
-
-const auto transports = boost::unit_test::data::make({"tcp", "self,sm", "rendezvous"});
-
-std::byte pattern(std::size_t i) { return static_cast<std::byte>((i * 2654435761u) >> 13); }
-
-double seconds_since(clock_type::time_point start) {
-  return std::chrono::duration<double>(clock_type::now() - start).count();
-}
-
-/// One of two processes.
-struct side {
-  int rank;
-  int control;  ///< a socket to the other one
-  ucx_network& network;
-  std::string address;  ///< of the other one
-  pid_t other = 0;
-
-  [[nodiscard]] ucx_link open(std::uint64_t group, purpose what_for = purpose::collective) const {
-    return ucx_link(network, {group, 1 - rank, what_for}, rank, 1 - rank, address, "challenge");
-  }
-  void tell(char what) const { check(::write(control, &what, 1) == 1, "the other side has gone"); }
-  void await(char what) const {
-    char got = 0;
-    check(::read(control, &got, 1) == 1 && got == what, "the other side says something else");
-  }
-  static void check(bool holds, const std::string& what) {
-    if (!holds) throw std::runtime_error(what);
-  }
-};
-
-std::uint64_t tag_of_tests(const parx::detail::link_hello& hello, std::string_view challenge) {
-  return 1000003 * hello.group + static_cast<std::uint64_t>(hello.rank) + challenge.size();
-}
-
-/// Sends all of `text` through a socket with its size before it, and receives as much.
-std::string swap_texts(int socket, const std::string& text) {
-  const std::uint64_t size = text.size();
-  std::uint64_t other = 0;
-  side::check(::write(socket, &size, sizeof size) == sizeof size &&
-                  ::write(socket, text.data(), size) == static_cast<ssize_t>(size) &&
-                  ::read(socket, &other, sizeof other) == sizeof other,
-              "no exchange");
-  std::string received(other, '\0');
-  side::check(::recv(socket, received.data(), other, MSG_WAITALL) == static_cast<ssize_t>(other),
-              "half an exchange");
-  return received;
-}
-
-/// Runs body on both sides, each in a process of its own. `killed`: rank 1 does not end by itself.
-/// Returns the texts of both exceptions, "" where there is none.
-std::string on_two_processes(const std::string& transport,
-                             const std::function<void(const side&)>& body, bool killed = false) {
-  int control[2], report[2];
-  BOOST_REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, control) == 0);
-  BOOST_REQUIRE(::pipe(report) == 0);
-  std::vector<pid_t> children;
-  for (const int rank : {0, 1}) {
-    children.push_back(::fork());
-    if (children.back() != 0) continue;
-    ::close(control[1 - rank]);
-    const bool rendezvous = transport == "rendezvous";
-    ::setenv("UCX_TLS", rendezvous ? "self,sm" : transport.c_str(), 1);
-    if (rendezvous) ::setenv("UCX_RNDV_THRESH", "4096", 1);
-    if (transport != "tcp") ::setenv("UCX_MM_ERROR_HANDLING", "y", 1);
-    std::string failure;
-    try {
-      ucx_network network({.rank = rank,
-                           .challenge = "challenge",
-                           .own_interface = "lo",
-                           .env = parx::process_environment(),
-                           .tag = tag_of_tests,
-                           .wake = [](std::uint64_t) {},
-                           .lost = [] {}});
-      side own{rank, control[rank], network, {}};
-      own.other = std::stoi(swap_texts(own.control, std::to_string(::getpid())));
-      own.address = swap_texts(own.control, network.address(true));
-      body(own);
-    } catch (const std::exception& thrown) {
-      failure = "rank " + std::to_string(rank) + ": " + thrown.what() + "; ";
-    }
-    static_cast<void>(!::write(report[1], failure.data(), failure.size()));
-    ::_exit(0);
-  }
-  ::close(report[1]);
-  ::close(control[0]);
-  ::close(control[1]);
-  std::string all;
-  char text[512];
-  for (ssize_t got; (got = ::read(report[0], text, sizeof text)) > 0;) {
-    all.append(text, static_cast<std::size_t>(got));
-  }
-  ::close(report[0]);
-  for (const pid_t each : children) {
-    int status = 0;
-    ::waitpid(each, &status, 0);
-    const bool meant = killed && each == children[1];
-    if (!WIFEXITED(status) && !meant) all += "a process was killed; ";
-  }
-  return all;
-}
-
-void sleep_on(ucx_link& stream, bool readable, bool writable, std::chrono::milliseconds limit) {
-  std::vector<pollfd> polled;
-  const auto plan = stream.before_sleep(readable, writable, polled);
-  if (!plan.looks_twice || !stream.ready(readable, writable)) {
-    ::poll(polled.data(), polled.size(), static_cast<int>(limit.count()));
-  }
-  stream.after_sleep(0);
-}
-
-void send_all(ucx_link& stream, const std::byte* bytes, std::size_t size) {
-  for (std::size_t done = 0; done < size;) {
-    const auto sent = stream.try_send({}, {.data = bytes + done, .size = size - done});
-    if (sent == 0) sleep_on(stream, false, true, 5s);
-    done += sent;
-  }
-}
-void receive_all(ucx_link& stream, std::byte* bytes, std::size_t size) {
-  for (std::size_t done = 0; done < size;) {
-    const auto got = stream.try_receive({}, {.data = bytes + done, .size = size - done});
-    if (got == 0) sleep_on(stream, true, false, 5s);
-    done += got;
-  }
-}
-
-/// What ends a receive, which nothing else does within `limit`; "" where nothing does.
-std::string end_of_receive(ucx_link& stream, std::chrono::milliseconds limit) {
-  std::vector<std::byte> bytes(1 << 16);
-  const auto until = clock_type::now() + limit;
-  try {
-    while (clock_type::now() < until) {
-      if (stream.try_receive({}, {.data = bytes.data(), .size = bytes.size()}) == 0) {
-        sleep_on(stream, true, false, 50ms);
-      }
-    }
-  } catch (const link_lost& lost) {
-    return lost.what();
-  }
-  return {};
-}
 
 /// Resident memory in bytes.
 std::size_t resident() {
@@ -389,107 +245,6 @@ BOOST_DATA_TEST_CASE(a_rank_that_waits_sleeps_and_is_woken, transports, over) {
                                    std::to_string(sleeps) + " times");
     }
   });
-  BOOST_TEST(failures == "");
-}
-
-BOOST_AUTO_TEST_CASE(a_killed_process_is_noticed_at_once_idle_or_not) {
-  for (const bool streaming : {false, true}) {
-    const std::string failures = on_two_processes(
-        "tcp",
-        [&](const side& own) {
-          ucx_link stream = own.open(1);
-          std::vector<std::byte> bytes(1 << 20);
-          if (own.rank == 1) {
-            receive_all(stream, bytes.data(), 1);
-            own.tell('k');
-            if (streaming) send_all(stream, bytes.data(), bytes.size());
-            ::raise(SIGKILL);
-          }
-          send_all(stream, bytes.data(), 1);
-          own.await('k');
-          const auto since = clock_type::now();
-          const std::string end = end_of_receive(stream, 5s);
-          side::check(end.find("UCX") != std::string::npos, "ended by: " + end);
-          side::check(seconds_since(since) < 2, std::to_string(seconds_since(since)) + " s");
-          try {
-            for (int i = 0; i < 100; ++i) send_all(stream, bytes.data(), bytes.size());
-            side::check(false, "bytes can be sent to it");
-          } catch (const link_lost&) {
-          }
-        },
-        true);
-    BOOST_TEST(failures == "", (streaming ? "streaming: " : "idle: ") << failures);
-  }
-}
-
-BOOST_DATA_TEST_CASE(a_closed_link_ends_the_peers_after_its_last_byte, transports, over) {
-  const std::string failures = on_two_processes(over, [](const side& own) {
-    std::vector<std::byte> bytes(300'000);
-    ucx_link world = own.open(0);
-    {
-      ucx_link stream = own.open(1);
-      if (own.rank == 0) {
-        for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = pattern(i);
-        send_all(stream, bytes.data(), bytes.size());
-      } else {
-        receive_all(stream, bytes.data(), bytes.size());
-        for (std::size_t i = 0; i < bytes.size(); ++i) {
-          side::check(bytes[i] == pattern(i), "a byte is wrong");
-        }
-        const std::string end = end_of_receive(stream, 5s);
-        side::check(end == "it closed the connection", "ended by: " + end);
-      }
-    }
-    {
-      const std::lock_guard lock(own.network.mutex());
-      own.network.forget(1);
-    }
-    // A rank that comes later to a group that the other has left.
-    if (own.rank == 1) {
-      own.await('c');
-      ucx_link late = own.open(2);
-      const std::string end = end_of_receive(late, 5s);
-      side::check(end == "it closed the connection", "the late one ended by: " + end);
-      BOOST_CHECK_THROW(send_all(late, bytes.data(), 10), link_lost);
-      send_all(world, bytes.data(), 1);
-    } else {
-      { const ucx_link stream = own.open(2); }
-      {
-        const std::lock_guard lock(own.network.mutex());
-        own.network.forget(2);
-      }
-      own.tell('c');
-      receive_all(world, bytes.data(), 1);
-    }
-  });
-  BOOST_TEST(failures == "");
-}
-
-BOOST_DATA_TEST_CASE(a_link_closes_in_time_although_its_bytes_are_under_way_to_a_stopped_rank,
-                     transports, over) {
-  const std::string failures = on_two_processes(
-      over,
-      [](const side& own) {
-        ucx_link stream = own.open(1);
-        std::vector<std::byte> bytes(8 << 20);
-        if (own.rank == 1) {
-          receive_all(stream, bytes.data(), 1);
-          own.tell('s');
-          ::raise(SIGSTOP);
-        }
-        send_all(stream, bytes.data(), 1);
-        own.await('s');
-        const auto until = clock_type::now() + 300ms;
-        for (std::size_t sent = 0; clock_type::now() < until;) {
-          sent += stream.try_send({}, {.data = bytes.data() + sent, .size = bytes.size() - sent});
-        }
-        const auto since = clock_type::now();
-        stream.close();
-        const double took = seconds_since(since);
-        ::kill(own.other, SIGKILL);
-        side::check(took < 1.5, "closing took " + std::to_string(took) + " s");
-      },
-      true);
   BOOST_TEST(failures == "");
 }
 
