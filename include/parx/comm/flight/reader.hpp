@@ -28,6 +28,7 @@ struct flight_group_name {
   std::uint64_t id = 0;
   int size = 0;
   std::string name;
+  int rank = -1;  ///< the log's rank in the group; -1: not known
 };
 
 /// What one rank has recorded.
@@ -106,7 +107,7 @@ template <std::size_t N>
   const auto made = std::min<std::size_t>(header.groups_made, header.groups.size());
   for (std::size_t i = 0; i < made; ++i) {
     const flight_group& each = header.groups[i];
-    log.groups.push_back({each.id, each.size, detail::flight_text(each.name)});
+    log.groups.push_back({each.id, each.size, detail::flight_text(each.name), each.rank});
   }
   for (std::size_t slot = 0; slot < flight_capacity; ++slot) {
     flight_record each;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <exception>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <parx/comm/flight/divergence.hpp>
@@ -77,6 +78,49 @@ namespace parx::inline PARX_ABI::detail {
   return all.empty() ? std::string() : differing_calls_text(all.front());
 }
 
+/// Why some ranks have not entered a collective: the ends of the chains of waits for messages.
+struct unentered {
+  /// Those that no message keeps away; where messages keep all away, all.
+  std::vector<const flight_rank*> ranks{};
+  /// Set where messages keep all away: one whose message is with `peer`, which has entered
+  /// the collective.
+  const flight_rank* waiting = nullptr;
+  int peer = -1;
+};
+
+[[nodiscard]] inline unentered who_did_not_enter(const flight_divergence& found,
+                                                 const std::vector<flight_log>& logs,
+                                                 const std::vector<int>& stopped) {
+  const auto peer_in = [&](const flight_record& message) {
+    for (const flight_log& log : logs) {
+      for (const flight_group_name& group : log.groups) {
+        if (group.id != message.call.group || group.rank != message.peer) continue;
+        return std::ranges::find(found.ranks, log.rank, &flight_rank::rank);
+      }
+    }
+    return found.ranks.end();
+  };
+  unentered ends;
+  std::vector<const flight_rank*> in_messages;
+  for (const flight_rank& each : found.ranks) {
+    if (each.part != flight_part::never_entered) continue;
+    const bool is_stopped = std::ranges::find(stopped, each.rank) != stopped.end();
+    if (is_stopped || !each.elsewhere || each.elsewhere->call.sequence != 0) {
+      ends.ranks.push_back(&each);
+      continue;
+    }
+    in_messages.push_back(&each);
+    if (each.elsewhere->peer < 0 || ends.waiting != nullptr) continue;
+    const auto peer = peer_in(*each.elsewhere);
+    if (peer == found.ranks.end() || peer->part == flight_part::never_entered) continue;
+    ends.waiting = &each;
+    ends.peer = peer->rank;
+  }
+  if (ends.ranks.empty()) ends.ranks = std::move(in_messages);
+  else ends.waiting = nullptr;
+  return ends;
+}
+
 /// The same, or else which rank did not enter or finish an operation; empty where no rank stands
 /// out. `stopped` are the ranks whose processes were stopped (SIGSTOP) when the job failed.
 [[nodiscard]] inline std::string divergence_text(const std::vector<flight_log>& logs,
@@ -118,9 +162,16 @@ namespace parx::inline PARX_ABI::detail {
     return text;
   }
   if (!absent.empty()) {
-    const flight_rank& one = *absent.front();
+    const unentered ends = who_did_not_enter(first, logs, stopped);
+    if (ends.waiting != nullptr) {
+      return formatted("rank {} was in {} while rank {}, that message's other end, had gone on to "
+                       "{}, {}; rank {} did not enter that",
+                       ends.waiting->rank, to_text(*ends.waiting->elsewhere), ends.peer,
+                       numbered(first.call), there, names(absent));
+    }
+    const flight_rank& one = *ends.ranks.front();
     std::string text =
-        formatted("rank {} did not enter {}, {}", names(absent), numbered(first.call), there);
+        formatted("rank {} did not enter {}, {}", names(ends.ranks), numbered(first.call), there);
     if (is_stopped(one.rank)) text += formatted("; {}", stopped_text);
     else if (one.elsewhere) text += formatted("; it was in {}", to_text(*one.elsewhere));
     else if (one.last) text += formatted("; its last call there was {}", numbered(*one.last));
