@@ -46,7 +46,9 @@ std::vector<flight_log> logs_of(const std::vector<std::vector<flight_record>>& c
   const int size = static_cast<int>(calls.size());
   std::vector<flight_log> logs;
   for (int rank = 0; rank < size; ++rank) {
-    flight_log log{.rank = rank, .world_size = size};
+    flight_log log;
+    log.rank = rank;
+    log.world_size = size;
     log.groups = {{world, size, "world", rank}, {reversed, size, "reversed", size - 1 - rank}};
     log.records = calls[static_cast<std::size_t>(rank)];
     logs.push_back(std::move(log));
