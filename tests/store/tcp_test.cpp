@@ -217,3 +217,30 @@ BOOST_AUTO_TEST_CASE(a_silent_server_costs_the_deadline_and_not_more) {
   BOOST_TEST(told.find("store num_keys at tcp_store") == 0U);
   BOOST_TEST(told.find("the server did not answer in time") != std::string::npos);
 }
+
+BOOST_AUTO_TEST_CASE(a_program_that_accepts_and_never_answers_is_no_store_after_some_silence) {
+  const parx::descriptor program = parx::detail::listen_on("127.0.0.1", 0);
+  for (const bool has_key : {false, true}) {
+    parx::tcp_store_options options{.port = parx::detail::bound_port(program.get()),
+                                    .silence = 300ms};
+    if (has_key) options.key = parx::job_key("sixteen letters.", "job");
+    const auto started = deadline::clock::now();
+    const auto told =
+        message_of([&] { parx::tcp_store store(options, soon()); }, parx::errc::protocol);
+    BOOST_TEST((deadline::clock::now() - started < 3s));
+    BOOST_TEST(told.find("another program has this port") != std::string::npos, told);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_server_that_comes_later_than_the_silence_is_waited_for) {
+  const std::uint16_t port = parx::detail::bound_port(parx::detail::listen_on("", 0).get());
+  std::thread later([&] {
+    std::this_thread::sleep_for(600ms);
+    const parx::tcp_store_server server({.port = port});
+    std::this_thread::sleep_for(2s);
+  });
+  parx::tcp_store store({.port = port, .silence = 200ms}, deadline::after(5s));
+  store.set("k", "v");
+  BOOST_TEST(store.get("k") == "v");
+  later.join();
+}

@@ -193,9 +193,12 @@ class rendezvous {
     store_of_job(const launch_env& job, const deadline& limit)
         : whole(where(job), limit), part(detail::job_prefix(job.run_id), whole) {}
   };
-
   [[nodiscard]] static tcp_store_options where(const launch_env& job) {
-    return {.host = job.master_host, .port = job.master_port, .key = key_of_store(job)};
+    tcp_store_options options{job.master_host, job.master_port};
+    options.key = key_of_store(job);
+    // Rank 0 listens and serves, or it has ended because another program has the port.
+    if (job.keeper == store_keeper::rank_zero) options.silence = std::chrono::seconds(15);
+    return options;
   }
   /// torchrun's store is PyTorch's own, which does not support a key.
   [[nodiscard]] static std::optional<job_key> key_of_store(const launch_env& job) {
@@ -224,11 +227,9 @@ class rendezvous {
                      place(), reason);
   }
 
-  /// Where the job's store is.
   [[nodiscard]] std::string place() const {
     return detail::with_port(job_.master_host, job_.master_port);
   }
-
   /// The process that keeps the job's store.
   [[nodiscard]] std::string keeper() const {
     return formatted("{}, which keeps the job's store,", to_string(job_.keeper));

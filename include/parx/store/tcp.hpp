@@ -49,6 +49,9 @@ struct tcp_store_options {
   std::uint16_t port = 29500;
   std::optional<store_dialect> dialect = std::nullopt;  ///< nullopt: probe
   std::chrono::milliseconds timeout{300'000};           ///< to connect, and the default of calls
+  /// To connect, where a process accepts connections but does not answer as a store. After that
+  /// it is taken for another program (errc::protocol), and no server is waited for.
+  std::chrono::milliseconds silence = std::chrono::milliseconds::max();
   worker_count workers = worker_count::leave;
   /// Required by the server of a job with a secret. Only servers of parx know keys.
   std::optional<job_key> key = std::nullopt;
@@ -64,7 +67,7 @@ class tcp_store final : public store {
     set_default_timeout(options.timeout);
     const deadline until = limit ? *limit : deadline::after(options.timeout);
     try {
-      auto met = detail::meet(address_, options.dialect, describe(), until);
+      auto met = detail::meet(address_, options.dialect, describe(), until, options.silence);
       dialect_ = met.dialect;
       idle_.push_back(std::move(met.server));
     } catch (const detail::store_failure& failure) {

@@ -20,6 +20,7 @@ namespace parx::inline PARX_ABI::detail {
 struct store_failure {
   errc code;
   std::string reason;
+  bool accepted = true;  ///< of a connect: some process has taken the connection
 };
 
 /// A key in quotes; unprintable bytes, quotes and backslashes as \xNN.

@@ -13,6 +13,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -23,6 +24,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/stream_options.hpp>
 #include <parx/store/detail/connect.hpp>
@@ -47,7 +49,7 @@ struct server_address {
   std::string reason;
   const address_list addresses = resolve(server.host, server.port, reason);
   descriptor socket = addresses ? connect_any(addresses.get(), limit, reason) : descriptor{};
-  if (!socket.valid()) throw store_failure{errc::peer_lost, reason};
+  if (!socket.valid()) throw store_failure{errc::peer_lost, reason, false};
   set_stream_options(socket.get());
   connection opened(std::move(socket));
   if (server.key) be_admitted(opened, *server.key, which, limit);
@@ -128,20 +130,34 @@ struct greeted {
 }
 
 /// The first connection to a server. Retries until the deadline, as the server may not have started
-/// yet; a wrong key or protocol is thrown at once.
+/// yet; a wrong key or protocol is thrown at once. So is a process that for `silence` has accepted
+/// connections and not answered as a store: if it is another program, the server will never start.
 [[nodiscard]] inline greeted meet(const server_address& address,
                                   std::optional<store_dialect> dialect,
-                                  const std::string& server_name, const deadline& limit) {
+                                  const std::string& server_name, const deadline& limit,
+                                  deadline::duration silence = deadline::duration::max()) {
   retry_loop retry(server_name, limit);
+  deadline answer = deadline::unset();  // since the first connection that was accepted
   while (true) {
+    if (answer.is_unset()) answer = deadline::after(silence);
+    const deadline each = deadline::after(std::min(limit.remaining(), answer.remaining()));
     try {
       if (address.key) dialect = store_dialect::torch_2_5;
-      if (!dialect) return probe(address, limit);
-      connection server = dial(address, limit);
-      greet(server, *dialect, limit);
+      if (!dialect) return probe(address, each);
+      connection server = dial(address, each);
+      greet(server, *dialect, each);
       return {std::move(server), *dialect};
     } catch (const store_failure& failure) {
       if (failure.code == errc::protocol) throw;
+      if (!failure.accepted) answer = deadline::unset();
+      if (answer.passed() && !limit.passed()) {
+        throw store_failure{
+            errc::protocol,
+            formatted("a process accepts connections there, but none has answered as a store for "
+                      "{:.0f} s ({}): another program has this port, or the process that hosts "
+                      "the store, usually rank 0, is stopped",
+                      answer.elapsed_seconds(), failure.reason)};
+      }
       retry.failed(failure.reason);
     }
   }
