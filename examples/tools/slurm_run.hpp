@@ -10,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -309,6 +310,18 @@ inline int run_in_job(const run_options& given) {
   return code;
 }
 
+/// In place of the number of a job that has none yet.
+inline constexpr std::string_view job_to_come = "parx-job-to-come";
+
+/// A command as a user could type it inside that job.
+inline std::string text_in_job(const std::vector<std::string>& words) {
+  std::string text = parx::slurm::shell_text(words);
+  for (auto at = text.find(job_to_come); at != text.npos; at = text.find(job_to_come, at)) {
+    text.replace(at, job_to_come.size(), "$SLURM_JOB_ID");
+  }
+  return text;
+}
+
 /// `all`: this program's own command line, for salloc.
 inline int run(const run_options& options, const std::vector<std::string>& all) {
   if (!options.inside_job) {
@@ -318,10 +331,10 @@ inline int run(const run_options& options, const std::vector<std::string>& all) 
     words.resize(words.size() - all.size());
     fmt::print("$ {}\n# and inside that job:\n", parx::slurm::shell_text(words));
     run_options inside = options;
-    inside.check.job.clear();
+    inside.check.job = job_to_come;
     inside.check.nodes.assign(static_cast<std::size_t>(options.request.nodes), "node");
-    fmt::print("$ {}\n$ {}\n", parx::slurm::shell_text(check_command(inside.check)),
-               parx::slurm::shell_text(launch_command(inside, {}, {})));
+    fmt::print("$ {}\n$ {}\n", text_in_job(check_command(inside.check)),
+               text_in_job(launch_command(inside, {}, {})));
     return 0;
   }
   if (!options.only_prints) return run_in_job(options);

@@ -136,6 +136,7 @@ END
   claim "and prints each command" test "$(grep -cE '^\$ (salloc|srun)' "$work/out")" = 3
   shown=no
   claim "its --dry-run only prints them" ends_with 0 runs --dry-run -- "$work/project/hello"
+  claim "with a name for the job's number" says '/tmp/parx_doctor\.\$SLURM_JOB_ID '
   claim "so that no job is left" test -z "$(squeue -h)"
   if [ "$SLURM_TEST_MODE" = hosts ]; then
     on node3 mount -t tmpfs none "$work/project"
