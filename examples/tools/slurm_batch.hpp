@@ -84,6 +84,11 @@ inline int batch(const parx::slurm::batch_options& job) {
                "parx_slurm: the program's arguments have no --output-dir, so nobody watches "
                "whether turns get further (--checkpoints FOLDER)\n");
   }
+  if (value_of_flag(job.command, "save-strategy") == "no") {
+    fmt::print(stderr,
+               "parx_slurm: with --save-strategy no the program saves nothing, so the warning "
+               "before the end of the time ends its ranks, and the job does not go on\n");
+  }
   fmt::print("{}", script);
   return 0;
 }

@@ -1,6 +1,7 @@
 // For parx_slurm: flags before "--", a program and its arguments behind it.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -29,16 +30,21 @@ inline command_line split_command_line(int argc, const char* const* argv) {
   return line;
 }
 
-/// The value of --output-dir among a program's arguments; empty where it has none.
-inline std::string output_dir_of(const std::vector<std::string>& command) {
+/// The value of a flag ("output-dir"; also written --output_dir) among a program's arguments; empty
+/// where it has none.
+inline std::string value_of_flag(const std::vector<std::string>& command, std::string_view name) {
   for (std::size_t i = 1; i < command.size(); ++i) {
-    for (const std::string_view flag : {"--output-dir", "--output_dir"}) {
-      if (command[i] == flag && i + 1 < command.size()) return command[i + 1];
-      if (command[i].starts_with(std::string(flag) + "="))
-        return command[i].substr(flag.size() + 1);
-    }
+    std::string word = command[i].substr(0, command[i].find('='));
+    std::replace(word.begin(), word.end(), '_', '-');
+    if (word != "--" + std::string(name)) continue;
+    if (word.size() < command[i].size()) return command[i].substr(word.size() + 1);
+    if (i + 1 < command.size()) return command[i + 1];
   }
   return {};
+}
+
+inline std::string output_dir_of(const std::vector<std::string>& command) {
+  return value_of_flag(command, "output-dir");
 }
 
 /// A path as it is without a working directory; empty for an empty one.
