@@ -61,6 +61,10 @@ inline parx::slurm::batch_options batch_options_of(const cxxopts::ParseResult& g
   if (job.checkpoints.empty()) job.checkpoints = output_dir_of(command);
   job.box = container_of(word("container"), command, {output_dir_of(command)});
   job.command = command;
+  // The job's PATH may be another one; what has a slash begins in the folder of sbatch.
+  if (!command.empty() && command.front().find('/') == std::string::npos) {
+    job.command.front() = path_of_program(command.front(), word("container"));
+  }
   job.written_by = written_by;
   return job;
 }

@@ -128,6 +128,8 @@ END
   claim "in Slurm's words" says 'Slurm would refuse this job: .*[Ii]nvalid partition'
   claim "a program that is to save nothing gets a script" asks batch -N 2 -- ./turns.sh --save_strategy=no
   claim "and a warning" says 'with --save-strategy no the program saves nothing'
+  claim "a program of PATH gets a script" asks batch -- ls /
+  claim "with its absolute path" says "^srun .*/bin/ls / "
   claim "check outside of a job is refused" ends_with 2 asks check
   claim "and says what to do" says 'this is not inside a job of Slurm: salloc first'
   shown=no
