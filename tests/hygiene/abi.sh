@@ -40,8 +40,8 @@ extern "C" int UNIT() {
     a[i] = parx::float16(static_cast<float>(i % 700));
     b[i] = parx::float16(static_cast<float>(i % 300));
   }
-  parx::detail::reduce_kernel_for<parx::float16>(parx::reduce_op::sum)(sum.data(), a.data(),
-                                                                       b.data(), many);
+  parx::reduce_kernel_for<parx::float16>(parx::reduce_op::sum)(sum.data(), a.data(),
+                                                               b.data(), many);
   for (std::size_t i = 0; i < many; ++i) {
     if (static_cast<float>(sum[i]) != static_cast<float>(i % 700 + i % 300)) return 3;
   }

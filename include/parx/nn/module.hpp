@@ -91,6 +91,19 @@ struct element_types_of<M> {
   using type = typename M::element_types;
 };
 
+/// All of `Found`, and those of the other lists that are not among them.
+template <typename Found, typename... Lists>
+struct all_types {
+  using type = Found;
+};
+template <typename... Found, typename... Lists>
+struct all_types<types<Found...>, types<>, Lists...> : all_types<types<Found...>, Lists...> {};
+template <typename... Found, typename T, typename... More, typename... Lists>
+struct all_types<types<Found...>, types<T, More...>, Lists...>
+    : all_types<std::conditional_t<(... || std::is_same_v<T, Found>), types<Found...>,
+                                   types<Found..., T>>,
+                types<More...>, Lists...> {};
+
 /// use(handle), with the type that the handle has.
 template <template <typename> typename Handle, typename Use, typename... Types>
 void use_handle(const any_handle& held, const std::string& path, types<Types...>, const Use& use) {
