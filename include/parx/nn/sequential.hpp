@@ -46,8 +46,9 @@ template <module_type... Modules>
 class sequential : public module<sequential<Modules...>> {
  public:
   using value_type = typename detail::first_value_type<Modules...>::type;
-  using element_types =
-      typename detail::all_types<types<>, typename detail::element_types_of<Modules>::type...>::type;
+  using element_types =  // those of its modules
+      typename detail::all_types<types<>,
+                                 typename detail::element_types_of<Modules>::type...>::type;
 
   /// Owns the modules: sequential{linear{784, 128}, relu{}, linear{128, 10}}.
   explicit sequential(Modules... modules) : modules_(std::move(modules)...) {}
