@@ -43,7 +43,7 @@ of_readme() {
 source_of() {
   case $1 in
     hello) of_readme parx::print0 ;;
-    training) of_readme "parx::ddp ddp{" ;;
+    training) of_readme "parx::parallel model{" ;;
     comm)
       printf '#include <parx/comm.hpp>\n#include <parx/launch.hpp>\n'
       of_readme parx::print0 | grep -v '#include <parx/' ;;
@@ -94,6 +94,7 @@ for tree in "${trees[@]}"; do printf ' %24s' "$tree"; done
 echo
 for program in "${programs[@]}"; do
   source_of "$program" >"$work/$program.cpp"
+  [[ -s $work/$program.cpp ]] || { echo "README has no program \"$program\" any more" >&2; exit 1; }
   for level in "${levels[@]}"; do
     for form in header compiled; do
       [[ $program$form != srcheader ]] || continue
