@@ -13,14 +13,11 @@
 #include <vector>
 
 #include "comm/jobs.hpp"
+#include "messages.hpp"
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-
+using parx_test::mentions;
 using counts = std::vector<std::size_t>;
 
 constexpr double total_of_nothing = 0;
@@ -35,7 +32,7 @@ BOOST_AUTO_TEST_CASE(
         try {
           call();
         } catch (const parx::usage_error& wrong) {
-          if (contains(wrong.what(), part)) return;
+          if (mentions(wrong.what(), part)) return;
           throw std::runtime_error(std::string("unclear message: ") + wrong.what());
         }
         throw std::runtime_error("was accepted: " + part);

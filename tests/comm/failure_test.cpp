@@ -15,16 +15,13 @@
 #include <vector>
 
 #include "comm/jobs.hpp"
+#include "messages.hpp"
 
 namespace {
 
 using namespace std::chrono_literals;
+using parx_test::mentions;
 using clock_type = std::chrono::steady_clock;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 
 using counts = std::vector<std::size_t>;
 
@@ -39,7 +36,7 @@ BOOST_AUTO_TEST_CASE(the_first_failing_ranks_reason_reaches_everybody) {
       parx::all_reduce(group, x);
     });
     for (const auto& each : failures)
-      BOOST_TEST(contains(each, "out of memory in forward()"), each);
+      BOOST_TEST(mentions(each, "out of memory in forward()"), each);
   }
 }
 
@@ -51,11 +48,11 @@ BOOST_AUTO_TEST_CASE(ranks_that_end_without_taking_part_are_found_out_soon) {
       if (group.rank() == 0) parx::all_reduce(group, x);  // the classic mistake
     });
     BOOST_TEST((clock_type::now() - started < 5s));
-    BOOST_TEST((contains(failures[0], "has ended without taking part") ||
-                contains(failures[0], "lost rank")),
+    BOOST_TEST((mentions(failures[0], "has ended without taking part") ||
+                mentions(failures[0], "lost rank")),
                failures[0]);
-    BOOST_TEST((!contains(failures[0], "it closed the connection") ||
-                contains(failures[0], "a rank that has fewer batches than the others ends so")),
+    BOOST_TEST((!mentions(failures[0], "it closed the connection") ||
+                mentions(failures[0], "a rank that has fewer batches than the others ends so")),
                failures[0]);
   }
 }
@@ -69,9 +66,9 @@ BOOST_AUTO_TEST_CASE(a_late_rank_is_named_when_the_deadline_passes) {
       parx::all_reduce(group, x, {.timeout = 400ms});
       parx::barrier(group);  // the late rank may find its peers' data, but not its peers
     });
-    BOOST_TEST(contains(failures[0], "timed out waiting for rank 1"), failures[0]);
-    BOOST_TEST(contains(failures[0], "has not entered the operation"), failures[0]);
-    BOOST_TEST(contains(failures[2], "rank 1"), failures[2]);
+    BOOST_TEST(mentions(failures[0], "timed out waiting for rank 1"), failures[0]);
+    BOOST_TEST(mentions(failures[0], "has not entered the operation"), failures[0]);
+    BOOST_TEST(mentions(failures[2], "rank 1"), failures[2]);
     BOOST_TEST(!failures[1].empty());
   }
 }
@@ -103,7 +100,7 @@ BOOST_AUTO_TEST_CASE(a_killed_rank_ends_the_others_in_the_middle_of_every_algori
       for (auto& each : threads) each.join();
       for (int rank = 0; rank < world; ++rank) {
         if (rank == 1) continue;
-        BOOST_TEST(contains(failures[static_cast<std::size_t>(rank)], "lost rank 1"),
+        BOOST_TEST(mentions(failures[static_cast<std::size_t>(rank)], "lost rank 1"),
                    failures[static_cast<std::size_t>(rank)]);
       }
     }
@@ -123,9 +120,9 @@ BOOST_AUTO_TEST_CASE(a_closed_group_says_why_it_was_closed) {
         parx::barrier(group);
       });
   for (const auto& each : failures) {
-    BOOST_TEST(contains(each, "barrier"), each);
-    BOOST_TEST(contains(each, "was refused because of an earlier failure"), each);
-    BOOST_TEST(contains(each, "different operations"), each);
+    BOOST_TEST(mentions(each, "barrier"), each);
+    BOOST_TEST(mentions(each, "was refused because of an earlier failure"), each);
+    BOOST_TEST(mentions(each, "different operations"), each);
   }
 }
 
@@ -146,7 +143,7 @@ BOOST_AUTO_TEST_CASE(a_reason_of_several_lines_reaches_the_other_ranks_as_lines)
       if (group.rank() == 1) group.abort("two rules:\n  a\n  b\x1b[31m");
       else parx::barrier(group);
     });
-    BOOST_TEST(contains(failures[0], "two rules:\n      a\n      b\\x1b[31m"), failures[0]);
+    BOOST_TEST(mentions(failures[0], "two rules:\n      a\n      b\\x1b[31m"), failures[0]);
   }
 }
 
@@ -176,14 +173,14 @@ BOOST_AUTO_TEST_CASE(every_operation_is_refused_by_a_group_that_an_earlier_failu
     try {
       parx::all_gather_v(group, x, y, even);
     } catch (const parx::error& refusal) {
-      if (!contains(refusal.what(), "all_gather_v on group")) throw;
+      if (!mentions(refusal.what(), "all_gather_v on group")) throw;
     }
     for (std::size_t i = 0; i < calls.size(); ++i) {
       try {
         calls[i]();
       } catch (const parx::error& refusal) {
         if (refusal.code_value() == parx::errc::closed &&
-            contains(refusal.what(), "enough for today"))
+            mentions(refusal.what(), "enough for today"))
           continue;
         throw std::runtime_error(refusal.what());
       }

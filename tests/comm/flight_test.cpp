@@ -19,6 +19,8 @@
 #include <thread>
 #include <vector>
 
+#include "messages.hpp"
+
 #include <parx/comm/flight/divergence.hpp>
 #include <parx/comm/flight/reader.hpp>
 
@@ -29,6 +31,7 @@ using parx::flight_part;
 using parx::flight_record;
 using parx::flight_state;
 using parx::operation;
+using parx_test::mentions;
 
 struct folder {
   std::string path = "/tmp/parx-test-flight." + std::to_string(::getpid());
@@ -94,10 +97,6 @@ std::string refusal_of(std::string_view bytes) {
   return {};
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_last_4096_operations_are_read_back_and_nobody_else_may_read_them) {
@@ -134,11 +133,11 @@ BOOST_AUTO_TEST_CASE(a_directory_that_others_may_write_to_is_refused) {
     }
     return "";
   };
-  BOOST_TEST(contains(refusal(where.path), "its directory belongs to user " +
+  BOOST_TEST(mentions(refusal(where.path), "its directory belongs to user " +
                                                std::to_string(::geteuid()) + " and has mode 0777"));
   const std::string link = where.path + "/link";
   std::filesystem::create_directory_symlink(where.path, link);
-  BOOST_TEST(contains(refusal(link), "its directory is a symbolic link"));
+  BOOST_TEST(mentions(refusal(link), "its directory is a symbolic link"));
 }
 
 BOOST_AUTO_TEST_CASE(a_job_does_not_clear_the_directory_behind_a_symbolic_link) {
@@ -259,22 +258,22 @@ BOOST_AUTO_TEST_CASE(damaged_files_are_refused_by_name) {
   const folder where;
   const std::string good = recorded(where, 10);
   for (const std::size_t size : {std::size_t{0}, std::size_t{7}, std::size_t{8191}}) {
-    BOOST_TEST(contains(refusal_of(good.substr(0, size)), "in its header"));
+    BOOST_TEST(mentions(refusal_of(good.substr(0, size)), "in its header"));
   }
   for (const std::size_t size : {std::size_t{8192}, std::size_t{9000}, good.size() - 1}) {
-    BOOST_TEST(contains(refusal_of(good.substr(0, size)), "bytes instead of 532480"));
+    BOOST_TEST(mentions(refusal_of(good.substr(0, size)), "bytes instead of 532480"));
   }
-  BOOST_TEST(contains(refusal_of(good + "x"), "532481 bytes instead of 532480"));
+  BOOST_TEST(mentions(refusal_of(good + "x"), "532481 bytes instead of 532480"));
   const auto with = [&](std::size_t at, char value) {
     std::string bad = good;
     bad[at] = value;
     return refusal_of(bad);
   };
-  BOOST_TEST(contains(with(0, 'Q'), "does not begin with PXFLIGHT"));
-  BOOST_TEST(contains(with(8, 2), "has version 2 of the layout"));
-  BOOST_TEST(contains(with(16, 64), "records of 64 bytes"));
-  BOOST_TEST(contains(with(35, 1), "it is of rank 16777217 of 4"));
-  BOOST_TEST(contains(with(0, 'Q'), "rank_1.flight is no flight recorder"));
+  BOOST_TEST(mentions(with(0, 'Q'), "does not begin with PXFLIGHT"));
+  BOOST_TEST(mentions(with(8, 2), "has version 2 of the layout"));
+  BOOST_TEST(mentions(with(16, 64), "records of 64 bytes"));
+  BOOST_TEST(mentions(with(35, 1), "it is of rank 16777217 of 4"));
+  BOOST_TEST(mentions(with(0, 'Q'), "rank_1.flight is no flight recorder"));
 }
 
 BOOST_AUTO_TEST_CASE(random_bytes_give_errors_or_damaged_records_and_never_harm) {
@@ -302,7 +301,7 @@ BOOST_AUTO_TEST_CASE(random_bytes_give_errors_or_damaged_records_and_never_harm)
   }
   std::string noise(parx::flight_file_bytes, '\0');
   for (char& each : noise) each = static_cast<char>(random());
-  BOOST_TEST(contains(refusal_of(noise), "does not begin"));
+  BOOST_TEST(mentions(refusal_of(noise), "does not begin"));
   std::memcpy(noise.data(), good.data(), parx::flight_header_bytes);
   BOOST_TEST(parx::parse_flight_log(noise, "it").records.size() == 0u);
   BOOST_TEST(parx::parse_flight_log(noise, "it").damaged == 4096u);
@@ -326,8 +325,8 @@ BOOST_AUTO_TEST_CASE(the_first_divergence_tells_who_never_entered_who_differs_an
   BOOST_TEST((found[0].ranks[2].part == flight_part::never_entered));
   BOOST_TEST((found[0].ranks[3].part == flight_part::called_other));
   const std::string text = to_text(found[0], logs);
-  BOOST_TEST(contains(text, "#2, all_reduce of 8 float32"));
-  BOOST_TEST(contains(text, "never entered it; its last call here was #1, barrier"));
+  BOOST_TEST(mentions(text, "#2, all_reduce of 8 float32"));
+  BOOST_TEST(mentions(text, "never entered it; its last call here was #1, barrier"));
 }
 
 BOOST_AUTO_TEST_CASE(calls_that_differ_come_before_one_that_a_slow_rank_did_not_finish) {
@@ -371,7 +370,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_waits_in_a_message_is_shown_with_the_rank_that_
   BOOST_REQUIRE(found.size() == 1u);
   BOOST_TEST((found[0].ranks[1].part == flight_part::never_entered));
   const std::string text = to_text(found[0], logs);
-  BOOST_TEST(contains(text, "never entered it; it is in a message with rank 2 and tag 7 at "
+  BOOST_TEST(mentions(text, "never entered it; it is in a message with rank 2 and tag 7 at "
                             "train.cpp:88; its last call here was #1, barrier"),
              text);
 }

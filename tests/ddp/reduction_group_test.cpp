@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <comm/jobs.hpp>
+#include <messages.hpp>
 
 #include <parx/autograd.hpp>
 #include <parx/ddp.hpp>
@@ -26,6 +27,7 @@ namespace {
 using parx::process_group;
 using parx::tensor;
 using parx::variable;
+using parx_test::mentions;
 
 /// The ranks of a world of 4 as 2 (dp) x 2 (tp).
 struct grid {
@@ -39,10 +41,6 @@ struct grid {
 };
 
 constexpr parx::bucket_limits tiny{.first_bytes = 64, .bytes = 128};
-
-bool contains(const std::string& text, std::string_view words) {
-  return text.find(words) != std::string::npos;
-}
 
 /// What each rank threw, which must be nothing.
 void on_ranks(jobs::kind network, int world, const jobs::body& body,
@@ -368,8 +366,8 @@ BOOST_AUTO_TEST_CASE(ranks_that_name_other_groups_are_refused_with_the_names) {
     parx::ddp ddp{m, at.dp, {.reduction_groups = {{"dp+tp", world}}}};
   });
   for (const std::string& each : texts) {
-    BOOST_TEST(contains(each, "model of rank"), each);
-    BOOST_TEST(contains(each, "shared.weight [4, 4] float32, summed over \"dp+tp\""), each);
+    BOOST_TEST(mentions(each, "model of rank"), each);
+    BOOST_TEST(mentions(each, "shared.weight [4, 4] float32, summed over \"dp+tp\""), each);
   }
 }
 
@@ -385,7 +383,7 @@ BOOST_AUTO_TEST_CASE(a_difference_that_one_rank_does_not_see_reaches_it) {
     parx::ddp ddp{raw, world, {.reduction_groups = {{"x", pair}}}};
   });
   for (const std::string& each : texts) {
-    BOOST_TEST(contains(each, "part [7] float32, summed over \"x\""), each);
+    BOOST_TEST(mentions(each, "part [7] float32, summed over \"x\""), each);
   }
 }
 
@@ -409,7 +407,7 @@ BOOST_AUTO_TEST_CASE(two_groups_whose_names_are_swapped_on_a_rank_are_a_mismatch
       },
       options);
   for (const std::string& each : texts) {
-    BOOST_TEST(contains(each, "differs from that of rank 0"), each);
+    BOOST_TEST(mentions(each, "differs from that of rank 0"), each);
   }
 }
 
@@ -427,7 +425,7 @@ BOOST_AUTO_TEST_CASE(a_trainer_does_not_take_one_ranks_part_for_the_whole_model)
     } catch (const parx::usage_error& refused) {
       refusal = refused.what();
     }
-    if (!contains(refusal, "of \"part\" alone")) throw std::runtime_error(refusal);
+    if (!mentions(refusal, "of \"part\" alone")) throw std::runtime_error(refusal);
   });
 }
 
@@ -437,7 +435,7 @@ BOOST_AUTO_TEST_CASE(a_name_that_the_ddp_does_not_know_is_refused_with_those_tha
     m.initialize(1);
     m.shared.weight().reduce_over("dp+pt");
     const auto says = [](const char* text) {
-      return [text](const parx::usage_error& refused) { return contains(refused.what(), text); };
+      return [text](const parx::usage_error& refused) { return mentions(refused.what(), text); };
     };
     BOOST_CHECK_EXCEPTION((parx::ddp{m, world}), parx::usage_error,
                           says("\"shared.weight\" is to be summed over \"dp+pt\", but the "
@@ -469,7 +467,7 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_group_that_count_other_samples_are_told_at_the_n
     }
   });
   for (const std::string& each : texts) {
-    BOOST_TEST(contains(each, "ddp on reduction group \"dp+tp\""), each);
-    BOOST_TEST(contains(each, "by 3 on average"), each);
+    BOOST_TEST(mentions(each, "ddp on reduction group \"dp+tp\""), each);
+    BOOST_TEST(mentions(each, "by 3 on average"), each);
   }
 }

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include <messages.hpp>
 #include <pipeline/scale.hpp>
 
 #include <parx/autograd/function.hpp>
@@ -28,6 +29,7 @@ using namespace parx;
 
 namespace {
 
+using parx_test::mentions;
 using namespace std::chrono_literals;
 
 nn::sequential<scale, scale, scale, scale> four() {
@@ -41,10 +43,6 @@ std::string failure_of(int ranks, const auto& body) {
     return failed.what();
   }
   return "nothing failed";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// Sleeps for as long as asked on average: what a sleep takes too long, the next one of this thread
@@ -289,8 +287,8 @@ BOOST_AUTO_TEST_CASE(an_error_names_the_stage_the_action_and_the_micro_batch) {
     }
   });
   for (const std::string& each : said) {
-    BOOST_TEST(contains(each, "failed in 1F2 (stage 1, micro-batch 2)"), each);
-    BOOST_TEST(contains(each, "no such number"), each);
+    BOOST_TEST(mentions(each, "failed in 1F2 (stage 1, micro-batch 2)"), each);
+    BOOST_TEST(mentions(each, "no such number"), each);
   }
 }
 
@@ -302,20 +300,20 @@ BOOST_AUTO_TEST_CASE(impossible_options_are_refused_before_the_first_action) {
       pipe.step(numbers(4), squares);
     });
   };
-  BOOST_TEST(contains(made_with({.microbatches = 2}, 5), "5 stages need as many blocks"));
-  BOOST_TEST(contains(made_with({.microbatches = 0}), "at least one micro-batch"));
-  BOOST_TEST(contains(made_with({.microbatches = 2, .cut = {0, 7}}), "name the first block"));
-  BOOST_TEST(contains(made_with({.microbatches = 1, .table = from_csv("0F0,0B0\n1F0,1B0\n")}, 3),
+  BOOST_TEST(mentions(made_with({.microbatches = 2}, 5), "5 stages need as many blocks"));
+  BOOST_TEST(mentions(made_with({.microbatches = 0}), "at least one micro-batch"));
+  BOOST_TEST(mentions(made_with({.microbatches = 2, .cut = {0, 7}}), "name the first block"));
+  BOOST_TEST(mentions(made_with({.microbatches = 1, .table = from_csv("0F0,0B0\n1F0,1B0\n")}, 3),
                       "is for 2 ranks"));
-  BOOST_TEST(contains(made_with({.microbatches = 1,
+  BOOST_TEST(mentions(made_with({.microbatches = 1,
                                  .table = from_csv("0UNSHARD,0F0,0B0\n1F0,1B0\n")}),
                       "stages gather their values by themselves"));
-  BOOST_TEST(contains(failure_of(2, [](process_group& world) {
+  BOOST_TEST(mentions(failure_of(2, [](process_group& world) {
                         auto model = four();
                         pipeline pipe{model, world, {.microbatches = 2 + world.rank()}};
                       }),
                       "has another schedule, number of micro-batches or cut"));
-  BOOST_TEST(contains(failure_of(4, [](process_group& world) {
+  BOOST_TEST(mentions(failure_of(4, [](process_group& world) {
                         mesh<"pp", "dp"> over{world, {2, 2}};
                         auto model = four();
                         pipeline pipe{model, over["pp"],
@@ -325,17 +323,17 @@ BOOST_AUTO_TEST_CASE(impossible_options_are_refused_before_the_first_action) {
                                        .job = &over.all()}};
                       }),
                       "rank 3 of group \"pp=2 x dp=2\" has another schedule"));
-  BOOST_TEST(contains(failure_of(2, [](process_group& world) {
+  BOOST_TEST(mentions(failure_of(2, [](process_group& world) {
                         auto model = four();
                         pipeline pipe{model, world, {.cut = {0, world.rank() == 1 ? 2U : 3U}}};
                       }),
                       "micro-batches or cut than rank 0"));
-  BOOST_TEST(contains(failure_of(2, [](process_group& world) {
+  BOOST_TEST(mentions(failure_of(2, [](process_group& world) {
                         auto model = four();
                         pipeline pipe{model, world, {.seed = world.rank() == 1 ? 7U : 3U}};
                       }),
                       "has the seed 7 in its pipeline_options"));
-  BOOST_TEST(contains(failure_of(2, [](process_group& world) {
+  BOOST_TEST(mentions(failure_of(2, [](process_group& world) {
                         auto model = four();
                         model.initialize(world.rank() == 1 ? 7 : 3);
                         pipeline pipe{model, world};

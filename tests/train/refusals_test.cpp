@@ -8,6 +8,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "messages.hpp"
 #include "runs.hpp"
 
 namespace train = parx::train;
@@ -15,6 +16,8 @@ using parx::data::distributed_sampler;
 using sampler_of = std::function<std::optional<distributed_sampler>(parx::process_group&)>;
 
 namespace {
+
+using parx_test::mentions;
 
 constexpr std::size_t samples = 24;
 
@@ -57,21 +60,17 @@ const sampler_of always_rank0 = [](parx::process_group& group) {
   return distributed_sampler{samples, 0, group.size()};
 };
 
-bool contains(const std::string& text, const std::string& words) {
-  return text.find(words) != std::string::npos;
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(ranks_that_would_train_on_the_same_samples_are_refused) {
   const auto only_made = [](auto&, auto) {};
   for (const auto& each : heard(forgotten, dealt, only_made)) {
-    BOOST_TEST(contains(each, "each of the 2 ranks would take all samples of training"), each);
-    BOOST_TEST(contains(each, "distributed_sampler{dataset.size(), world}"), each);
+    BOOST_TEST(mentions(each, "each of the 2 ranks would take all samples of training"), each);
+    BOOST_TEST(mentions(each, "distributed_sampler{dataset.size(), world}"), each);
   }
   const auto said = heard(always_rank0, dealt, only_made);
   BOOST_TEST(said[0] == "");
-  BOOST_TEST(contains(said[1], "this is rank 1 of 2, but the sampler of training takes the part of "
+  BOOST_TEST(mentions(said[1], "this is rank 1 of 2, but the sampler of training takes the part of "
                                "rank 0 of 2"),
              said[1]);
 }
@@ -79,9 +78,9 @@ BOOST_AUTO_TEST_CASE(ranks_that_would_train_on_the_same_samples_are_refused) {
 BOOST_AUTO_TEST_CASE(ranks_that_would_evaluate_the_same_samples_are_refused) {
   const auto adds = [](auto&, auto add_evaluation) { add_evaluation(); };
   for (const auto& each : heard(dealt, forgotten, adds)) {
-    BOOST_TEST(contains(each, "all samples of the evaluation \"eval\""), each);
+    BOOST_TEST(mentions(each, "all samples of the evaluation \"eval\""), each);
   }
-  BOOST_TEST(contains(heard(dealt, always_rank0, adds)[1], "the evaluation \"eval\""));
+  BOOST_TEST(mentions(heard(dealt, always_rank0, adds)[1], "the evaluation \"eval\""));
 }
 
 BOOST_AUTO_TEST_CASE(one_rank_needs_no_sampler) {
@@ -95,7 +94,7 @@ BOOST_AUTO_TEST_CASE(one_rank_needs_no_sampler) {
 BOOST_AUTO_TEST_CASE(an_evaluation_that_nobody_added_is_asked_for) {
   const auto evaluates = [](auto& trainer, auto) { (void)trainer.evaluate(); };
   for (const auto& each : heard(dealt, dealt, evaluates)) {
-    BOOST_TEST(contains(each, "add_evaluation(loader, measure)"), each);
+    BOOST_TEST(mentions(each, "add_evaluation(loader, measure)"), each);
   }
 }
 
@@ -103,8 +102,8 @@ BOOST_AUTO_TEST_CASE(asking_a_record_for_a_missing_figure_lists_those_it_has) {
   const train::record line{{"eval_loss", 1.5}, {"eval_accuracy", 0.75}};
   BOOST_TEST(line.at("eval_accuracy") == 0.75);
   BOOST_CHECK_EXCEPTION((void)line.at("accuracy"), parx::usage_error, [](const auto& said) {
-    return contains(said.what(), "no \"accuracy\"; it has eval_loss, eval_accuracy");
+    return mentions(said.what(), "no \"accuracy\"; it has eval_loss, eval_accuracy");
   });
   BOOST_CHECK_EXCEPTION((void)train::record{}.at("loss"), parx::usage_error,
-                        [](const auto& said) { return contains(said.what(), "it has nothing"); });
+                        [](const auto& said) { return mentions(said.what(), "it has nothing"); });
 }
