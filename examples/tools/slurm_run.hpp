@@ -208,6 +208,22 @@ inline int run_here(
   return parx::slurm::run_in_foreground(words, receiver);
 }
 
+/// Runs the srun line of the ranks and returns the job's exit code.
+inline int run_ranks(const std::vector<std::string>& words, std::size_t nodes) {
+  show(words);
+  parx::slurm::job_code job;
+  const int of_srun = parx::slurm::run_in_foreground(
+      words, parx::slurm::passed_on::to_command, [&](std::string_view text) { job.read(text); });
+  // On one node srun's is parxrun's.
+  const int code = nodes == 1 ? of_srun : job.value(of_srun);
+  if (code == 75) {
+    fmt::print("{}: the same command goes on\n",
+               of_srun == 75 ? "the ranks were stopped and have saved their work"
+                             : "the first node's parxrun was lost, after the last checkpoint");
+  }
+  return code;
+}
+
 /// Removes from the nodes what was sent to them, however the run ends.
 class sent_files {
  public:
@@ -297,15 +313,12 @@ inline int run_in_job(const run_options& given) {
     ::setenv("PARX_SECRET", parx::detail::random_hex().c_str(), 0);
   }
   if (bad.empty() || (options.drops_bad_nodes && bad.size() < nodes)) {
-    code = run_here(launch_command(options, bad, sent.paths()));
+    code = run_ranks(launch_command(options, bad, sent.paths()), nodes - bad.size());
   }
   if (code != 0 && std::chrono::steady_clock::now() + std::chrono::seconds(5) > end_of_job) {
     fmt::print("job {} on {} has come to its time limit: give a longer -t, or let the program save "
                "and go on (parx_slurm batch)\n",
                options.check.job, parx::slurm::compress_hostlist(options.check.nodes));
-  }
-  if (code == 75) {
-    fmt::print("the ranks were stopped and have saved their work: the same command goes on\n");
   }
   return code;
 }

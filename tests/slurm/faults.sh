@@ -72,6 +72,16 @@ if [ "$SLURM_TEST_MODE" = hosts ]; then
   fi
 fi
 claim "nothing is left of these runs" leaves_none
+# A parxrun that is killed with its ranks, as by the kernel for want of memory: srun has 137 then.
+printf '#!/bin/sh\n[ $RANK != $1 ] || { sleep 0.5; kill -9 $PPID; }\nexec sleep 60\n' >killer && chmod +x killer
+claim "the nodes are idle" within 40 are_idle
+claim "where a node's parxrun is killed, run ends with the code of the job" ends_with 1 runs -N 3 -- ./killer 3
+claim "which is that of the report" says '^  parxrun exits with code 1$'
+claim "and not with srun's" says '^srun: error: node2: task 1: Killed'
+claim "the nodes are idle" within 40 are_idle
+claim "where it is the first node's, run ends with the code of the others" ends_with 75 runs -N 3 -- ./killer 0
+claim "and says what to do" says "^the first node's parxrun was lost, .*: the same command goes on$"
+claim "the nodes are idle" within 40 are_idle
 # A job that Slurm ends before its program: no step can be started any more, so parxrun cleans up.
 starts --stage "$work/data/file" -- ./waits
 claim "a run waits" within 40 says '\] waits'

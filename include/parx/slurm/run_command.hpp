@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,8 +13,10 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -153,40 +156,64 @@ namespace detail {
 /// shell has it; 127 or 126, with a sentence on standard error, where it cannot be started. What
 /// the terminal sends (Ctrl-C) reaches the command by itself; SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2
 /// of somebody else are passed on, and SIGINT as SIGTERM: srun takes one SIGINT for a question, and
-/// salloc does not listen to it. Call it from a process with one thread.
-[[nodiscard]] inline int run_in_foreground(const std::vector<std::string>& words,
-                                           passed_on receiver = passed_on::to_command) {
+/// salloc does not listen to it. `watch`, where there is one, gets what the command writes to
+/// standard error, which is then passed on through a pipe. Call it from a process with one thread.
+[[nodiscard]] inline int run_in_foreground(
+    const std::vector<std::string>& words, passed_on receiver = passed_on::to_command,
+    const std::function<void(std::string_view)>& watch = nullptr) {
   require(!words.empty(), "there is no command to run");
+  int ends[2] = {-1, -1};
+  if (watch && ::pipe2(ends, O_CLOEXEC) != 0) throw_error(errc::io, "pipe: {}", errno_text(errno));
+  const descriptor reader(ends[0]);
+  descriptor writer(ends[1]);
   sigset_t caught, before;
   ::sigemptyset(&caught);
-  for (const int each : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) {
+  for (const int each : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE}) {
     ::sigaddset(&caught, each);
   }
   ::sigprocmask(SIG_BLOCK, &caught, &before);
+  const descriptor signals(::signalfd(-1, &caught, SFD_CLOEXEC));
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  if (writer.valid()) ::posix_spawn_file_actions_adddup2(&actions, writer.get(), 2);
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
   // A signal to all processes of this group, as timeout sends one, would reach salloc as well. At a
   // terminal it must stay where it may read.
   const bool apart = receiver == passed_on::to_its_child && ::tcgetpgrp(0) != ::getpgrp();
-  ::posix_spawnattr_setflags(
-      &attributes,
-      static_cast<short>(POSIX_SPAWN_SETSIGMASK | (apart ? POSIX_SPAWN_SETPGROUP : 0)));
+  ::posix_spawnattr_setflags(&attributes, static_cast<short>(POSIX_SPAWN_SETSIGMASK |
+                                                             (apart ? POSIX_SPAWN_SETPGROUP : 0)));
   const sigset_t mask = detail::mask_of_child(before);
   ::posix_spawnattr_setsigmask(&attributes, &mask);
   std::vector<char*> argv;
   for (const std::string& each : words) argv.push_back(const_cast<char*>(each.c_str()));
   argv.push_back(nullptr);
   pid_t pid = 0;
-  const int why = ::posix_spawnp(&pid, argv[0], nullptr, &attributes, argv.data(), environ);
+  const int why = ::posix_spawnp(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
+  writer.close();
   int code = why == ENOENT ? 127 : 126;
   if (why != 0) fmt::print(stderr, "{}: {}\n", words[0], errno_text(why));
+  const auto pass_on = [&] {
+    char bytes[65536];
+    const ssize_t got = ::read(reader.get(), bytes, sizeof bytes);
+    if (got <= 0) return got < 0 && errno == EINTR;
+    watch({bytes, static_cast<std::size_t>(got)});
+    return std::fwrite(bytes, 1, static_cast<std::size_t>(got), stderr) > 0;
+  };
+  pollfd polled[2] = {{reader.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
   while (why == 0) {
-    siginfo_t info{};
-    const int signal = ::sigwaitinfo(&caught, &info);
+    if (::poll(polled, 2, -1) < 0) continue;
+    if (polled[0].revents != 0 && !pass_on()) polled[0].fd = -1;
+    signalfd_siginfo info{};
+    if (polled[1].revents == 0 || ::read(signals.get(), &info, sizeof info) != sizeof info) {
+      continue;
+    }
+    const int signal = static_cast<int>(info.ssi_signo);
     if (signal != SIGCHLD) {
-      const bool from_terminal = info.si_code == SI_KERNEL;
-      if (signal <= 0 || from_terminal) continue;
+      const bool from_terminal = info.ssi_code == SI_KERNEL;
+      if (from_terminal || signal == SIGPIPE) continue;  // fwrite() says so, too
       ::kill(receiver == passed_on::to_its_child ? detail::child_of(pid) : pid,
              signal == SIGINT ? SIGTERM : signal);
       continue;
@@ -197,6 +224,14 @@ namespace detail {
     code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     break;
   }
+  // What it has written by now; processes that it has left may keep the pipe open.
+  while (polled[0].fd >= 0 && ::poll(polled, 1, 0) > 0 && pass_on()) {
+  }
+  sigset_t broken_pipe;
+  ::sigemptyset(&broken_pipe);
+  ::sigaddset(&broken_pipe, SIGPIPE);
+  const timespec no_time{};
+  ::sigtimedwait(&broken_pipe, nullptr, &no_time);  // else it would end this process now
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   return code;
 }
