@@ -126,8 +126,11 @@ inline int logs(const std::string& what) {
   }
   parx::slurm::log_summary summary;
   for (const auto& file : files) {
-    parx::slurm::read_log(parx::detail::file_text(file.string()).value_or(""), file.string(),
-                          summary);
+    const auto text_of = [](const std::filesystem::path& path) {
+      return parx::detail::file_text(path.string()).value_or("");
+    };
+    parx::slurm::read_log(text_of(file), file.string(), summary,
+                          text_of(file.parent_path() / "attempt.json"));
   }
   const std::string state =
       record.state.empty() ? parx::slurm::state_from_lines(summary.slurm_lines) : record.state;
@@ -163,11 +166,13 @@ inline int logs(const std::string& what) {
   for (const std::string& line : summary.launcher_lines) fmt::print("  {}\n", printable(line));
   if (summary.first_error) {
     const auto& error = *summary.first_error;
-    fmt::print("first error, {} line {}{}:\n", printable(error.file), error.number,
+    fmt::print("first error,{} {} line {}{}:\n", printable(parx::slurm::who_failed(summary)),
+               printable(error.file), error.number,
                summary.later_errors == 0 ? std::string()
                                          : fmt::format(" ({} more follow)", summary.later_errors));
     for (const std::string& line : summary.before) fmt::print("    {}\n", printable(line));
     fmt::print("  > {}\n", printable(error.text));
+    for (const std::string& line : summary.after) fmt::print("    {}\n", printable(line));
   } else {
     fmt::print("no line of {} tells of an error\n", summary.lines);
   }

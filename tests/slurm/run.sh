@@ -122,6 +122,21 @@ END
   claim "parx_slurm logs tells how it ended" asks logs "$(ls stuck-*.log | grep -oE '[0-9]+')"
   claim "with Slurm's verdict" says 'state   FAILED, exit code 1:0: '
   claim "and its turns" says 'turns   3$'
+  # A rank that fails under srun alone, and one under parxrun.
+  printf '#!/bin/sh\nr=${RANK:-$SLURM_PROCID}\necho "[RANK $r] WORLD_SIZE=4 works"\nsleep 0.5\n[ $r != 3 ] || { echo "[RANK 3] ValueError: Error: no" >&2; exit 1; }\nexec sleep 20\n' >fails && chmod +x fails
+  ends_badly() { ! step "$@"; }
+  claim "a rank fails under srun" ends_badly -N 2 --ntasks-per-node=2 ./fails
+  cp "$work/out" srun.log
+  claim "parx_slurm logs reads its log" asks logs srun.log
+  claim "and names rank and node" says '^first error, rank 3 on node2, srun.log line [0-9]+'
+  claim "with the lines of that rank" test "$(grep -c '^  [ >] ' "$work/out")" = "$(grep -c '^  [ >] .*\[RANK 3\]' "$work/out")"
+  claim "a rank fails under parxrun" ends_badly -K0 -N 2 --ntasks-per-node=1 "$bin/parxrun" -n 2 ./fails
+  cp "$work/out" parxrun.log
+  claim "parx_slurm logs reads that as well" asks logs parxrun.log
+  claim "and names rank and node" says '^first error, rank 3 on node2, parxrun.log line [0-9]+'
+  claim "a rank fails with a folder of logs" ends_badly -K0 -N 2 --ntasks-per-node=1 "$bin/parxrun" --log-dir tree -n 2 ./fails
+  claim "parx_slurm logs reads the folder" asks logs "$(dirname tree/*/attempt_0.1/attempt.json)"
+  claim "and names rank and node" says '^first error, rank 3 on node2, .*/n1.r3.err line 1'
   claim "a job without logs is refused" ends_with 3 asks logs 99999
   claim "and it says where it looked" says 'no logs of 99999: looked at '
   claim "a partition that there is not is refused" ends_with 3 asks batch -p nowhere -- ./turns.sh

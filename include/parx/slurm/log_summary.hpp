@@ -6,15 +6,17 @@
 #include <array>
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include <parx/core/abi.hpp>
-#include <parx/core/parse_number.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/split.hpp>
+#include <parx/slurm/log_writer.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
 
@@ -23,6 +25,7 @@ struct log_line {
   std::string file;
   std::size_t number = 0;  ///< from 1
   std::string text;
+  log_writer writer = {};  ///< by the line or its file
 };
 
 struct log_summary {
@@ -30,15 +33,14 @@ struct log_summary {
   int turns = 0;        ///< that have announced themselves (parx_slurm batch); 0: none has
   std::set<int> ranks;  ///< that have written a line with their number
   int world_size = 0;   ///< the largest one that a line names; 0: none does
-  std::optional<log_line> first_error;   ///< of the last turn
-  std::vector<std::string> before;       ///< up to ten lines before it
-  std::size_t later_errors = 0;          ///< further ones of the last turn
+  std::optional<log_line> first_error;  ///< of the last turn
+  std::vector<std::string> before;      ///< up to ten lines before it, of its rank if it has some
+  std::deque<std::string> after;        ///< of its rank up to its last ten, else the next ten lines
+  nodes_of_ranks nodes;                 ///< by the lines of the last turn
+  std::size_t later_errors = 0;         ///< further ones of the last turn
   std::vector<std::string> slurm_lines;  ///< what srun and slurmstepd have said, in the last turn
   std::vector<std::string> launcher_lines;  ///< parxrun's report of the last turn
 };
-
-/// Larger numbers are no rank and no world size, whatever a line calls them.
-inline constexpr int most_ranks = 1'000'000;
 
 namespace detail {
 
@@ -50,28 +52,6 @@ namespace detail {
   line.remove_prefix(line.rfind('\r') + 1);  // 0 where there is none
   if (line.size() <= most) return std::string(line);
   return std::string(line.substr(0, most)) + "...";
-}
-
-/// The number behind `word` in `line`; nullopt where there is none.
-[[nodiscard]] inline std::optional<int> number_behind(std::string_view line,
-                                                      std::string_view word) {
-  const auto at = line.find(word);
-  if (at == line.npos) return std::nullopt;
-  std::string_view rest = line.substr(at + word.size());
-  rest = rest.substr(0, rest.find_first_not_of("0123456789"));
-  return parx::detail::parse_number<int>(rest);
-}
-
-/// The rank that wrote a line: "[rank 3] ..." (parxrun), "[RANK 3] ..." (the labs), "[parx rank
-/// 3]",
-/// "[default3]:" (torchrun), "3: ..." (srun --label).
-[[nodiscard]] inline std::optional<int> rank_of_line(std::string_view line) {
-  for (const std::string_view word : {"[rank ", "[RANK ", "[parx rank "}) {
-    if (const auto rank = number_behind(line, word)) return rank;
-  }
-  if (line.starts_with("[default")) return number_behind(line, "[default");
-  const auto colon = line.find(": ");
-  return colon == line.npos ? std::nullopt : parx::detail::parse_number<int>(line.substr(0, colon));
 }
 
 [[nodiscard]] inline bool is_slurm_line(std::string_view line) {
@@ -101,9 +81,17 @@ namespace detail {
 }  // namespace detail
 
 /// Reads one more log into `summary`. A turn that begins forgets the errors of the one before it.
-inline void read_log(std::string_view text, const std::string& file, log_summary& summary) {
+/// `attempt` is the text of attempt.json beside it, where there is one.
+inline void read_log(std::string_view text, const std::string& file, log_summary& summary,
+                     std::string_view attempt = {}) {
   constexpr std::size_t kept = 10;
+  const auto keep = [](std::deque<std::string>& lines, std::string line) {
+    lines.push_back(std::move(line));
+    if (lines.size() > kept) lines.pop_front();
+  };
+  const log_writer of_file = writer_of_file(file, attempt);
   std::deque<std::string> last;
+  std::map<int, std::deque<std::string>> last_of_rank;
   std::size_t number = 0;
   bool in_report = false;
   for (const std::string_view line : parx::detail::split_at(text, '\n')) {
@@ -113,14 +101,17 @@ inline void read_log(std::string_view text, const std::string& file, log_summary
       ++summary.turns;
       summary.first_error.reset();
       summary.before.clear();
+      summary.after.clear();
+      summary.nodes = {};
       summary.later_errors = 0;
       summary.slurm_lines.clear();
       summary.launcher_lines.clear();
       in_report = false;
     }
-    if (const auto rank = detail::rank_of_line(line); rank && *rank < most_ranks) {
-      summary.ranks.insert(*rank);
-    }
+    log_writer writer = writer_of_line(line);
+    if (!writer.rank || (writer.rank == of_file.rank && writer.node.empty())) writer = of_file;
+    if (writer.rank) summary.ranks.insert(*writer.rank);
+    summary.nodes.read(line);
     if (const auto size = detail::number_behind(line, "WORLD_SIZE=")) {
       if (*size <= most_ranks) summary.world_size = std::max(summary.world_size, *size);
     }
@@ -128,21 +119,36 @@ inline void read_log(std::string_view text, const std::string& file, log_summary
     // parxrun's report: its headline, and the lines below it that are indented.
     const bool headline = line.starts_with("parxrun: ");
     in_report = headline || (in_report && line.starts_with(" "));
+    const std::string shown = detail::shown_line(line);
     if (of_slurm) {
-      summary.slurm_lines.push_back(detail::shown_line(line));
+      summary.slurm_lines.push_back(shown);
     } else if (in_report) {
-      summary.launcher_lines.push_back(detail::shown_line(line));
-    } else if (detail::is_error(line)) {
-      if (!summary.first_error) {
-        summary.first_error = log_line{file, number, detail::shown_line(line)};
-        summary.before.assign(last.begin(), last.end());
-      } else {
-        ++summary.later_errors;
+      summary.launcher_lines.push_back(shown);
+    } else if (!summary.first_error && detail::is_error(line)) {
+      summary.first_error = log_line{file, number, shown, writer};
+      const auto own = writer.rank ? last_of_rank.find(*writer.rank) : last_of_rank.end();
+      const auto& lines = own == last_of_rank.end() ? last : own->second;
+      summary.before.assign(lines.begin(), lines.end());
+    } else {
+      if (detail::is_error(line)) ++summary.later_errors;
+      if (summary.first_error && summary.first_error->file == file &&
+          summary.first_error->writer.rank == writer.rank &&
+          (writer.rank || summary.after.size() < kept)) {
+        keep(summary.after, shown);
       }
     }
-    last.push_back(detail::shown_line(line));
-    if (last.size() > kept) last.pop_front();
+    keep(last, shown);
+    if (writer.rank) keep(last_of_rank[*writer.rank], shown);
   }
+}
+
+/// " rank 3 on n2,": who has written the first error, as far as the logs tell; else empty.
+[[nodiscard]] inline std::string who_failed(const log_summary& summary) {
+  if (!summary.first_error) return {};
+  log_writer writer = summary.first_error->writer;
+  if (writer.rank && writer.node.empty()) writer.node = summary.nodes.node_of(*writer.rank);
+  if (!writer.rank) return {};
+  return formatted(" rank {}{}{},", *writer.rank, writer.node.empty() ? "" : " on ", writer.node);
 }
 
 /// What a state of a job means, and what helps: the words of sacct and scontrol. Empty for states

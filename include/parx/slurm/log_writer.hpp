@@ -1,0 +1,166 @@
+// log_writer: which rank has written a line of a log, and on which node: by what launchers write
+// before it, by the name of its file, and by what other lines say of that rank. Pure.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <parx/core/json.hpp>
+#include <parx/core/parse_number.hpp>
+#include <parx/core/split.hpp>
+
+namespace parx::inline PARX_ABI::slurm {
+
+struct log_writer {
+  std::optional<int> rank;
+  std::string node;  ///< empty: not known
+
+  friend bool operator==(const log_writer&, const log_writer&) = default;
+};
+
+/// Larger numbers are no rank and no world size, whatever a line calls them.
+inline constexpr int most_ranks = 1'000'000;
+
+namespace detail {
+
+/// The number behind `word` in `line`; nullopt where there is none.
+[[nodiscard]] inline std::optional<int> number_behind(std::string_view line,
+                                                      std::string_view word) {
+  const auto at = line.find(word);
+  if (at == line.npos) return std::nullopt;
+  std::string_view rest = line.substr(at + word.size());
+  rest = rest.substr(0, rest.find_first_not_of("0123456789"));
+  return parx::detail::parse_number<int>(rest);
+}
+
+/// The part of `line` between `begin` and the first of `ends` behind it; empty where there is none.
+[[nodiscard]] inline std::string_view text_between(std::string_view line, std::string_view begin,
+                                                   std::string_view ends) {
+  const auto at = line.find(begin);
+  if (at == line.npos) return {};
+  line.remove_prefix(at + begin.size());
+  const auto end = line.find_first_of(ends);
+  return end == line.npos ? std::string_view() : line.substr(0, end);
+}
+
+/// The rank that wrote a line: "[rank 3] ..." (parxrun), "[RANK 3] ..." (the labs), "[parx rank
+/// 3]", "[default3]:" (torchrun), "3: ..." (srun --label).
+[[nodiscard]] inline std::optional<int> rank_of_line(std::string_view line) {
+  for (const std::string_view word : {"[rank ", "[RANK ", "[parx rank "}) {
+    if (const auto rank = number_behind(line, word)) return rank;
+  }
+  if (line.starts_with("[default")) return number_behind(line, "[default");
+  const auto colon = line.find(": ");
+  return colon == line.npos ? std::nullopt : parx::detail::parse_number<int>(line.substr(0, colon));
+}
+
+}  // namespace detail
+
+/// What a line says of its writer itself: "[rank 3 on n2] ..." is parxrun's over several nodes.
+[[nodiscard]] inline log_writer writer_of_line(std::string_view line) {
+  log_writer writer{.rank = detail::rank_of_line(line), .node = {}};
+  if (writer.rank && *writer.rank >= most_ranks) writer.rank.reset();
+  if (writer.rank && line.starts_with("[rank ")) {
+    const std::string_view tag = detail::text_between(line, "[", "]");
+    if (const auto on = tag.find(" on "); on != tag.npos) writer.node = tag.substr(on + 4);
+  }
+  return writer;
+}
+
+/// Who writes the lines of a file, by its name: "n1.r3.err" of parxrun's --log-dir, whose
+/// attempt.json, the text `attempt`, lists the nodes; "lab.7.n1.3.out" of srun's %x.%j.%N.%t.
+[[nodiscard]] inline log_writer writer_of_file(std::string_view path,
+                                               std::string_view attempt = {}) {
+  using parx::detail::parse_number;
+  log_writer writer;
+  const std::string_view name = path.substr(path.rfind('/') + 1);  // 0 where there is none
+  const auto parts = parx::detail::split_at(name, '.');
+  if (parts.size() == 3 && parts[0].starts_with('n') && parts[1].starts_with('r')) {
+    const auto node = parse_number<std::size_t>(parts[0].substr(1));
+    writer.rank = parse_number<int>(parts[1].substr(1));
+    if (!node || !writer.rank) return {};
+    try {
+      const json::value record = json::parse(attempt);
+      const auto& nodes = record.at("nodes").elements();
+      if (*node < nodes.size()) writer.node = nodes[*node].at("node").text();
+    } catch (const json::error&) {
+      // Without attempt.json the node has no name.
+    }
+  } else if (parts.size() >= 4) {
+    const auto task = parse_number<int>(parts[parts.size() - 2]);
+    const std::string_view node = parts[parts.size() - 3];
+    const std::string_view job = parts[parts.size() - 4];  // "7", or "7_2" of an array
+    const bool has_job = !job.empty() && job.find_first_not_of("0123456789_") == job.npos;
+    if (!task || !has_job || node.empty() || parse_number<std::int64_t>(node)) return {};
+    writer = {.rank = *task, .node = std::string(node)};
+  }
+  return writer;
+}
+
+/// On which node each rank is, by what lines of a log say of them.
+class nodes_of_ranks {
+ public:
+  void read(std::string_view line) {
+    if (const log_writer writer = writer_of_line(line); !writer.node.empty()) {
+      said_.insert_or_assign(*writer.rank, writer.node);
+    }
+    // "rank 5 (n3, pid 4711)" and "rank 2 (rank 5 of the job, n3, pid 4711)", as parx's errors have
+    // it; "rank 5 (n3:29500)".
+    for (std::string_view rest = line; const auto rank = detail::number_behind(rest, "rank ");) {
+      rest.remove_prefix(rest.find("rank ") + 5);
+      for (const std::string_view behind : {" (", " of the job, "}) {
+        const std::string_view node = detail::text_between(rest, behind, ":,)");
+        const bool is_next = rest.starts_with(std::to_string(*rank).append(behind));
+        if (is_next && is_name(node)) said_.insert_or_assign(*rank, std::string(node));
+      }
+    }
+    for (const std::string_view mark : {"[default", "[rank ", "parxrun: ", "torchrun"}) {
+      tasks_are_ranks_ &= line.find(mark) == line.npos;
+    }
+    read_srun(line);
+  }
+
+  /// Empty where no line says so.
+  [[nodiscard]] std::string node_of(int rank) const {
+    if (const auto found = said_.find(rank); found != said_.end()) return found->second;
+    const auto found = tasks_.find(rank);
+    return !tasks_are_ranks_ || found == tasks_.end() ? std::string() : found->second;
+  }
+
+ private:
+  [[nodiscard]] static bool is_name(std::string_view word) {
+    constexpr std::string_view characters =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+    return !word.empty() && word.find_first_not_of(characters) == word.npos;
+  }
+
+  /// "srun: error: n08: tasks 2-3: Exited with exit code 1". Of several nodes in one line nobody
+  /// knows which task is on which.
+  void read_srun(std::string_view line) {
+    constexpr std::string_view begin = "srun: error: ";
+    if (!line.starts_with(begin)) return;
+    const std::string_view node = detail::text_between(line, begin, ":");
+    if (!is_name(node)) return;
+    std::string_view tasks = detail::text_between(line, ": tasks ", ":");
+    if (tasks.empty()) tasks = detail::text_between(line, ": task ", ":");
+    for (const std::string_view part : parx::detail::split_at(tasks, ',')) {
+      using parx::detail::parse_number;
+      const auto dash = std::min(part.find('-'), part.size());
+      const auto first = parse_number<int>(part.substr(0, dash));
+      const auto last = dash == part.size() ? first : parse_number<int>(part.substr(dash + 1));
+      if (!first || !last || *last >= most_ranks) return;
+      for (int task = *first; task <= *last; ++task) tasks_.insert_or_assign(task, node);
+    }
+  }
+
+  std::map<int, std::string> said_;
+  std::map<int, std::string> tasks_;  ///< of srun
+  bool tasks_are_ranks_ = true;       ///< no launcher stands between srun and the ranks
+};
+
+}  // namespace parx::slurm
