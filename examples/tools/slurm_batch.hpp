@@ -11,6 +11,7 @@
 
 #include "common/options.hpp"
 #include "slurm_check.hpp"
+#include "slurm_where.hpp"
 #include <parx/slurm.hpp>
 
 namespace examples {
@@ -35,6 +36,24 @@ inline void add_batch_flags(cxxopts::Options& options) {
       ("checkpoints",
        "the folder of checkpoint-STEP, to watch the progress; the program's --output-dir, if empty",
        text(""));
+}
+
+/// The nodes of `partition` that are older than the program; none where Slurm does not tell.
+inline parx::slurm::older_nodes nodes_older_than(const std::string& program,
+                                                 const std::string& partition) {
+  using namespace parx::slurm;
+  const instruction_level level = level_of_file(program);
+  if (level == instruction_level::baseline) return {};
+  const std::chrono::seconds limit(10);
+  const auto nodes = run_command({"sinfo", "-h", "-N", "-o", std::string(sinfo_format)}, limit);
+  if (!nodes.success()) return {};
+  const auto rules = run_command({"scontrol", "show", "partition", "-o"}, limit);
+  try {
+    return find_older_nodes(parse_sinfo(nodes.out),
+                            parse_partitions(rules.success() ? rules.out : ""), partition, level);
+  } catch (const parx::usage_error&) {
+    return {};  // a sinfo that prints something else
+  }
 }
 
 inline parx::slurm::batch_options batch_options_of(const cxxopts::ParseResult& given,
@@ -65,12 +84,23 @@ inline parx::slurm::batch_options batch_options_of(const cxxopts::ParseResult& g
   if (!command.empty() && command.front().find('/') == std::string::npos) {
     job.command.front() = path_of_program(command.front(), word("container"));
   }
+  if (!job.box.is_used() && !command.empty()) {
+    job.older = nodes_older_than(path_of_program(command.front()), job.partition);
+  }
   job.written_by = written_by;
   return job;
 }
 
 /// Prints the script. Returns 3, and prints none, where Slurm would refuse it.
 inline int batch(const parx::slurm::batch_options& job) {
+  if (job.older.all) {
+    fmt::print(stderr,
+               "parx_slurm: the program was compiled for {}, which no node of {} has: choose "
+               "another partition, or compile it without -march=native (-DPARX_NATIVE=OFF)\n",
+               to_string(job.older.level),
+               job.partition.empty() ? "the default partition" : job.partition);
+    return 3;
+  }
   const std::string script = parx::slurm::batch_script(job);
   const auto answer =
       parx::slurm::run_command({"sbatch", "--test-only"}, std::chrono::seconds(30), script);

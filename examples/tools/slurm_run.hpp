@@ -80,9 +80,7 @@ inline run_options run_options_of(const cxxopts::ParseResult& given,
   options.request.exclude = parx::expand_hostlist(given["exclude"].as<std::string>());
   options.request.groups = groups_of_this_user();
   options.request.is_root = ::geteuid() == 0;
-  if (const auto file = parx::detail::file_text(options.check.program)) {
-    options.request.level = parx::slurm::level_of_program(parx::instructions_of(*file));
-  }
+  options.request.level = level_of_file(options.check.program);
   for (const std::string& each : list(given, "stage")) {
     options.stage.push_back(absolute_path(each));
     parx::require(std::filesystem::exists(options.stage.back()),

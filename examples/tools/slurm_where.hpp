@@ -94,6 +94,12 @@ inline void add_request_flags(cxxopts::Options& options) {
       ("A,account", "the account that is billed", text(""));
 }
 
+/// What the program in a file was compiled for; baseline where the file does not say.
+inline parx::slurm::instruction_level level_of_file(const std::string& path) {
+  return parx::slurm::level_of_program(
+      parx::instructions_of(parx::detail::file_text(path).value_or("")));
+}
+
 inline parx::slurm::instruction_level level_of(const cxxopts::ParseResult& given) {
   using enum parx::slurm::instruction_level;
   if (given.count("isa") != 0) {
@@ -106,8 +112,7 @@ inline parx::slurm::instruction_level level_of(const cxxopts::ParseResult& given
   const std::string problem = detail::read_problem(path, size);
   parx::require(problem.empty(), "--program {}: {}: give its path, or a name in PATH", path,
                 problem);
-  return parx::slurm::level_of_program(
-      parx::instructions_of(parx::detail::file_text(path).value_or("")));
+  return level_of_file(path);
 }
 
 inline parx::slurm::node_request request_of(const cxxopts::ParseResult& given) {

@@ -8,6 +8,7 @@
 #include <parx/slurm/held_signals.hpp>  // IWYU pragma: export
 #include <parx/slurm/job_code.hpp>      // IWYU pragma: export
 #include <parx/slurm/log_summary.hpp>   // IWYU pragma: export
+#include <parx/slurm/older_nodes.hpp>   // IWYU pragma: export
 #include <parx/slurm/preflight.hpp>     // IWYU pragma: export
 #include <parx/slurm/run_command.hpp>   // IWYU pragma: export
 #include <parx/slurm/scaling.hpp>       // IWYU pragma: export

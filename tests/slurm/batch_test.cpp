@@ -39,6 +39,7 @@ BOOST_AUTO_TEST_CASE(a_script_asks_for_what_was_asked_for) {
   job.time = std::chrono::minutes(90);
   job.warning = std::chrono::seconds(300);
   job.checkpoints = "out";
+  job.older = {.level = instruction_level::avx2, .names = {"n8"}, .features = {}, .all = false};
   const std::string text = batch_script(job);
   for (const char* const line :
        {"#!/bin/bash", "#SBATCH --job-name=train", "#SBATCH --partition=zen",
@@ -46,7 +47,7 @@ BOOST_AUTO_TEST_CASE(a_script_asks_for_what_was_asked_for) {
         "#SBATCH --cpus-per-task=8", "#SBATCH --mem=2000M", "#SBATCH --time=90",
         "#SBATCH --output=train-%A_%a.log", "#SBATCH --open-mode=append", "#SBATCH --array=0-4",
         "#SBATCH --signal=USR1@300", "#SBATCH --requeue", "#SBATCH --constraint=\"milan|rome\"",
-        "#SBATCH --exclude=n[3,7]",
+        "#SBATCH --exclude=n[3,7],n8",
         R"(srun --kill-on-bad-exit=0 ./train --name 'it'\''s' || code=$?)"}) {
     BOOST_TEST(has_line(text, line), line);
   }
@@ -68,6 +69,56 @@ BOOST_AUTO_TEST_CASE(options_that_were_not_given_are_not_in_the_script) {
   }
   BOOST_TEST(text.find("checkpoint") == std::string::npos);
   BOOST_TEST(has_line(text, "#SBATCH --output=train-%j.log"));
+}
+
+BOOST_AUTO_TEST_CASE(nodes_older_than_the_program_are_kept_out_by_a_feature_or_by_name) {
+  const auto nodes = [](const std::string& old_features, const std::string& new_features) {
+    std::string text;
+    for (const char* const name : {"n1", "n2", "n3", "n4", "n5"}) {
+      const bool is_old = name < std::string("n3");
+      text += parx::formatted("{}|{}|0/8/0/8|1|idle|{}|(null)|1|up|1:00:00|none\n",
+                              name == std::string("n5") ? "gpu" : "test", name,
+                              is_old ? old_features : new_features);
+    }
+    return parse_sinfo(text);
+  };
+  const auto rules = parse_partitions("PartitionName=test Default=YES\nPartitionName=gpu\n");
+  using enum instruction_level;
+  const auto script = [&](const auto& all, auto job) {
+    job.older = find_older_nodes(all, rules, job.partition, avx2);
+    BOOST_TEST(!job.older.all);
+    return batch_script(job);
+  };
+  const std::string says =
+      "# Without n[1-2]: the program was compiled for AVX2, which they do not have.";
+  auto text = script(nodes("ivybridge,big", "big,haswell"), small());
+  BOOST_TEST(has_line(text, says));
+  BOOST_TEST(has_line(text, "#SBATCH --constraint=\"haswell\""));
+  BOOST_TEST(text.find("--exclude") == std::string::npos);
+  // No feature tells them apart, or the constraint is the user's.
+  text = script(nodes("ivybridge,big", "big"), small());
+  BOOST_TEST(has_line(text, says));
+  BOOST_TEST(has_line(text, "#SBATCH --exclude=n[1-2]"));
+  BOOST_TEST(text.find("--constraint") == std::string::npos);
+  auto job = small();
+  job.constraint = "big";
+  job.exclude = "n4";
+  text = script(nodes("ivybridge,big", "big,haswell"), job);
+  BOOST_TEST(has_line(text, "#SBATCH --exclude=n4,n[1-2]"));
+  BOOST_TEST(has_line(text, "#SBATCH --constraint=\"big\""));
+  // Good nodes, nodes that say nothing, and those of another partition need no line.
+  for (const char* const features : {"zen3", "(null)"}) {
+    text = script(nodes(features, "haswell"), small());
+    BOOST_TEST(text.find("Without") == std::string::npos);
+  }
+  job = small();
+  job.partition = "gpu";
+  BOOST_TEST(script(nodes("ivybridge", "haswell"), job).find("Without") == std::string::npos);
+  BOOST_TEST(find_older_nodes(nodes("ivy", "ivy"), rules, "", avx2).all);
+  BOOST_TEST(!find_older_nodes(nodes("ivy", "ivy"), rules, "", avx).all);
+  BOOST_TEST(find_older_nodes(nodes("ivy", "ivy"), {}, "", avx2).names.size() == 5u);
+  BOOST_TEST(find_older_nodes(nodes("ivy", "ivy"), rules, "test,gpu", avx2).names.size() == 5u);
+  BOOST_TEST(find_older_nodes({}, rules, "", avx2).names.empty());
 }
 
 BOOST_AUTO_TEST_CASE(bash_accepts_every_form_of_the_script) {

@@ -181,4 +181,25 @@ claim "the nodes are idle" within 40 are_idle
 scontrol update nodename=node[1,3] features=avx512 && scontrol update nodename=node2 features=sse4_2
 claim "a processor older than the program is kept out" ends_with 3 runs -N 3 -- ./program
 claim "with the node and what to do" says '^node2 has the wrong processor: the program was compiled for AVX.*: compile it without -march=native'
+writes() { shown=no; timeout 60 "$bin/parx_slurm" batch -N 2 -t 5m -- ./program >"$work/out" 2>&1; }
+claim "a script of parx_slurm batch keeps it out as well" writes
+claim "by a feature of the others" says '^#SBATCH --constraint="avx512"$'
+claim "and says why" says '^# Without node2: the program was compiled for AVX.*, which they do not have\.$'
+sed -n '/^#!/,$p' "$work/out" >kept_out.sbatch
+goes_around() { job=$(sbatch --parsable --wait kept_out.sbatch) && cat "program-$job.log" >"$work/out"; }
+claim "Slurm starts it" goes_around
+claim "on the others" says '^turn 0 of job [0-9]+ on node\[1,3\] '
+have() { scontrol update nodename="$1" availablefeatures="$2" activefeatures="$2"; }
+have 'node[1,3]' ''
+claim "without such a feature a script is written" writes
+claim "which leaves the node out by name" says '^#SBATCH --exclude=node2$'
+have 'node[1,3]' sse4_2
+claim "where all nodes are too old there is no script" ends_with 3 writes
+claim "and the reason is said" says '^parx_slurm: the program was compiled for AVX.*, which no node of the default partition has'
+printf '#!/bin/sh\necho nonsense\n' >sinfo && chmod +x sinfo
+as_without() { shown=no; timeout 60 env PATH="$1" "$bin/parx_slurm" batch -N 2 -t 5m -- ./program >"$work/out" 2>&1; }
+claim "a sinfo that tells nothing does not keep a script from being written" as_without "$work:$PATH"
+claim "which has no such line" ends_with 1 says '^#SBATCH --(exclude|constraint)'
+claim "nor does a host without Slurm" as_without /usr/nowhere
+claim "where nobody could ask Slurm" says 'no sbatch here'
 [ $failures = 0 ]

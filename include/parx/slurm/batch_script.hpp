@@ -10,6 +10,9 @@
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/slurm/container.hpp>
+#include <parx/slurm/instruction_level.hpp>
+#include <parx/slurm/older_nodes.hpp>
+#include <parx/slurm/salloc.hpp>
 #include <parx/slurm/shell_text.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
@@ -20,6 +23,7 @@ struct batch_options {
   std::string account;     ///< empty: the user's default
   std::string constraint;  ///< features of nodes: "avx2|zen3"; empty: any
   std::string exclude;     ///< a host list; empty: none
+  older_nodes older = {};  ///< are kept out as well
   std::string array;       ///< "0-4": a job for each; empty: one job
   int nodes = 1;
   int ranks = 1;                      ///< of a node
@@ -65,8 +69,19 @@ struct batch_options {
   option("account", job.account);
   option("array", job.array);
   option("nodes", std::to_string(job.nodes));
-  option("exclude", job.exclude);
-  option("constraint", job.constraint.empty() ? "" : "\"" + job.constraint + "\"");
+  std::string exclude = job.exclude;
+  std::string constraint = job.constraint;
+  if (!job.older.names.empty()) {
+    const std::string older = compress_hostlist(job.older.names);
+    line(formatted("# Without {}: the program was compiled for {}, which they do not have.", older,
+                   to_string(job.older.level)));
+    if (constraint.empty()) constraint = job.older.features;
+    if (constraint != job.older.features || constraint.empty()) {
+      exclude += (exclude.empty() ? "" : ",") + older;
+    }
+  }
+  option("exclude", exclude);
+  option("constraint", constraint.empty() ? "" : "\"" + constraint + "\"");
   std::vector<std::string> command = job.command;
   if (job.box.is_used()) {
     line("# One container on each node, whose parxrun starts the ranks.");
