@@ -3,14 +3,21 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <parx/comm.hpp>
-#include <parx/transport/detail/notices.hpp>
+#include <parx/store/hash.hpp>
+#include <parx/transport/job.hpp>
 
 #include "comm/jobs.hpp"
 #include "messages.hpp"
@@ -28,6 +35,38 @@ void receive(parx::process_group& group, int from) {
   std::vector<int> x(3);
   parx::recv(group, x, from, {.timeout = 1500ms});
 }
+/// Holds the latest value that was set, after a call of `before_set` with it.
+class store_of_one_key final : public parx::store {
+ public:
+  explicit store_of_one_key(std::function<void(const std::string&)> before_set)
+      : before_set_(std::move(before_set)) {}
+  [[nodiscard]] std::string describe() const override { return "store_of_one_key"; }
+
+ private:
+  using text = std::string_view;
+  using texts = std::span<const std::string>;
+  void do_set(text, text value, parx::deadline) override {
+    before_set_(std::string(value));
+    all_.set("key", value);
+  }
+  std::string do_get(text, parx::deadline) override { return all_.get("key"); }
+  bool do_check(texts, parx::deadline) override { return true; }
+  std::unique_ptr<parx::store_watch> do_watch(text key, parx::deadline) override {
+    return all_.watch(key);
+  }
+  std::int64_t do_add(text, std::int64_t, parx::deadline) override { return 0; }
+  void do_wait(texts, parx::deadline) override {}
+  std::string do_compare_set(text, text, text, parx::deadline) override { return {}; }
+  bool do_delete_key(text, parx::deadline) override { return false; }
+  std::int64_t do_num_keys(parx::deadline) override { return 1; }
+  void do_append(text, text, parx::deadline) override {}
+  std::vector<std::string> do_multi_get(texts, parx::deadline) override { return {}; }
+  void do_multi_set(texts, texts, parx::deadline) override {}
+
+  std::function<void(const std::string&)> before_set_;
+  parx::hash_store all_;
+};
+
 void deliver(parx::process_group& group, int to) { parx::send(group, std::vector<int>(3), to); }
 
 }  // namespace
@@ -41,23 +80,26 @@ BOOST_AUTO_TEST_CASE(a_notice_comes_back_as_it_was_written_and_nothing_else_is_t
   for (const auto& awaited : {std::vector<int>{}, std::vector<int>{3, 0, 99'999}}) {
     written.awaited = awaited;
     written.recent.resize(awaited.size() / 2, written.call);
-    const auto read = notice::from_text(written.to_text());
-    BOOST_REQUIRE(read.has_value());
-    BOOST_TEST(read->call.matches(written.call));
-    BOOST_TEST(read->call.file_name() == "train.cpp");
-    BOOST_TEST(read->awaited == awaited);
-    BOOST_TEST_REQUIRE(read->recent.size() == awaited.size() / 2);
-    for (const auto& each : read->recent) BOOST_TEST(each.matches(written.call));
-    BOOST_TEST(read->group == "dp at pp=1");
-    BOOST_TEST(read->blocks);
+    const auto all = notice::all_in(written.to_text() + written.to_text());
+    BOOST_TEST_REQUIRE(all.size() == 2U);
+    for (const notice& read : all) {
+      BOOST_TEST(read.call.matches(written.call));
+      BOOST_TEST(read.call.file_name() == "train.cpp");
+      BOOST_TEST(read.awaited == awaited);
+      BOOST_TEST_REQUIRE(read.recent.size() == awaited.size() / 2);
+      for (const auto& each : read.recent) BOOST_TEST(each.matches(written.call));
+      BOOST_TEST(read.group == "dp at pp=1");
+      BOOST_TEST(static_cast<bool>(read.blocks));
+    }
   }
   const std::string text = written.to_text();
-  BOOST_TEST(!notice::from_text("").has_value());
-  BOOST_TEST(!notice::from_text(text.substr(1)).has_value());
-  BOOST_TEST(!notice::from_text(std::string(text.size(), 'x')).has_value());
-  written.group.clear();  // the awaited ranks are cut off then
-  const std::string bare = written.to_text();
-  BOOST_TEST(!notice::from_text(bare.substr(0, bare.size() - 1)).has_value());
+  BOOST_TEST(notice::all_in("").empty());
+  BOOST_TEST(notice::all_in(text.substr(1)).empty());
+  BOOST_TEST(notice::all_in(std::string(text.size(), 'x')).empty());
+  for (std::size_t size = 0; size < text.size(); ++size) {
+    BOOST_TEST(notice::all_in(text.substr(0, size)).empty());
+    BOOST_TEST(notice::all_in(text + text.substr(0, size)).size() == 1U);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(the_culprit_is_the_rank_that_waits_for_nobody_or_else_the_circle) {
@@ -173,17 +215,23 @@ BOOST_AUTO_TEST_CASE(a_rank_that_has_gone_on_is_not_said_to_wait_any_more) {
 }
 
 BOOST_AUTO_TEST_CASE(notices_that_two_groups_post_at_a_time_are_both_published) {
-  parx::detail::notices own;
-  std::string published;
   std::thread second;
-  own.post(1, "first", [&](const std::string& all) {
-    second = std::thread([&] {
-      own.post(2, "second", [&](const std::string& both) { published = both; });
-    });
+  std::atomic<parx::job*> told{nullptr};
+  const auto store = std::make_shared<store_of_one_key>([&](const std::string& value) {
+    if (value != "first ") return;
+    second = std::thread([&] { told.load()->post_notice(2, "second "); });
     std::this_thread::sleep_for(50ms);  // it is published slowly
-    published = all;
   });
+  parx::job own({.store = store});
+  told = &own;
+  own.post_notice(1, "first ");
   second.join();
-  BOOST_TEST((parx::detail::notices::split(published) ==
-              std::vector<std::string>{"first", "second"}));
+  BOOST_TEST(own.notices_of(0) == "first second ");
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_publishes_the_latest_notice_of_each_of_its_sixteen_latest_groups) {
+  parx::job own({.store = std::make_shared<parx::hash_store>()});
+  for (std::uint64_t group = 0; group < 17; ++group) own.post_notice(group, "x");
+  own.post_notice(16, "last");
+  BOOST_TEST(own.notices_of(0) == std::string(15, 'x') + "last");
 }

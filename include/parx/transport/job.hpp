@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,7 +38,6 @@
 #include <parx/store/store.hpp>
 #include <parx/transport/detail/abort_watch.hpp>
 #include <parx/transport/detail/job_store.hpp>
-#include <parx/transport/detail/notices.hpp>
 #include <parx/transport/detail/peer_directory.hpp>
 #include <parx/transport/detail/sockets.hpp>
 
@@ -146,22 +146,28 @@ class job {
   }
 
   /// Publishes which call of a group this rank waits in, for all ranks of the job to read. Replaces
-  /// the group's previous notice. Only for diagnosis.
+  /// the group's previous notice; beyond 16 groups the oldest one is dropped, since a group that
+  /// ends does not remove its own. Only for diagnosis.
   void post_notice(std::uint64_t group, std::string_view text) {
-    notices_.post(group, text, [&](const std::string& joined) {
-      store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
-        all.set(notice_key(rank()), joined, limit);
-      });
+    // Held until it is published, so that the last text has the latest notices of all groups.
+    const std::lock_guard lock(notices_mutex_);
+    std::erase_if(notices_, [group](const auto& each) { return each.first == group; });
+    if (notices_.size() == 16) notices_.erase(notices_.begin());
+    notices_.emplace_back(group, text);
+    std::string all_texts;
+    for (const auto& [of, each] : notices_) all_texts += each;
+    store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
+      all.set(notice_key(rank()), all_texts, limit);
     });
   }
-  /// The notices that the groups of a rank have posted.
-  [[nodiscard]] std::vector<std::string> notices_of(int rank) {
+  /// The notices that the groups of a rank have posted, one after the other.
+  [[nodiscard]] std::string notices_of(int rank) {
     std::string found;
     store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
       const std::vector<std::string> keys{notice_key(rank)};
       if (all.check(keys, limit)) found = all.get(keys.front(), limit);
     });
-    return detail::notices::split(found);
+    return found;
   }
   /// False while notices cannot be read, because the store does not answer.
   [[nodiscard]] bool has_notices() const noexcept { return !store_.is_silent(); }
@@ -219,7 +225,8 @@ class job {
   detail::job_store store_;
   detail::peer_directory peers_;
   detail::abort_watch abort_;
-  detail::notices notices_;
+  std::mutex notices_mutex_;
+  std::vector<std::pair<std::uint64_t, std::string>> notices_;  ///< by group, the oldest first
   std::vector<std::atomic<bool>> ended_;  ///< by rank
   std::atomic<std::uint32_t> losses_{0};
 };

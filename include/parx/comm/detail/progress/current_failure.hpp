@@ -16,7 +16,7 @@ namespace parx::inline PARX_ABI::detail {
   try {
     throw;
   } catch (const header_mismatch& found) {
-    return {texts.mismatch(pending.where_parted(found)), errc::mismatch, found.peer};
+    return {texts.mismatch(found), errc::mismatch, found.peer};
   } catch (const message_mismatch& found) {
     return {texts.mismatch(found), errc::mismatch, found.peer};
   } catch (const link_lost& lost) {

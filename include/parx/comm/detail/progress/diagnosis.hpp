@@ -14,10 +14,10 @@
 #include <vector>
 
 #include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/detail/progress/call_record.hpp>
 #include <parx/comm/detail/progress/deadlock.hpp>
 #include <parx/comm/detail/progress/engine.hpp>
 #include <parx/comm/detail/progress/failure.hpp>
-#include <parx/comm/detail/progress/flight_notes.hpp>
 #include <parx/comm/detail/progress/messages.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
 #include <parx/core/error.hpp>
@@ -32,11 +32,7 @@ class diagnosis {
   static constexpr int most_named = 8;
   static constexpr int most_asked = 64;  ///< ranks of a group
 
-  diagnosis(links& network, const std::string& group_name, std::uint64_t group_id,
-            const flight_notes& notes)
-      : network_(network), name_(group_name), id_(group_id), flight_(notes) {}
-
-  [[nodiscard]] const std::string& group_name() const noexcept { return name_; }
+  diagnosis(links& network, const call_record& record) : network_(network), record_(record) {}
 
   /// all_reduce #812 on group "dp" (rank 3 of 8, train.cpp:88)
   [[nodiscard]] std::string title(const call& request) const {
@@ -45,19 +41,19 @@ class diagnosis {
     const int rank = network_.rank(), job_rank = network_.job_rank(rank);
     const std::string of_job =
         rank == job_rank ? std::string() : formatted(", rank {} of the job", job_rank);
-    return formatted("{}{} on group \"{}\" (rank {} of {}{}, {})", name_of(request), number, name_,
-                     rank, network_.size(), of_job, request.site);
+    return formatted("{}{} on group \"{}\" (rank {} of {}{}, {})", name_of(request), number,
+                     record_.name(), rank, network_.size(), of_job, request.site);
   }
 
   [[nodiscard]] error_context context_of(const call& request, int peer) const {
     return {.operation = name_of(request),
-            .group = name_,
+            .group = record_.name(),
             .sequence = request.header.number(),
             .rank = network_.rank(),
             .peer = peer,
             .host = peer >= 0 ? network_.job().host_of(network_.job_rank(peer)) : std::string(),
             .elapsed_seconds = request.until().elapsed_seconds(),
-            .advice = "The group is closed; restart the job to go on" + flight_.where()};
+            .advice = "The group is closed; restart the job to go on" + record_.where()};
   }
   /// The error of a pending call when the group ends because of `reason`.
   [[nodiscard]] error end_of(const call& request, const failure& reason) const {
@@ -72,7 +68,7 @@ class diagnosis {
   [[nodiscard]] failure_record record_of_end(const failure& reason, const call* pending) const {
     failure_record record = record_of(nullptr, network_.job_rank(network_.rank()));
     record.code = reason.code;
-    record.group = name_;
+    record.group = record_.name();
     record.text = reason.whole();
     if (reason.code != errc::aborted && pending != nullptr) {
       record.text = formatted("{}: {}", title(*pending), record.text);
@@ -96,21 +92,21 @@ class diagnosis {
   [[nodiscard]] error refusal_of(const call& request, const std::string& reason) const {
     return {errc::closed,
             formatted("{} on group \"{}\" at {} was refused because of an earlier failure: {}",
-                      name_of(request), name_, request.site, reason),
+                      name_of(request), record_.name(), request.site, reason),
             context_of(request, -1)};
   }
 
   /// The notice of a rank about a call of this group in which it is, or was, stuck.
   [[nodiscard]] std::optional<notice> notice_of(int peer) const {
     for (notice& each : notices_of(network_.job_rank(peer))) {
-      if (each.call.group == id_) return std::move(each);
+      if (each.call.group == record_.group()) return std::move(each);
     }
     return std::nullopt;
   }
   /// Publishes a notice whose `awaited` are ranks of this group.
   void post(notice mine) const {
     for (int& each : mine.awaited) each = network_.job_rank(each);
-    mine.group = name_;
+    mine.group = record_.name();
     network_.job().post_notice(network_.group(), mine.to_text());
   }
 
@@ -209,7 +205,11 @@ class diagnosis {
            "(PARX_DEADLOCK=warn makes this a warning)";
   }
 
-  [[nodiscard]] std::string mismatch(const header_mismatch& found) const {
+  [[nodiscard]] std::string mismatch(header_mismatch found) const {
+    // The other rank's call may have the number of an earlier call of this rank.
+    if (found.theirs.sequence != found.mine.sequence) {
+      found = record_.first_difference(found.peer, {found.theirs}).value_or(found);
+    }
     const call_header& mine = found.mine;
     if (found.theirs.magic != call_header::expected_magic) {
       return formatted("{} sent bytes that are no parx call", network_.describe(found.peer));
@@ -283,18 +283,14 @@ class diagnosis {
   static constexpr std::string_view elsewhere = "(computing, stopped, or gone without closing";
 
   [[nodiscard]] std::vector<notice> notices_of(int job_rank) const {
-    std::vector<notice> found;
-    for (const std::string& text : network_.job().notices_of(job_rank)) {
-      if (auto each = notice::from_text(text)) found.push_back(std::move(*each));
-    }
-    return found;
+    return notice::all_in(network_.job().notices_of(job_rank));
   }
   /// The call that a rank waits in: one of this group, else one of another group that a thread of
   /// its program waits for. If it does not wait: its last known call of this group.
   [[nodiscard]] std::optional<notice> wait_of(int job_rank) const {
     std::optional<notice> found;
     for (notice& each : notices_of(job_rank)) {
-      const bool here = each.call.group == id_;
+      const bool here = each.call.group == record_.group();
       if (here ? each.waits() || !found : each.waits() && each.blocks) found = std::move(each);
       if (here && found->waits()) break;
     }
@@ -326,7 +322,7 @@ class diagnosis {
     static constexpr std::size_t most_listed = 4;
     std::string text = theirs.call.sequence > 0 ? formatted("#{}, ", theirs.call.number()) : "";
     text += describe(theirs.call);
-    if (theirs.call.group != id_) text += formatted(" on group \"{}\"", theirs.group);
+    if (theirs.call.group != record_.group()) text += formatted(" on group \"{}\"", theirs.group);
     if (!theirs.waits() || theirs.awaited.size() > most_listed) return text;
     for (const int rank : theirs.awaited) text += ", for " + name_of_rank(rank);
     return text;
@@ -376,9 +372,7 @@ class diagnosis {
   }
 
   links& network_;
-  const std::string& name_;
-  std::uint64_t id_;
-  const flight_notes& flight_;
+  const call_record& record_;
 };
 
 }  // namespace parx::detail

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,90 +43,78 @@ struct messages_sent {
 };
 
 struct notice {
+  using flag = std::uint8_t;  ///< a bool, also where another process has sent other bytes
+
   call_header call{};
   std::vector<int> awaited{};  ///< ranks of the job; empty: it has made progress since
   std::vector<call_header> recent{};  ///< collectives of the group, the oldest first
   std::string group{};
-  bool blocks = false;  ///< a thread of the program waits for the call
-  bool all_blocked = false;  ///< and no other thread of it can go on: see blocked_threads.hpp
+  flag blocks = false;       ///< a thread of the program waits for the call
+  flag all_blocked = false;  ///< and no other thread of it can go on: see blocked_threads.hpp
   std::uint64_t look = 0;    ///< how many notices of the group the rank has posted
   std::uint64_t moves = 0;   ///< how often the group went on after it was stuck
   std::vector<message_wait> messages{};
   std::vector<int> refused{};  ///< ranks whose messages are neither received nor buffered
-  bool has_all_groups = false;  ///< the rank has, and had, no groups beside those in `calls`
+  flag has_all_groups = false;  ///< the rank has, and had, no groups beside those in `calls`
   std::vector<calls_issued> calls{};  ///< of all groups of the rank
   std::vector<messages_sent> sent{};  ///< of those whose calls are known
 
   [[nodiscard]] bool waits() const noexcept { return !awaited.empty(); }
 
   [[nodiscard]] std::string to_text() const {
-    const auto count = [](const auto& values) { return static_cast<std::uint32_t>(values.size()); };
-    const layout front{call,          count(awaited), count(recent), blocks ? 1u : 0u,
-                       all_blocked ? 1u : 0u, look,   moves,         count(messages),
-                       count(refused),        count(calls),          count(sent),
-                       has_all_groups ? 1u : 0u, 0};
-    std::string text(reinterpret_cast<const char*>(&front), sizeof front);
-    append(text, awaited);
-    append(text, recent);
-    append(text, messages);
-    append(text, refused);
-    append(text, calls);
-    append(text, sent);
-    return text + group;
+    std::string text;
+    const auto append = [&text](const auto* from, std::size_t count) {
+      if (count > 0) text.append(reinterpret_cast<const char*>(from), count * sizeof *from);
+    };
+    for_each_field(*this, [&](const auto& field) {
+      if constexpr (requires { field.data(); }) {
+        const std::size_t size = field.size();
+        append(&size, 1);
+        append(field.data(), size);
+      } else {
+        append(&field, 1);
+      }
+      return true;
+    });
+    return text;
   }
-  /// Nullopt if to_text() has not written the text.
-  [[nodiscard]] static std::optional<notice> from_text(std::string_view text) {
-    layout front;
-    if (text.size() < sizeof front) return {};
-    std::memcpy(&front, text.data(), sizeof front);
-    text.remove_prefix(sizeof front);
-    if (front.call.magic != call_header::expected_magic) return {};
-    notice found{.call = front.call,
-                 .blocks = front.blocks != 0,
-                 .all_blocked = front.all_blocked != 0,
-                 .look = front.look,
-                 .moves = front.moves,
-                 .has_all_groups = front.has_all_groups != 0};
-    if (!take(text, front.awaited, found.awaited) || !take(text, front.recent, found.recent) ||
-        !take(text, front.messages, found.messages) || !take(text, front.refused, found.refused) ||
-        !take(text, front.calls, found.calls) || !take(text, front.sent, found.sent)) {
-      return {};
+  /// The notices in some of their texts, which follow one another. Ends at what is none.
+  [[nodiscard]] static std::vector<notice> all_in(std::string_view text) {
+    const auto take = [&text](auto* to, std::size_t count) {
+      if (count > text.size() / sizeof *to) return false;
+      if (count > 0) std::memcpy(to, text.data(), count * sizeof *to);
+      text.remove_prefix(count * sizeof *to);
+      return true;
+    };
+    const auto take_field = [&](auto& field) {
+      if constexpr (requires { field.data(); }) {
+        std::size_t size = 0;
+        if (!take(&size, 1) || size > text.size()) return false;
+        field.resize(size);
+        return take(field.data(), size);
+      } else {
+        return take(&field, 1);
+      }
+    };
+    std::vector<notice> found;
+    for (notice next;
+         for_each_field(next, take_field) && next.call.magic == call_header::expected_magic;
+         next = {}) {
+      next.group = printable(std::string_view(next.group).substr(0, longest_name));
+      found.push_back(std::move(next));
     }
-    found.group = printable(text.substr(0, longest_name));
     return found;
   }
 
  private:
   static constexpr std::size_t longest_name = 256;
-  struct layout {
-    call_header call;
-    std::uint32_t awaited;
-    std::uint32_t recent;
-    std::uint32_t blocks;
-    std::uint32_t all_blocked;
-    std::uint64_t look;
-    std::uint64_t moves;
-    std::uint32_t messages;
-    std::uint32_t refused;
-    std::uint32_t calls;
-    std::uint32_t sent;
-    std::uint32_t has_all_groups;
-    std::uint32_t unused;
-  };
-  template <typename Value>
-  static void append(std::string& text, const std::vector<Value>& values) {
-    text.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value));
-  }
-  /// False if the text holds fewer values.
-  template <typename Value>
-  [[nodiscard]] static bool take(std::string_view& text, std::size_t count,
-                                 std::vector<Value>& values) {
-    if (count > text.size() / sizeof(Value)) return false;
-    values.resize(count);
-    const std::size_t bytes = count * sizeof(Value);
-    if (bytes > 0) std::memcpy(values.data(), text.data(), bytes);
-    text.remove_prefix(bytes);
-    return true;
+  /// Until visit(field) returns false.
+  template <typename Notice, typename Visit>
+  static bool for_each_field(Notice& each, Visit visit) {
+    return visit(each.call) && visit(each.awaited) && visit(each.recent) && visit(each.group) &&
+           visit(each.blocks) && visit(each.all_blocked) && visit(each.look) && visit(each.moves) &&
+           visit(each.messages) && visit(each.refused) && visit(each.has_all_groups) &&
+           visit(each.calls) && visit(each.sent);
   }
 };
 

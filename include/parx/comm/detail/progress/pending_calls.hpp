@@ -13,13 +13,11 @@
 
 #include <parx/comm/detail/progress/async_time.hpp>
 #include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/detail/progress/call_record.hpp>
 #include <parx/comm/detail/progress/diagnosis.hpp>
 #include <parx/comm/detail/progress/engine.hpp>
-#include <parx/comm/detail/progress/flight_notes.hpp>
 #include <parx/comm/detail/progress/host_memory.hpp>
 #include <parx/comm/detail/progress/messages.hpp>
-#include <parx/comm/detail/progress/recent_calls.hpp>
-#include <parx/comm/detail/progress/standing.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/trace/event.hpp>
 #include <parx/transport/links.hpp>
@@ -29,9 +27,8 @@ namespace parx::inline PARX_ABI::detail {
 class pending_calls {
  public:
   /// All arguments must outlive it.
-  pending_calls(links& network, const diagnosis& texts, const flight_notes& notes,
-                group_standing& standing)
-      : network_(network), diagnosis_(texts), flight_(notes), standing_(standing) {}
+  pending_calls(links& network, const diagnosis& texts, call_record& record)
+      : network_(network), diagnosis_(texts), record_(record) {}
 
   void add(call& next) {
     if (is_message(next)) {
@@ -50,7 +47,7 @@ class pending_calls {
     bool progressed = false;
     while (!posted_messages_.empty()) {
       const call& next = *posted_messages_.front();
-      if (next.what == operation::send) standing_.add_message_to(next.peer);
+      if (next.what == operation::send) record_.send_to(next.peer);
       messages_.post(*posted_messages_.front(), network_);
       posted_messages_.erase(posted_messages_.begin());
       progressed = true;
@@ -159,17 +156,6 @@ class pending_calls {
     });
     return diagnosis::untaken(untaken);
   }
-  /// If the other rank's call has the number of an earlier call of this rank: compares it with
-  /// that.
-  [[nodiscard]] header_mismatch where_parted(const header_mismatch& found) const {
-    const call_header* const mine = recent_.find(found.theirs.sequence);
-    if (mine == nullptr || mine->sequence == found.mine.sequence || mine->matches(found.theirs)) {
-      return found;
-    }
-    return {found.peer, *mine, found.theirs, true};
-  }
-  /// Recent collectives, including the running one.
-  [[nodiscard]] const recent_calls& recent() const noexcept { return recent_; }
   [[nodiscard]] bool has_lost(int peer) const { return messages_.has_lost(peer); }
   /// Writes into a notice which messages are waited for.
   void describe_messages(notice& mine) const {
@@ -200,7 +186,7 @@ class pending_calls {
 
  private:
   void finish(call& each) noexcept {
-    flight_.finish(each, flight_state::finished);
+    record_.finish(each, flight_state::finished);
     each.done = true;
   }
 
@@ -208,7 +194,7 @@ class pending_calls {
   void open_span(const call& front) {
     const std::string_view name =
         front.sets_up_memory ? "set-up of shared memory" : name_of(front.what);
-    const std::string& group = diagnosis_.group_name();
+    const std::string& group = record_.name();
     if (group == "world") running_.emplace(name, trace::literal("comm"));
     else running_.emplace(formatted("{} on {}", name, group), trace::literal("comm"));
     if (!front.sets_up_memory) running_->arg("bytes", front.header.count * front.data.element_size);
@@ -216,7 +202,7 @@ class pending_calls {
   }
 
   void start(call& front) {
-    recent_.remember(front.header);
+    record_.start(front.header);
     memory_.prepare(front, network_);
     if (trace::enabled()) [[unlikely]]
       open_span(front);
@@ -229,15 +215,13 @@ class pending_calls {
 
   links& network_;
   const diagnosis& diagnosis_;
-  const flight_notes& flight_;
-  group_standing& standing_;
+  call_record& record_;
   std::vector<call*> queue_;            ///< collectives in issue order
   std::vector<call*> posted_messages_;  ///< not yet passed to messages_
   engine engine_;
   messages messages_;
   bool started_ = false;                ///< the front of queue_ runs in engine_
   std::optional<trace::span> running_;  ///< that run, in the trace
-  recent_calls recent_;
   async_time async_time_;
   host_memory memory_;
 };

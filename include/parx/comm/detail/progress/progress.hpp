@@ -22,12 +22,11 @@
 #include <parx/comm/detail/progress/backoff.hpp>
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/call_lock.hpp>
+#include <parx/comm/detail/progress/call_record.hpp>
 #include <parx/comm/detail/progress/current_failure.hpp>
 #include <parx/comm/detail/progress/diagnosis.hpp>
 #include <parx/comm/detail/progress/ending.hpp>
-#include <parx/comm/detail/progress/flight_notes.hpp>
 #include <parx/comm/detail/progress/pending_calls.hpp>
-#include <parx/comm/detail/progress/standing.hpp>
 #include <parx/comm/detail/progress/unread_call.hpp>
 #include <parx/comm/detail/progress/watch.hpp>
 #include <parx/core/failure_record.hpp>
@@ -41,12 +40,10 @@ class progress {
   /// All references must outlive it.
   progress(links& network, const std::string& name, std::uint64_t id, const group_options& options,
            std::shared_ptr<groups_of_rank> siblings)
-      : network_(network), name_(name), id_(id), options_(options), siblings_(std::move(siblings)) {
-    flight_.add_group(id_, name_, network_.size(), network_.rank());
-    siblings_->add(standing_);
-  }
+      : network_(network),
+        options_(options),
+        record_(network, name, id, options, std::move(siblings)) {}
   ~progress() {
-    siblings_->remove(standing_);
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -65,7 +62,7 @@ class progress {
     {
       call_lock lock(mutex_, locking_now());
       enqueue(request);
-      if (standing_.is_driven()) network_.wake();
+      if (record_.is_driven()) network_.wake();
       finish(lock, request);
     }
     request.rethrow();
@@ -80,7 +77,7 @@ class progress {
       }
       if (!has_other_threads_) has_other_threads_ = true;  // another thread may be reading it
       enqueue(request);
-      if (standing_.is_driven()) network_.wake();
+      if (record_.is_driven()) network_.wake();
     }
     changed_.notify_all();
   }
@@ -109,18 +106,18 @@ class progress {
     record.text = reason;
     network_.job().abort(record);
     ending_.set_if_first(reason);
-    flight_.fail(record);
+    record_.fail(record);
   }
   [[nodiscard]] bool has_ended() const noexcept { return ending_.has_ended(); }
 
   /// Whether everything that peers have sent for this group's calls was read.
   [[nodiscard]] bool all_calls_read() {
     return has_ended() || anything_pending() ||
-           !tell_of_unread_call(network_, name_, standing_.calls(), flight_);
+           !tell_of_unread_call(network_, diagnosis_, record_);
   }
 
   [[nodiscard]] const std::shared_ptr<groups_of_rank>& siblings() const noexcept {
-    return siblings_;
+    return record_.siblings();
   }
   /// Bytes that collectives and messages have sent and received over links, headers included.
   [[nodiscard]] std::size_t bytes_sent() const noexcept { return pending_.bytes_sent(); }
@@ -136,16 +133,9 @@ class progress {
   /// Numbers a call, or refuses it if the group has ended. Its time begins. Locked.
   void admit(call& request) {
     if (ending_.has_ended()) throw diagnosis_.refusal_of(request, ending_.reason());
-    if (is_message(request)) {
-      name_call(request);
-    } else {
-      if (!request.sets_up_memory) standing_.add_call();
-      request.header.sequence = 2 * standing_.calls() + (request.sets_up_memory ? 1 : 0);
-    }
-    request.header.group = id_;
     if (request.timeout.count() <= 0) request.timeout = options_.timeout;
     request.issued = issued_at_ = clock::now();
-    flight_.enter(request);
+    record_.enter(request);
   }
 
   /// Locked.
@@ -168,9 +158,9 @@ class progress {
   /// Locked. Waits for a call: drives the progress, or waits for the thread that does.
   void finish(call_lock& lock, const call& request) {
     while (!request.all_done()) {
-      if (standing_.is_driven()) {
+      if (record_.is_driven()) {
         if (++waiting_ == 1) network_.wake();  // the driver may spin from now on
-        lock.wait(changed_, [&] { return request.all_done() || !standing_.is_driven(); });
+        lock.wait(changed_, [&] { return request.all_done() || !record_.is_driven(); });
         --waiting_;
       } else {
         drive(lock, waiter::program, [&] { return request.all_done(); });
@@ -183,7 +173,7 @@ class progress {
     call_lock lock(mutex_, locking::needed);
     for (;;) {
       lock.wait(changed_,
-                [&] { return stopping_ || (!standing_.is_driven() && anything_pending()); });
+                [&] { return stopping_ || (!record_.is_driven() && anything_pending()); });
       if (stopping_) return;
       drive(lock, waiter::progress_thread, [&] { return stopping_ || !anything_pending(); });
     }
@@ -193,7 +183,7 @@ class progress {
   /// and exit, and released while bytes move.
   template <typename Enough>
   void drive(call_lock& lock, waiter who, Enough enough) {
-    standing_.set_driven(true);
+    record_.set_driven(true);
     backoff_.progressed();
     while (!enough()) {
       std::optional<failure> failed;
@@ -217,7 +207,7 @@ class progress {
       if (pending_.retire()) watch_.call_ended();
       tell_others();
     }
-    standing_.set_driven(false);
+    record_.set_driven(false);
     tell_others();
   }
 
@@ -289,7 +279,7 @@ class progress {
     try {
       const failure_record record = diagnosis_.record_of_end(reason, pending_.oldest());
       ending_.set(record.text);
-      flight_.fail(record);
+      record_.fail(record);
       network_.job().abort(record);
     } catch (const std::exception&) {
       ending_.set("");
@@ -303,7 +293,7 @@ class progress {
       } catch (const std::exception&) {
         request.failure = std::current_exception();
       }
-      flight_.finish(request, flight_state::failed);
+      record_.finish(request, flight_state::failed);
       request.done = true;
     };
     pending_.end(end);
@@ -314,13 +304,9 @@ class progress {
   }
 
   links& network_;
-  const std::string& name_;
-  const std::uint64_t id_;
   const group_options& options_;
-  const std::shared_ptr<groups_of_rank> siblings_;
-  group_standing standing_{id_, network_};  ///< is_driven(): a thread drives the progress
-  const flight_notes flight_{options_.recorder, options_.failures};
-  const diagnosis diagnosis_{network_, name_, id_, flight_};
+  call_record record_;
+  const diagnosis diagnosis_{network_, record_};
   bool has_other_threads_ = false;  ///< others may make progress: since the first asynchronous call
 
   std::mutex mutex_;
@@ -334,9 +320,9 @@ class progress {
   std::thread thread_;
 
   // Used by the driving thread only.
-  pending_calls pending_{network_, diagnosis_, flight_, standing_};
+  pending_calls pending_{network_, diagnosis_, record_};
   backoff backoff_;
-  watch watch_{network_, diagnosis_, pending_, standing_, *siblings_, options_};
+  watch watch_{network_, diagnosis_, pending_, record_, options_};
   clock::time_point next_look_{};
   std::vector<link_interest> interests_;
 };

@@ -11,8 +11,8 @@
 #include <optional>
 #include <string>
 
-#include <parx/comm/detail/progress/call.hpp>
-#include <parx/comm/detail/progress/flight_notes.hpp>
+#include <parx/comm/detail/progress/call_record.hpp>
+#include <parx/comm/detail/progress/diagnosis.hpp>
 #include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
@@ -48,31 +48,27 @@ struct unread_call {
   return found;
 }
 
-/// For a group that ends without failure after `calls` calls, with none pending: if a peer has sent
-/// data for one of these calls that was never read, logs it, aborts the job and returns true. For
-/// later calls the peer notices from the closed link that this rank took no part.
-inline bool tell_of_unread_call(links& network, const std::string& group, std::uint64_t calls,
-                                const flight_notes& flight) noexcept {
+/// For a group that ends without failure, with none of its calls pending: if a peer has sent data
+/// for one of them that was never read, logs it, aborts the job and returns true. For later calls
+/// the peer notices from the closed link that this rank took no part.
+inline bool tell_of_unread_call(links& network, const diagnosis& texts,
+                                const call_record& record) noexcept {
   try {
     const auto found = find_unread_call(network);
-    if (!found || found->theirs.number() > calls) return false;
+    if (!found || found->theirs.number() > record.calls()) return false;
     const std::string text = formatted(
         "the ranks called different operations: rank {} of group \"{}\" has ended it after {} "
         "calls and has never read what {} sent for its call #{}, {}. Every rank must issue the "
         "same collectives in the same order with the same count, dtype and root",
-        network.rank(), group, calls, network.describe(found->peer), found->theirs.number(),
-        describe(found->theirs));
-    failure_record record = record_of(nullptr, network.job_rank(network.rank()));
-    record.code = errc::mismatch;
-    record.blamed = network.job_rank(found->peer);
-    record.host = network.job().host_of(network.job_rank(found->peer));
-    record.operation = name_of(static_cast<operation>(found->theirs.operation));
-    record.group = group;
-    record.sequence = found->theirs.number();
-    record.text = formatted("rank {}: {}", record.rank, text);
-    flight.fail(record);
+        network.rank(), record.name(), record.calls(), network.describe(found->peer),
+        found->theirs.number(), describe(found->theirs));
+    failure_record told = texts.record_of_end({text, errc::mismatch, found->peer}, nullptr);
+    told.operation = name_of(static_cast<operation>(found->theirs.operation));
+    told.sequence = found->theirs.number();
+    told.text = formatted("rank {}: {}", told.rank, text);
+    record.fail(told);
     log(log_level::error, "{}", text);
-    network.job().abort(record);
+    network.job().abort(told);
     return true;
   } catch (const std::exception&) {
     return false;  // out of memory: the group ends without this report

@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include <parx/comm/detail/progress/call_record.hpp>
 #include <parx/comm/detail/progress/deadlock.hpp>
 #include <parx/comm/detail/progress/diagnosis.hpp>
 #include <parx/comm/detail/progress/failure.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
 #include <parx/comm/detail/progress/pending_calls.hpp>
-#include <parx/comm/detail/progress/standing.hpp>
 #include <parx/comm/options.hpp>
 #include <parx/core/blocked_threads.hpp>
 #include <parx/core/formatted.hpp>
@@ -38,13 +38,11 @@ class watch {
  public:
   /// All arguments must outlive it.
   watch(links& network, const diagnosis& texts, const pending_calls& pending,
-        const group_standing& standing, const groups_of_rank& siblings,
-        const group_options& options)
+        const call_record& record, const group_options& options)
       : network_(network),
         diagnosis_(texts),
         pending_(pending),
-        standing_(standing),
-        siblings_(siblings),
+        record_(record),
         options_(options),
         look_after_(options.look_after) {}
 
@@ -152,9 +150,7 @@ class watch {
           !theirs->call.matches(*mine)) {
         throw header_mismatch{peer, *mine, theirs->call};
       }
-      if (const call_header* const parted = pending_.recent().first_other(theirs->recent)) {
-        throw header_mismatch{peer, *pending_.recent().find(parted->sequence), *parted, true};
-      }
+      if (const auto parted = record_.first_difference(peer, theirs->recent)) throw *parted;
     }
   }
 
@@ -191,14 +187,13 @@ class watch {
     if (!inside_) inside_.emplace();
     posted_ = {.call = stuck->header,
                .awaited = pending_.missing_peers(*stuck),
-               .recent = pending_.recent().all(),
                .blocks = who == waiter::program,
                .all_blocked = blocked_threads::of_this_process().all(),
                .look = ++looks_,
                .moves = moves_};
     posted_->call.operation = static_cast<std::uint8_t>(stuck->what);
     pending_.describe_messages(*posted_);
-    siblings_.describe(standing_, *posted_);
+    record_.describe(*posted_);
     diagnosis_.post(*posted_);
   }
   /// Publishes that it is no longer stuck.
@@ -211,8 +206,7 @@ class watch {
   links& network_;
   const diagnosis& diagnosis_;
   const pending_calls& pending_;
-  const group_standing& standing_;
-  const groups_of_rank& siblings_;
+  const call_record& record_;
   const group_options& options_;
   std::chrono::milliseconds look_after_;  ///< group_options::look_after, or up to 8 times that
   std::uint32_t seen_losses_ = 0;         ///< of the networks

@@ -1,0 +1,200 @@
+// call_record: what this rank has called in one of its groups: how many collectives, the
+// fingerprints of the last ones, and how many messages to whom.
+//
+// It is the one answer to where the rank is. A stuck rank publishes it with its notice, together
+// with the counts of its other groups, for the proof of a deadlock. Each call is also written to
+// the rank's flight recorder, whose file outlives the process, and a failure to its failure_log.
+//
+// Why the fingerprints: ranks whose calls differ may never read a header of each other that shows
+// it. Example: two ranks each take themselves for the root of a broadcast; both send, return and go
+// on. The first number for which two ranks have different fingerprints is where their calls
+// diverged.
+//
+// Threads: enter(), finish() and what counts are for one thread at a time, under the group's lock;
+// the fingerprints are the driving thread's. The counts are read, and fail() called, by any thread.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <parx/comm/detail/progress/call.hpp>
+#include <parx/comm/detail/progress/notice.hpp>
+#include <parx/comm/flight/failure_log.hpp>
+#include <parx/comm/flight/recorder.hpp>
+#include <parx/comm/options.hpp>
+#include <parx/core/failure_record.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/transport/links.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class call_record;
+
+/// The groups of one rank that descend from the same first one. Threads: safe from any.
+class groups_of_rank {
+ public:
+  static constexpr std::size_t most_gone = 64;  ///< groups that have ended and are remembered
+
+  void add(const call_record& next) {
+    const std::lock_guard lock(mutex_);
+    all_.push_back(&next);
+  }
+  void remove(const call_record& gone);
+  /// Writes into a notice of group `own` how far the rank is there and in each group that no thread
+  /// drives. Those that are driven have notices of their own, or will be stuck soon.
+  void describe(const call_record& own, notice& mine) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<const call_record*> all_;
+  notice gone_{.has_all_groups = true};  ///< the groups that were destroyed
+};
+
+class call_record {
+ public:
+  /// All references must outlive it.
+  call_record(const links& network, const std::string& name, std::uint64_t group,
+              const group_options& options, std::shared_ptr<groups_of_rank> siblings)
+      : network_(network),
+        name_(name),
+        group_(group),
+        options_(options),
+        siblings_(std::move(siblings)) {
+    if (options_.recorder)
+      options_.recorder->add_group(group, name_, network.size(), network.rank());
+    siblings_->add(*this);
+  }
+  ~call_record() {
+    siblings_->remove(*this);
+    delete[] sent_.load();
+  }
+  call_record(const call_record&) = delete;
+  call_record& operator=(const call_record&) = delete;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::uint64_t group() const noexcept { return group_; }
+  [[nodiscard]] const std::shared_ptr<groups_of_rank>& siblings() const noexcept {
+    return siblings_;
+  }
+
+  /// A call is issued: numbers it.
+  void enter(call& request) noexcept {
+    if (is_message(request)) {
+      name_call(request);
+    } else {
+      if (!request.sets_up_memory) calls_.store(calls() + 1, relaxed);  // one thread writes
+      request.header.sequence = 2 * calls() + (request.sets_up_memory ? 1 : 0);
+    }
+    request.header.group = group_;
+    if (options_.recorder == nullptr) return;
+    const std::size_t bytes =
+        is_message(request) ? request.bytes : request.header.count * request.data.element_size;
+    request.flight_ticket =
+        options_.recorder->enter(request.header, bytes, request.peer, request.issued);
+  }
+  /// A collective begins to run.
+  void start(const call_header& call) noexcept {
+    // Set-up calls (odd sequence numbers) may be missing on some ranks.
+    if (call.sequence % 2 == 0) recent_[call.number() % recent_.size()] = call;
+  }
+  /// The driving thread takes over a message to that rank.
+  void send_to(int peer) {
+    counter* all = sent_.load(relaxed);
+    if (all == nullptr) {
+      all = new counter[static_cast<std::size_t>(network_.size())]{};
+      sent_.store(all, std::memory_order_release);
+    }
+    all[peer].store(all[peer].load(relaxed) + 1, relaxed);
+  }
+  void finish(const call& request, flight_state state) const noexcept {
+    if (options_.recorder) options_.recorder->finish(request.flight_ticket, state);
+  }
+  void fail(const failure_record& reason) const noexcept {
+    if (options_.recorder) options_.recorder->fail(reason.text);
+    if (options_.failures) options_.failures->write(reason);
+  }
+
+  /// Collectives issued.
+  [[nodiscard]] std::uint64_t calls() const noexcept { return calls_.load(relaxed); }
+  /// A thread drives the group's progress.
+  [[nodiscard]] bool is_driven() const noexcept { return driven_.load(relaxed); }
+  void set_driven(bool now) noexcept { driven_.store(now, relaxed); }
+
+  /// Writes all of it into a notice.
+  void describe(notice& mine) const {
+    mine.recent.assign(recent_.begin(), recent_.end());
+    std::erase_if(mine.recent, [](const call_header& each) { return each.sequence == 0; });
+    std::ranges::sort(mine.recent, {}, &call_header::sequence);
+    siblings_->describe(*this, mine);
+  }
+  void describe_counts(notice& mine) const {
+    mine.calls.push_back({group_, calls(), 1});
+    const counter* const all = sent_.load(std::memory_order_acquire);
+    if (all == nullptr) return;
+    for (int peer = 0; peer < network_.size(); ++peer) {
+      if (const auto count = all[peer].load(relaxed); count > 0) {
+        mine.sent.push_back({group_, network_.job_rank(peer), count});
+      }
+    }
+  }
+  /// The first of the recent calls of `peer` (oldest first) that differs from this rank's call of
+  /// the same number; nullopt if none is known to.
+  [[nodiscard]] std::optional<header_mismatch> first_difference(
+      int peer, const std::vector<call_header>& theirs) const {
+    for (const call_header& each : theirs) {
+      const call_header& mine = recent_[each.number() % recent_.size()];
+      if (each.sequence > 0 && mine.sequence == each.sequence && !mine.matches(each)) {
+        return header_mismatch{peer, mine, each, true};
+      }
+    }
+    return std::nullopt;
+  }
+  /// Where the recorded calls are, for error messages; empty without a recorder.
+  [[nodiscard]] std::string where() const {
+    if (options_.recorder == nullptr) return {};
+    return formatted(". The ranks' last operations: parx_doctor recorder {}",
+                     options_.recorder->directory());
+  }
+
+ private:
+  using counter = std::atomic<std::uint32_t>;
+  static constexpr auto relaxed = std::memory_order_relaxed;
+
+  const links& network_;
+  const std::string& name_;
+  const std::uint64_t group_;
+  const group_options& options_;
+  const std::shared_ptr<groups_of_rank> siblings_;
+  std::atomic<std::uint64_t> calls_{0};
+  std::array<call_header, 32> recent_{};  ///< by number, modulo its size
+  std::atomic<counter*> sent_{nullptr};   ///< by receiver; null before the first message
+  std::atomic<bool> driven_{false};
+};
+
+inline void groups_of_rank::remove(const call_record& gone) {
+  const std::lock_guard lock(mutex_);
+  std::erase(all_, &gone);
+  if (gone_.calls.size() < most_gone) gone.describe_counts(gone_);
+  else gone_.has_all_groups = false;
+}
+inline void groups_of_rank::describe(const call_record& own, notice& mine) const {
+  const std::lock_guard lock(mutex_);
+  mine.has_all_groups = gone_.has_all_groups;
+  mine.calls = gone_.calls;
+  mine.sent = gone_.sent;
+  for (const call_record* each : all_) {
+    if (each == &own || !each->is_driven()) each->describe_counts(mine);
+    else mine.calls.push_back({.group = each->group()});
+  }
+}
+
+}  // namespace parx::detail
