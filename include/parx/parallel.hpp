@@ -11,4 +11,5 @@
 #include <parx/parallel/explain.hpp>   // IWYU pragma: export
 #include <parx/parallel/generate.hpp>  // IWYU pragma: export
 #include <parx/parallel/layout.hpp>    // IWYU pragma: export
+#include <parx/parallel/models.hpp>    // IWYU pragma: export
 #include <parx/parallel/parallel.hpp>  // IWYU pragma: export

@@ -69,16 +69,7 @@ class parallel final
   /// stay, and otherwise they are those of initialize(0). Throws usage_error on all ranks for a
   /// layout that ranks or model do not permit, and if ranks were given different layouts.
   parallel(Model& model, process_group& world, layout how = {}, parallel_choices choices = {},
-           call_site site = call_site::current())
-      : base(
-            world, std::move(how), [&] { return chosen(model, world, choices); }, site),
-        model_(model) {
-    if constexpr (is_raw) require_layout_of_arrays();
-    require_memory();
-    drop_values_of_some_ranks();
-    cut_layers(choices);
-    base::set_strategy(make(choices));
-  }
+           call_site site = call_site::current());
 
   /// Collective. Ends this object early and leaves the model its values, whole on every rank. (The
   /// destructor communicates with nobody: it leaves whole layers, with values only under a ddp,
@@ -261,6 +252,21 @@ class parallel final
 
   Model& model_;
 };
+
+// Not inline: all that a layout can become is compiled with it, and for the models of parx once
+// (parallel/models.hpp).
+template <typename Model>
+parallel<Model>::parallel(Model& model, process_group& world, layout how, parallel_choices choices,
+                          call_site site)
+    : base(
+          world, std::move(how), [&] { return chosen(model, world, choices); }, site),
+      model_(model) {
+  if constexpr (is_raw) require_layout_of_arrays();
+  require_memory();
+  drop_values_of_some_ranks();
+  cut_layers(choices);
+  base::set_strategy(make(choices));
+}
 
 /// For sharded_over(model) in checkpoint/save.hpp. Valid while the model lives.
 template <typename T, typename Input>

@@ -2,3 +2,4 @@
 #pragma once
 
 #include <parx/parallel/detail/layout_impl.hpp>
+#include <parx/parallel/detail/models_impl.hpp>
