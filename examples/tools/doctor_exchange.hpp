@@ -8,11 +8,16 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <memory>
-#include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -36,24 +41,46 @@ struct exchange_place {
 
 namespace detail {
 
-/// Why no connection to this address can be made; empty: it can.
-inline std::string connect_problem(const std::string& address, std::uint16_t port,
-                                   parx::deadline limit) {
-  try {
-    const auto to = parx::detail::socket_address::tcp(address, port);
-    const parx::descriptor socket = parx::detail::stream_socket(to.data()->sa_family);
-    if (!socket.valid()) return parx::errno_text(errno);
-    if (::connect(socket.get(), to.data(), to.length) == 0) return {};
-    if (errno != EINPROGRESS) return parx::errno_text(errno);
-    pollfd polled{socket.get(), POLLOUT, 0};
-    const int ready = ::poll(&polled, 1, limit.poll_timeout());
-    if (ready == 0) return fmt::format("{}: no answer", parx::detail::with_port(address, port));
-    const int why = parx::detail::connection_error(socket.get());
-    return why == 0 ? std::string()
-                    : parx::detail::with_port(address, port) + ": " + parx::errno_text(why);
-  } catch (const parx::error& failure) {
-    return parx::text_of(failure);
+/// An address and a port.
+struct tcp_place {
+  std::string address;
+  std::uint16_t port = 0;
+};
+
+/// Why no connection to each of these can be made; empty: it can. All are tried at once, so that
+/// those that do not answer cost the others nothing.
+inline std::vector<std::string> connect_problems(const std::vector<tcp_place>& to,
+                                                 parx::deadline limit) {
+  std::vector<std::string> problems(to.size());
+  std::vector<parx::descriptor> sockets(to.size());
+  std::vector<pollfd> polled(to.size(), pollfd{-1, POLLOUT, 0});
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    try {
+      const auto address = parx::detail::socket_address::tcp(to[i].address, to[i].port);
+      sockets[i] = parx::detail::stream_socket(address.data()->sa_family);
+      if (sockets[i].valid() && ::connect(sockets[i].get(), address.data(), address.length) == 0) {
+        continue;
+      }
+      if (sockets[i].valid() && errno == EINPROGRESS) polled[i].fd = sockets[i].get();
+      else problems[i] = parx::errno_text(errno);
+    } catch (const parx::error& failure) {
+      problems[i] = parx::text_of(failure);
+    }
   }
+  const auto waits = [](const pollfd& each) { return each.fd >= 0; };
+  while (std::any_of(polled.begin(), polled.end(), waits)) {
+    const int ready = ::poll(polled.data(), polled.size(), limit.poll_timeout());
+    if (ready < 0 && errno == EINTR) continue;
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      if (!waits(polled[i]) || (ready > 0 && polled[i].revents == 0)) continue;
+      const std::string place = parx::detail::with_port(to[i].address, to[i].port);
+      const int why = ready > 0 ? parx::detail::connection_error(polled[i].fd) : 0;
+      if (ready <= 0) problems[i] = place + ": no answer";
+      else if (why != 0) problems[i] = place + ": " + parx::errno_text(why);
+      polled[i].fd = -1;
+    }
+  }
+  return problems;
 }
 
 /// A socket that listens on a free port of all addresses of the family of `address`.
@@ -78,49 +105,61 @@ inline constexpr std::chrono::milliseconds connect_limit{1000};
 /// The clock is compared as often; the shortest round counts.
 inline constexpr int clock_rounds = 3;
 
+/// Tells nodes the time, `clock_rounds` times each, as they ask. One that does not ask is asked
+/// again later, so that the others do not wait for it.
+inline void serve_clocks(parx::store& board, std::deque<std::size_t> nodes, parx::deadline end) {
+  std::vector<int> rounds(nodes.empty() ? 0 : *std::max_element(nodes.begin(), nodes.end()) + 1);
+  while (!nodes.empty() && !end.passed()) {
+    const std::size_t i = nodes.front();
+    nodes.pop_front();
+    try {
+      const std::string ping = fmt::format("ping/{}/{}", i, rounds[i]);
+      (void)board.get(ping, parx::deadline::after(std::chrono::milliseconds(100)));
+      board.set(fmt::format("pong/{}/{}", i, rounds[i]),
+                fmt::format("{:.9f}", parx::unix_seconds()), end);
+      if (++rounds[i] < clock_rounds) nodes.push_front(i);
+    } catch (const parx::error&) {
+      nodes.push_back(i);
+    }
+  }
+}
+
 /// The first node's part: tells each node whether it can be reached, whom to try next, and the
 /// time.
 inline void serve_nodes(parx::store& board, const exchange_place& place, parx::deadline limit) {
-  std::vector<std::optional<parx::json::value>> others(place.nodes.size());
+  std::vector<std::size_t> there;
+  std::vector<tcp_place> places;
   for (std::size_t i = 0; i < place.nodes.size(); ++i) {
     try {
-      others[i] = parx::json::parse(board.get(key("node", i), limit));
+      const auto node = parx::json::parse(board.get(key("node", i), limit));
+      places.push_back({node.at("address").text(), node.at("port").as<std::uint16_t>()});
+      there.push_back(i);
     } catch (const parx::error&) {
       // Not there in time; the deadline has passed, and the rest of the loop only looks.
     }
   }
-  const auto end = parx::deadline::after(std::chrono::seconds(5));
-  for (std::size_t i = 0; i < others.size(); ++i) {
-    if (!others[i]) continue;
-    parx::json::object order{{"from_first_problem", ""}, {"next", ""}};
-    const auto address = [](const parx::json::value& node) { return node.at("address").text(); };
-    const auto port = [](const parx::json::value& node) {
-      return node.at("port").as<std::uint16_t>();
-    };
-    if (i != 0) {
-      order["from_first_problem"] = connect_problem(address(*others[i]), port(*others[i]),
-                                                    parx::deadline::after(connect_limit));
-    }
-    const std::size_t next = (i + 1) % others.size();
-    if (next != i && others[next]) {
-      order["next"] = place.nodes[next];
-      order["address"] = address(*others[next]);
-      order["port"] = port(*others[next]);
-    }
-    board.set(key("order", i), parx::json::dump(order), end);
-  }
-  for (std::size_t i = 1; i < others.size(); ++i) {
-    if (!others[i]) continue;
-    try {
-      for (int round = 0; round < clock_rounds; ++round) {
-        (void)board.get(fmt::format("ping/{}/{}", i, round), end);
-        board.set(fmt::format("pong/{}/{}", i, round),
-                  fmt::format("{:.9f}", parx::unix_seconds()), end);
-      }
-    } catch (const parx::error&) {
-      // It has gone; the others are still served.
+  const auto end = parx::deadline::after(std::chrono::seconds(4));
+  std::vector<std::string> problems;
+  while (problems.size() < places.size()) {  // a process has few descriptors by default
+    const auto begin = places.begin() + static_cast<std::ptrdiff_t>(problems.size());
+    const auto count = std::min<std::ptrdiff_t>(places.end() - begin, 200);
+    for (std::string& each :
+         connect_problems({begin, begin + count}, parx::deadline::after(connect_limit))) {
+      problems.push_back(std::move(each));
     }
   }
+  for (std::size_t k = 0; k < there.size(); ++k) {
+    const std::size_t next = (k + 1) % there.size();
+    parx::json::object order{{"from_first_problem", there[k] == 0 ? "" : problems[k]},
+                             {"next", ""}};
+    if (next != k) {
+      order["next"] = place.nodes[there[next]];
+      order["address"] = places[next].address;
+      order["port"] = places[next].port;
+    }
+    board.set(key("order", there[k]), parx::json::dump(order), end);
+  }
+  serve_clocks(board, {there.begin() + 1, there.end()}, end);
 }
 
 }  // namespace detail
@@ -172,8 +211,10 @@ inline void exchange(const exchange_place& place, parx::slurm::host_facts& facts
     }
     if (!facts.next.empty()) {
       facts.to_next_problem =
-          detail::connect_problem(order.at("address").text(), order.at("port").as<std::uint16_t>(),
-                                  parx::deadline::after(detail::connect_limit));
+          detail::connect_problems(
+              {{order.at("address").text(), order.at("port").as<std::uint16_t>()}},
+              parx::deadline::after(detail::connect_limit))
+              .front();
     }
     board->set(detail::key("done", place.index), "", later);
     facts.exchanged = true;

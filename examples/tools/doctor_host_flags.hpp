@@ -90,8 +90,12 @@ inline int print_host_facts(int argc, const char* const* argv) {
                std::chrono::milliseconds(number<int>(given, "seconds", 1, 600) * 1000));
     }
     // The others are not kept waiting for it.
-    try_on_host(questions, env, facts);
-    detail::print_facts(facts, 1);
+    if (questions.box.is_used() || !questions.imports.empty()) {
+      detail::print_facts(facts, 1);
+      try_on_host(questions, env, facts);
+    }
+    facts.complete = true;
+    detail::print_facts(facts, 2);
     return 0;
   } catch (const parx::usage_error& wrong) {
     fmt::print(stderr, "parx_doctor host: {}\n", wrong.what());

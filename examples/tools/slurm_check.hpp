@@ -245,10 +245,16 @@ inline check_result check_nodes(const check_options& options,
   check_result result;
   result.facts = parx::slurm::facts_among(answer.out);
   add_time_left(options.job, result.facts);
-  result.found = parx::slurm::preflight(options.nodes, result.facts, options.takes);
   const std::string blame = lines_of_blame(answer.err);
+  // What a node has said before it went does not count: its end has ended the step on all nodes.
+  if (blame != answer.err) {
+    std::erase_if(result.facts, [&](const auto& each) {
+      return !each.exchanged && !srun_says(blame, each.node).empty();
+    });
+  }
+  result.found = parx::slurm::preflight(options.nodes, result.facts, options.takes);
   for (auto& each : result.found) {
-    if (each.fact != parx::slurm::did_not_answer) continue;
+    if (!each.fact.starts_with(parx::slurm::did_not_answer)) continue;
     if (const std::string said = srun_says(blame, each.node); !said.empty()) {
       each.fact += " (" + said + ")";
     }

@@ -109,14 +109,25 @@ if [ "$SLURM_TEST_MODE" = hosts ] && command -v cc >/dev/null && command -v pyth
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 static int is(const char* what) { const char* plant = getenv("PLANT"); return plant && !strcmp(plant, what); }
+static int listens;
+int listen(int fd, int backlog) {
+  int (*real)(int, int) = (int (*)(int, int))dlsym(RTLD_NEXT, "listen");
+  listens = 1;
+  return real(fd, backlog);
+}
 int clock_gettime(clockid_t id, struct timespec* at) {
   int (*real)(clockid_t, struct timespec*) = (int (*)(clockid_t, struct timespec*))dlsym(RTLD_NEXT, "clock_gettime");
   int code = real(id, at);
+  /* While the nodes meet: the port is open, and the clocks are to be compared. */
+  if (id == CLOCK_REALTIME && listens && is("hang")) for (;;) pause();
+  if (id == CLOCK_REALTIME && listens && is("death")) raise(SIGKILL);
   if (id == CLOCK_REALTIME && is("clock")) at->tv_sec += 5;
   return code;
 }
@@ -165,6 +176,21 @@ END
   found node3 "it cannot connect to the first node, node1: "
   found 'node\[1-3\]' ".* of memory are free, 9000 GB are needed"
   found 'node\[1-3\]' ".* left of the job, 30:00 are needed"
+fi
+
+# A node that dies or hangs while the nodes try their connections: the others are fit.
+if [ "$SLURM_TEST_MODE" = hosts ] && [ -e plant.so ]; then
+  on node2 umount /dev/shm
+  for plant in death hang; do
+    for node in node2 node1; do
+      printf '#!/bin/sh\n[ $SLURMD_NODENAME != %s ] || echo "export PLANT=%s"\necho "export LD_PRELOAD=%s"\n' $node $plant "$work/plant.so" >prolog
+      claim "the nodes are idle" within 60 are_idle
+      claim "$plant of $node in the check is found" ends_with 4 in_a_job "$bin/parx_slurm" check
+      claim "on that node" says "^! $node: (it did not answer the first node in time|it fell silent while the other nodes met there)"
+      claim "and on no other" says '^1 of 3 nodes is not fit: '
+    done
+  done
+  printf '#!/bin/sh\n' >prolog
 fi
 
 # A slurmd that is stopped: Slurm still counts the node as idle.

@@ -66,6 +66,7 @@ struct host_facts {
   std::string own_name_is;        ///< the address that its own name resolves to; empty: none
   std::string address;            ///< that other nodes would be told
   std::int64_t time_left_s = -1;  ///< of the job; -1: not known
+  bool complete = false;          ///< imports and the container were tried as well
   // From the exchange with the first node.
   bool exchanged = false;          ///< it took part to the end
   std::string to_first_problem;    ///< why it cannot connect to the first node's port
@@ -121,6 +122,7 @@ struct host_facts {
                                    {"own_name_is", own_name_is},
                                    {"address", address},
                                    {"time_left_s", time_left_s},
+                                   {"complete", complete},
                                    {"exchanged", exchanged},
                                    {"to_first_problem", to_first_problem},
                                    {"from_first_problem", from_first_problem},
@@ -176,6 +178,7 @@ struct host_facts {
     facts.own_name_is = text.at("own_name_is").text();
     facts.address = text.at("address").text();
     facts.time_left_s = integer("time_left_s");
+    facts.complete = text.at("complete").as<bool>();
     facts.exchanged = text.at("exchanged").as<bool>();
     facts.to_first_problem = text.at("to_first_problem").text();
     facts.from_first_problem = text.at("from_first_problem").text();

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <map>
 #include <set>
@@ -17,6 +16,8 @@
 #include <parx/core/socket_address.hpp>
 #include <parx/slurm/container.hpp>
 #include <parx/slurm/host_facts.hpp>
+#include <parx/slurm/preflight_finding.hpp>
+#include <parx/slurm/preflight_network.hpp>
 #include <parx/slurm/salloc.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
@@ -29,14 +30,6 @@ struct preflight_needs {
   std::int64_t memory_mb = 0;  ///< 0: not known
   std::int64_t tmp_mb = 0;     ///< free space in TMPDIR; 0: not known
   std::int64_t time_s = 0;     ///< how long it takes; 0: not known
-};
-
-struct preflight_finding {
-  std::string node;
-  std::string fact;           ///< the first words of its sentence: what is wrong
-  std::string remedy;         ///< an imperative, or empty
-  bool fatal = true;          ///< the job would fail, or hang, on this node
-  std::int64_t free_mb = -1;  ///< the amount that stands before `fact` in its sentence; -1: none
 };
 
 namespace detail {
@@ -179,6 +172,11 @@ inline void check_node(const host_facts& node, const preflight_needs& needs,
                     to_time_limit(std::chrono::seconds(needs.time_s))),
           "Ask for a longer --time");
   }
+  const bool took_part = node.exchanged || needs.nodes == 1;
+  if (took_part && !node.complete) {
+    fault("what it was to try, imports or the container, had no end in time",
+          "Is a file system slow there, or an interpreter stuck? Leave it out, or try again");
+  }
 }
 
 /// A path that is empty on this node alone is often a mount point without its file system.
@@ -197,40 +195,6 @@ inline void check_empty(const host_facts& node, const std::vector<host_facts>& f
                        false});
       break;
     }
-  }
-}
-
-inline void check_exchange(const host_facts& node, const host_facts& first,
-                           std::vector<preflight_finding>& found) {
-  constexpr std::string_view firewall =
-      "A firewall, or another network: PARX_SOCKET_IFNAME chooses the interface, MASTER_PORT the "
-      "port";
-  const auto fault = [&](std::string fact, std::string_view remedy, bool fatal = true) {
-    found.push_back({node.node, std::move(fact), std::string(remedy), fatal});
-  };
-  if (!node.to_first_problem.empty()) {
-    fault(
-        formatted("it cannot connect to the first node, {}: {}", first.node, node.to_first_problem),
-        firewall);
-    return;
-  }
-  if (!node.exchanged) {
-    fault("it did not answer the first node in time", "Leave it out, or try again");
-    return;
-  }
-  if (!node.from_first_problem.empty()) {
-    fault(formatted("the first node, {}, cannot connect to it: {}", first.node,
-                    node.from_first_problem),
-          firewall);
-  }
-  if (!node.to_next_problem.empty()) {
-    fault(formatted("it cannot connect to {}: {}", node.next, node.to_next_problem), firewall);
-  }
-  constexpr double much_s = 1.0;
-  if (std::abs(node.clock_ahead_s) >= much_s) {
-    fault(formatted("its clock is {:.1f} s {} of {}'s", std::abs(node.clock_ahead_s),
-                    node.clock_ahead_s > 0 ? "ahead" : "behind", first.node),
-          "Logs and checkpoints will seem out of order: let chrony or ntpd set it", false);
   }
 }
 
@@ -282,13 +246,13 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
     };
     compare(node->program, node->program_hash, usual);
     compare(node->image, node->image_hash, usual_image);
-    if (expected.size() > 1) {
-      if (const host_facts* const first = facts_of(expected.front())) {
-        if (node != first || !node->to_next_problem.empty()) {
-          detail::check_exchange(*node, *first, found);
-        }
-      }
-    }
+  }
+  std::vector<const host_facts*> nodes;
+  for (const std::string& name : expected) {
+    if (const host_facts* const node = facts_of(name)) nodes.push_back(node);
+  }
+  if (expected.size() > 1 && facts_of(expected.front()) != nullptr) {
+    detail::check_network(nodes, nodes.size() < expected.size(), found);
   }
   return found;
 }
@@ -297,7 +261,7 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
 [[nodiscard]] inline std::string node_line(const host_facts& node,
                                            const std::vector<preflight_finding>& found) {
   const auto faults = std::count_if(found.begin(), found.end(), [&](const preflight_finding& each) {
-    return each.fatal && each.node == node.node;
+    return each.fatal && (each.node == node.node || each.other == node.node);
   });
   std::string text = node.node + "  ";
   text += faults == 0 ? "ok" : formatted("{} fault{}", faults, faults == 1 ? "" : "s");
@@ -334,8 +298,8 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
     bool is_one_amount = true;
     for (std::size_t j = i; j < found.size(); ++j) {
       const preflight_finding& each = found[j];
-      if (std::tie(each.fact, each.remedy, each.fatal) !=
-          std::tie(found[i].fact, found[i].remedy, found[i].fatal)) {
+      if (std::tie(each.fact, each.remedy, each.fatal, each.other) !=
+          std::tie(found[i].fact, found[i].remedy, found[i].fatal, found[i].other)) {
         continue;
       }
       told[j] = true;
@@ -348,8 +312,10 @@ inline constexpr std::string_view did_not_answer = "it did not answer";
       amount = detail::size_text(least->free_mb) + " ";
       if (!is_one_amount) amount += formatted("({}, the least) ", least->node);
     }
-    sentences.push_back(formatted("{} {}: {}{}{}{}",
-                                  least->fatal ? "!" : "note:", compress_hostlist(nodes), amount,
+    const std::string where = least->other.empty()
+                                  ? compress_hostlist(nodes)
+                                  : formatted("between {} and {}", least->other, least->node);
+    sentences.push_back(formatted("{} {}: {}{}{}{}", least->fatal ? "!" : "note:", where, amount,
                                   least->fact, least->remedy.empty() ? "" : ". ", least->remedy));
   }
   return sentences;
