@@ -31,29 +31,24 @@
 namespace parx::inline PARX_ABI::detail {
 
 struct deadlock {
-  /// What a rank that the proof rests on has published.
-  struct evidence {
-    int rank;
-    std::string state;                 ///< equal as long as nothing has moved there
-    std::vector<std::uint64_t> looks;  ///< of each of its notices; they grow as it posts them again
-  };
   std::vector<int> circle;  ///< each of these ranks waits for the next, the last for the first
-  std::vector<evidence> proof;
+  /// The notices that the proof rests on: their ranks, their texts without `look`, which are equal
+  /// as long as nothing has moved there, and `look`, which grows as a rank posts one again.
+  std::map<std::pair<int, std::string>, std::uint64_t> proof;
 
   explicit operator bool() const noexcept { return !circle.empty(); }
 
   [[nodiscard]] bool is_state_of(const deadlock& earlier) const {
-    return std::ranges::equal(proof, earlier.proof, [](const auto& a, const auto& b) {
-      return a.rank == b.rank && a.state == b.state;
-    });
+    return std::ranges::equal(proof, earlier.proof, {}, &entry::first, &entry::first);
   }
   /// Whether it is the state that was found earlier, and each rank has published it since.
   [[nodiscard]] bool stands_since(const deadlock& earlier) const {
-    return is_state_of(earlier) &&
-           std::ranges::equal(proof, earlier.proof, [](const auto& a, const auto& b) {
-             return std::ranges::equal(a.looks, b.looks, std::greater());
-           });
+    return is_state_of(earlier) && std::ranges::equal(proof, earlier.proof, std::greater(),
+                                                      &entry::second, &entry::second);
   }
+
+ private:
+  using entry = decltype(proof)::value_type;
 };
 
 class deadlock_search {
@@ -66,7 +61,14 @@ class deadlock_search {
     search.explore(own, notices_of, most_asked);
     search.remove_the_free();
     if (!search.stuck_.contains(own)) return {};
-    return {search.circle_from(own), search.evidence_of_used()};
+    deadlock found{search.circle_from(own), {}};
+    for (const int rank : search.used_) {
+      for (notice each : search.known_.at(rank)) {
+        const std::uint64_t look = std::exchange(each.look, 0);
+        found.proof.emplace(std::pair(rank, each.to_text()), look);
+      }
+    }
+    return found;
   }
 
  private:
@@ -201,25 +203,6 @@ class deadlock_search {
       path.push_back(*in);
     }
   }
-  [[nodiscard]] std::vector<deadlock::evidence> evidence_of_used() const {
-    std::vector<deadlock::evidence> found;
-    for (const int rank : used_) {
-      std::vector<std::pair<std::string, std::uint64_t>> states;
-      for (notice posted : known_.at(rank)) {
-        const std::uint64_t look = std::exchange(posted.look, 0);
-        states.emplace_back(posted.to_text(), look);
-      }
-      std::ranges::sort(states);  // the notices of a rank come in the order of posting
-      deadlock::evidence each{rank, {}, {}};
-      for (const auto& [state, look] : states) {
-        each.state += state;
-        each.looks.push_back(look);
-      }
-      found.push_back(std::move(each));
-    }
-    return found;
-  }
-
   std::map<int, std::vector<notice>> known_;  ///< by rank, those that wait
   std::set<int> stuck_;                       ///< may be in the deadlock
   std::set<int> used_;                        ///< whose state the proof rests on

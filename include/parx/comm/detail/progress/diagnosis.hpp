@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -147,16 +148,20 @@ class diagnosis {
   /// for them. If all of `peers` have entered it, looks for such ranks in the whole group, unless
   /// it is too large.
   void put_absent_first(std::vector<int>& peers, std::uint64_t sequence) const {
-    std::vector<int> late;
-    std::vector<int> entered;
-    for (const int peer : peers) {
-      const auto theirs = notice_of(peer);
-      if (!network_.job().has_notices()) return;
-      (!theirs || theirs->call.sequence < sequence ? late : entered).push_back(peer);
-    }
-    if (late.empty() && network_.size() <= most_asked) late = absent(sequence);
-    for (const int peer : entered) late.push_back(peer);
-    peers = std::move(late);
+    std::vector<int> late = absent(sequence, peers);
+    if (!network_.job().has_notices()) return;
+    if (late.empty() && network_.size() <= most_asked) late = absent(sequence, others());
+    std::erase_if(peers, [&](int each) { return std::ranges::find(late, each) != late.end(); });
+    peers.insert(peers.begin(), late.begin(), late.end());
+  }
+  /// Those of `peers` without a notice that they are in call `sequence` or a later one; empty if
+  /// notices cannot be read.
+  [[nodiscard]] std::vector<int> absent(std::uint64_t sequence, std::vector<int> peers) const {
+    std::erase_if(peers, [&](int each) {
+      const auto theirs = notice_of(each);
+      return theirs && theirs->call.sequence >= sequence;
+    });
+    return network_.job().has_notices() ? peers : std::vector<int>();
   }
 
   /// All ranks of the group but this one.
@@ -167,23 +172,6 @@ class diagnosis {
     }
     return found;
   }
-  /// The ranks from which a message would end the wait.
-  [[nodiscard]] std::vector<int> senders_of(const call& message) const {
-    return is_any_source(message) ? others() : std::vector{message.peer};
-  }
-
-  /// The ranks without a notice that they are in call `sequence` or a later one; empty if notices
-  /// cannot be read.
-  [[nodiscard]] std::vector<int> absent(std::uint64_t sequence) const {
-    std::vector<int> late;
-    for (int rank = 0; rank < network_.size(); ++rank) {
-      if (rank == network_.rank()) continue;
-      const auto theirs = notice_of(rank);
-      if (!network_.job().has_notices()) return {};
-      if (!theirs || theirs->call.sequence < sequence) late.push_back(rank);
-    }
-    return late;
-  }
 
   /// The proven deadlock that this rank is in, if any.
   [[nodiscard]] deadlock find_deadlock() const {
@@ -192,12 +180,8 @@ class diagnosis {
   }
   [[nodiscard]] std::string text_of_deadlock(const deadlock& found) const {
     const auto named = std::min(found.circle.size(), static_cast<std::size_t>(most_named));
-    std::string text = "these ranks wait for each other for good, with all their threads:";
-    for (std::size_t i = 0; i < named; ++i) {
-      const auto theirs = wait_of(found.circle[i]);
-      text += formatted("{} {}{}", i > 0 ? ";" : "", name_of_rank(found.circle[i]),
-                        theirs && theirs->waits() ? " in " + place_of(*theirs) : "");
-    }
+    std::string text = "these ranks wait for each other for good, with all their threads:" +
+                       list_of_waits(std::span(found.circle).first(named));
     const std::size_t others = found.circle.size() - named;
     if (others > 0) text += formatted("; and {} more", others);
     return text +
@@ -337,9 +321,15 @@ class diagnosis {
   [[nodiscard]] std::string name_of_rank(int job_rank) const {
     return formatted("rank {}{}", job_rank, member(job_rank) == job_rank ? "" : " of the job");
   }
-  [[nodiscard]] std::string describe_job_rank(int job_rank) const {
-    const int rank = member(job_rank);
-    return rank >= 0 ? network_.describe(rank) : name_of_rank(job_rank);
+  /// " rank 0 in #15, barrier at train.cpp:90; rank 1 in ...", of ranks of the job.
+  [[nodiscard]] std::string list_of_waits(std::span<const int> job_ranks) const {
+    std::string text;
+    for (const int rank : job_ranks) {
+      const auto theirs = wait_of(rank);
+      text += formatted("{} {}{}", text.empty() ? "" : ";", name_of_rank(rank),
+                        theirs && theirs->waits() ? " in " + place_of(*theirs) : "");
+    }
+    return text;
   }
 
   /// The ranks that `peers` wait for, by their notices; empty if one of `peers` itself is the
@@ -353,20 +343,15 @@ class diagnosis {
     const int own = network_.job_rank(network_.rank());
     const wait_chain chain = find_culprit(own, peers, awaited_by);
     if (!network_.job().has_notices()) return {};
-    std::string text;
     if (chain.circle) {
-      text = ". These wait for each other in a circle:";
-      for (const int rank : chain.ranks) {
-        const auto theirs = wait_of(rank);
-        text += formatted(" {}{};", name_of_rank(rank),
-                          theirs && theirs->waits() ? " in " + place_of(*theirs) : "");
-      }
-      text.pop_back();
-      return text;
+      return ". These wait for each other in a circle:" + list_of_waits(chain.ranks);
     }
+    std::string text;
     for (std::size_t i = 1; i < chain.ranks.size(); ++i) {
-      text += formatted("; behind that is {}", describe_job_rank(chain.ranks[i]));
-      text += whereabouts(chain.ranks[i]);
+      const int rank = member(chain.ranks[i]);
+      text += formatted("; behind that is {}{}",
+                        rank >= 0 ? network_.describe(rank) : name_of_rank(chain.ranks[i]),
+                        whereabouts(chain.ranks[i]));
     }
     return text;
   }

@@ -120,12 +120,13 @@ class pending_calls {
   /// The ranks that a pending call waits for; of a queued collective, those that the first waits
   /// for.
   [[nodiscard]] std::vector<int> missing_peers(const call& request) const {
-    if (is_message(request)) return diagnosis_.senders_of(request);
+    if (is_any_source(request)) return diagnosis_.others();
+    if (is_message(request)) return {request.peer};
     std::vector<int> peers;
     if (!started_) return peers;
     const bool late = request.until().passed();
     if (request.names_late && &request == queue_.front() && late) {
-      peers = diagnosis_.absent(request.header.sequence);
+      peers = diagnosis_.absent(request.header.sequence, diagnosis_.others());
       if (!peers.empty()) return peers;
     }
     peers = engine_.awaited_peers();
