@@ -156,14 +156,22 @@ END
   on node3 mount -t tmpfs none "$work/modules"
   on node3 mount -t tmpfs none "$work/needed"
   claim "the nodes are idle" within 40 are_idle
+  # Where this machine's processor has what the old program was compiled for, node2 has an emulated one.
+  tools=$bin
+  if grep -q avx512_bf16 /proc/cpuinfo && command -v qemu-x86_64 >/dev/null; then
+    tools=$work/tools
+    mkdir tools && cp "$bin/parx_slurm" tools
+    printf '#!/bin/sh\n[ $SLURMD_NODENAME != node2 ] || exec env -u LD_PRELOAD qemu-x86_64 -E "LD_PRELOAD=$LD_PRELOAD" -cpu Nehalem %s "$@"\nexec %s "$@"\n' \
+      "$bin/parx_doctor" "$bin/parx_doctor" >tools/parx_doctor && chmod +x tools/parx_doctor
+  fi
   checks() {
-    PYTHONPATH=$work/modules in_a_job -t 1 "$bin/parx_slurm" check -n 20 -t 30m --mem 9000G --tmp 2M \
+    PYTHONPATH=$work/modules in_a_job -t 1 "$tools/parx_slurm" check -n 20 -t 30m --mem 9000G --tmp 2M \
       --needs "$work/needed/file" --output "$work/output" --imports planted -- ./task
   }
   claim "nodes with fourteen faults are not fit" ends_with 4 checks
   found() { claim "$1: $2" says "^(!|note:) $1: $2.*\. [A-Z]"; }
   found node2 "its $work/task is another one than on most nodes"
-  grep -q avx512_bf16 /proc/cpuinfo || found node2 "the program was compiled for avx512_bf16, which its processor does not have"
+  { [ "$tools" = "$bin" ] && grep -q avx512_bf16 /proc/cpuinfo; } || found node2 "the program was compiled for avx512_bf16, which its processor does not have"
   found node2 "its clock is 5\.0 s ahead of node1's"
   found node2 "1 MB are free in /dev/shm"
   found node2 "1 MB are free in $work/small, 2 MB are needed"
