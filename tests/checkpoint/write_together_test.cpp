@@ -24,7 +24,9 @@
 
 #include <data/support.hpp>
 #include <launch/processes.hpp>
+#include <messages.hpp>
 
+using parx_test::mentions;
 using parx_test::scratch_folder;
 
 namespace {
@@ -137,7 +139,7 @@ BOOST_AUTO_TEST_CASE(only_some_ranks_may_have_a_shard_but_no_two_the_same) {
   });
   BOOST_TEST(right == 6);
   for (const auto& each : said) {
-    BOOST_TEST(processes::contains(each, "ranks 0 and 2 would both write model-00001-of-00003"),
+    BOOST_TEST(mentions(each, "ranks 0 and 2 would both write model-00001-of-00003"),
                each);
   }
   BOOST_TEST((names_in(folder) == std::set<std::string>{"checkpoint-1"}));
@@ -166,9 +168,9 @@ BOOST_AUTO_TEST_CASE(where_the_disk_of_one_rank_is_full_nothing_is_committed_and
         } catch (const parx::error& failed) {
           said = failed.what();
         }
-        parx::require(processes::contains(said, "model-00003-of-00003") &&
-                          processes::contains(said, "ulimit -f") &&
-                          (group.rank() == 2 || processes::contains(said, "rank 2: ")),
+        parx::require(mentions(said, "model-00003-of-00003") &&
+                          mentions(said, "ulimit -f") &&
+                          (group.rank() == 2 || mentions(said, "rank 2: ")),
                       "it said: {}", said);
         parx::require(before.is_in(*checkpoints.latest()), "the earlier one is not there");
       });
@@ -209,8 +211,8 @@ BOOST_AUTO_TEST_CASE(where_one_rank_can_start_no_writer_none_writes_and_all_say_
         said = failed.what();
       }
       ::setrlimit(RLIMIT_AS, &before);
-      parx::require(processes::contains(said, "Resource temporarily unavailable") &&
-                        (group.rank() == 2 || processes::contains(said, "rank 2: ")),
+      parx::require(mentions(said, "Resource temporarily unavailable") &&
+                        (group.rank() == 2 || mentions(said, "rank 2: ")),
                     "it said: {}", said);
       checkpoints.save(2, parts);
       checkpoints.wait();

@@ -14,6 +14,7 @@
 
 #include <fsdp/stack.hpp>
 #include <launch/processes.hpp>
+#include <messages.hpp>
 
 #include <parx/autograd.hpp>
 #include <parx/nn.hpp>
@@ -22,6 +23,7 @@
 namespace {
 
 using parx::tensor;
+using parx_test::mentions;
 using variable = parx::variable<float>;
 
 constexpr std::size_t width = 512;  // a megabyte a layer: some milliseconds on the wire
@@ -82,7 +84,7 @@ void kill_one(moment when, parx::value_storage values, const std::string& transp
     if (rank == victim) continue;
     const auto& each = results[static_cast<std::size_t>(rank)];
     BOOST_TEST(each.seconds - results[victim].seconds < 1.0);
-    BOOST_TEST(processes::contains(each.text, "rank 1"), "rank " << rank << ": " << each.text);
+    BOOST_TEST(mentions(each.text, "rank 1"), "rank " << rank << ": " << each.text);
   }
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <launch/processes.hpp>
+#include <messages.hpp>
 
 #include <parx/comm.hpp>
 #include <parx/store/detail/listen.hpp>
@@ -26,6 +27,7 @@
 namespace {
 
 using namespace std::chrono_literals;
+using parx_test::mentions;
 
 /// Joins a job and returns the exit code 1 with the reason where that fails.
 int join(const parx::init_options& options, std::chrono::milliseconds patience) {
@@ -104,8 +106,8 @@ BOOST_AUTO_TEST_CASE(a_rank_that_dies_before_all_have_come_is_named_at_once) {
     const auto results = all.wait();
     for (const std::size_t rank : {0U, 1U}) {
       BOOST_TEST(results[rank].seconds < 5, results[rank].text);
-      BOOST_TEST(processes::contains(results[rank].text, "rank 2 (pid "), results[rank].text);
-      BOOST_TEST(processes::contains(results[rank].text,
+      BOOST_TEST(mentions(results[rank].text, "rank 2 (pid "), results[rank].text);
+      BOOST_TEST(mentions(results[rank].text,
                                      "has ended or was killed before all had come"),
                  results[rank].text);
     }
@@ -127,7 +129,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_dies_before_it_listens_is_named_at_once) {
   const auto results = all.wait();
   for (const std::size_t rank : {0U, 1U}) {
     BOOST_TEST(results[rank].seconds < 5, results[rank].text);
-    BOOST_TEST(processes::contains(results[rank].text, "rank 2 (pid 7 on there) has ended or was "
+    BOOST_TEST(mentions(results[rank].text, "rank 2 (pid 7 on there) has ended or was "
                                                        "killed before all had come"),
                results[rank].text);
   }
@@ -142,9 +144,9 @@ BOOST_AUTO_TEST_CASE(rank_0_is_named_where_it_dies_or_stops_while_others_join) {
     ::fcntl(listener.get(), F_SETFL, flags & ~O_NONBLOCK);
     fail_the_first_request(listener.get(), dies);
     const auto results = all.wait();
-    BOOST_TEST(processes::contains(results[0].text, "rank 1 of 2 could not join the job at"),
+    BOOST_TEST(mentions(results[0].text, "rank 1 of 2 could not join the job at"),
                results[0].text);
-    BOOST_TEST(processes::contains(results[0].text,
+    BOOST_TEST(mentions(results[0].text,
                                    dies ? "rank 0, which keeps the job's store, has ended or was"
                                         : "rank 0, which keeps the job's store, does not answer"),
                results[0].text);
@@ -167,7 +169,7 @@ BOOST_AUTO_TEST_CASE(a_rank_0_that_stops_while_others_wait_does_not_delay_their_
   const auto results = all.wait(5s);  // which then kills rank 0
   BOOST_TEST(results[1].exit_code == 1, results[1].text);
   BOOST_TEST(results[1].seconds < 4, results[1].text);
-  BOOST_TEST(processes::contains(results[1].text, "rank 0, which keeps the job's store, does not "
+  BOOST_TEST(mentions(results[1].text, "rank 0, which keeps the job's store, does not "
                                                   "answer; is its process stopped?"),
              results[1].text);
 }
@@ -191,9 +193,9 @@ BOOST_AUTO_TEST_CASE(a_broken_connection_with_the_store_is_made_again_before_any
     });
   }
   const auto results = all.wait();
-  BOOST_TEST(processes::contains(results[0].text, "that is all"), results[0].text);
-  BOOST_TEST(processes::contains(results[1].text, "that is all"), results[1].text);
-  BOOST_TEST(!processes::contains(results[1].text, "has ended or was killed"), results[1].text);
+  BOOST_TEST(mentions(results[0].text, "that is all"), results[0].text);
+  BOOST_TEST(mentions(results[1].text, "that is all"), results[1].text);
+  BOOST_TEST(!mentions(results[1].text, "has ended or was killed"), results[1].text);
 }
 
 BOOST_AUTO_TEST_CASE(the_ranks_of_each_start_meet_in_one_store_whatever_their_agents_have_counted) {
@@ -235,7 +237,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_asks_which_start_this_is_hears_why_rank_0_canno
   }
   const auto results = all.wait();
   BOOST_TEST(results[0].seconds < 5);
-  BOOST_TEST(processes::contains(results[0].text, "pigeons"), results[0].text);
+  BOOST_TEST(mentions(results[0].text, "pigeons"), results[0].text);
 }
 
 BOOST_AUTO_TEST_CASE(a_program_without_ucx_says_what_to_include) {
@@ -245,6 +247,6 @@ BOOST_AUTO_TEST_CASE(a_program_without_ucx_says_what_to_include) {
   }
   for (const auto& each : all.wait()) {
     BOOST_TEST(each.exit_code != 0);
-    BOOST_TEST(processes::contains(each.text, "<parx/transport/ucx.hpp>"), each.text);
+    BOOST_TEST(mentions(each.text, "<parx/transport/ucx.hpp>"), each.text);
   }
 }

@@ -16,10 +16,11 @@
 #include <parx/comm.hpp>
 
 #include "launch/processes.hpp"
+#include "messages.hpp"
 
 namespace {
 
-using processes::contains;
+using parx_test::mentions;
 using processes::job;
 
 std::size_t open_descriptors() {
@@ -112,9 +113,9 @@ BOOST_AUTO_TEST_CASE(running_out_of_descriptors_is_said_on_every_rank_with_what_
           BOOST_TEST_CONTEXT(transport << ", poor rank " << poor << ", " << spare
                                        << " left: " << each.text) {
             BOOST_TEST(each.exit_code == 1);
-            BOOST_TEST(contains(each.text, "open files"));
-            BOOST_TEST(!contains(each.text, "lost rank"));  // whose shortage it is not
-            BOOST_TEST(contains(each.text, kind == limit_kind::hard
+            BOOST_TEST(mentions(each.text, "open files"));
+            BOOST_TEST(!mentions(each.text, "lost rank"));  // whose shortage it is not
+            BOOST_TEST(mentions(each.text, kind == limit_kind::hard
                                                ? "all 100 that its hard limit permits"
                                                : "has lowered this process's limit to 100"));
           }

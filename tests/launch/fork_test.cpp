@@ -24,13 +24,14 @@
 #include <parx/store.hpp>
 
 #include "launch/processes.hpp"
+#include "messages.hpp"
 #include "sanitizers.hpp"
 
 namespace {
 
 using namespace std::chrono_literals;
-using processes::contains;
 using processes::job;
+using parx_test::mentions;
 
 /// The exit code of a forked process; -1 for one that is killed because it has not ended in 5 s.
 int exit_code_of(pid_t child) {
@@ -58,7 +59,7 @@ bool is_refused(const std::function<void()>& use) {
   try {
     use();
   } catch (const parx::usage_error& refused) {
-    return contains(refused.what(), "forked from");
+    return mentions(refused.what(), "forked from");
   }
   return false;
 }
@@ -169,7 +170,7 @@ BOOST_AUTO_TEST_CASE(a_forked_process_that_fails_inside_run_leaves_the_job_alone
   }
   for (const auto& each : all.wait()) {
     BOOST_TEST(each.exit_code == 0, each.text);
-    BOOST_TEST(contains(each.text, "forked from"), each.text);
+    BOOST_TEST(mentions(each.text, "forked from"), each.text);
   }
 }
 

@@ -19,12 +19,13 @@
 
 #include "comm/matrix.hpp"
 #include "launch/processes.hpp"
+#include "messages.hpp"
 
 namespace {
 
 using namespace std::chrono_literals;
-using processes::contains;
 using processes::job;
+using parx_test::mentions;
 
 std::size_t files_in(const char* folder) {
   const std::filesystem::directory_iterator files(folder);
@@ -95,7 +96,7 @@ void kill_in(const parx::catalog_entry& entry, int world, int victim, std::strin
       continue;
     }
     BOOST_TEST(each.exit_code == 1, what);
-    BOOST_TEST(contains(each.text, "rank " + std::to_string(victim)), what);
+    BOOST_TEST(mentions(each.text, "rank " + std::to_string(victim)), what);
     BOOST_TEST(each.seconds < 4.0, what << " after " << each.seconds << " s");
   }
 }
@@ -120,12 +121,12 @@ void stop_in(const parx::catalog_entry& entry, int world, int victim, std::strin
     const std::string what = fmt::format("{} by {}, rank {} of {}: {}", name_of(entry.what),
                                          name_of(entry.name), rank, world, each.text);
     BOOST_TEST(each.exit_code == 1, what);
-    BOOST_TEST(contains(each.text, "timed out waiting for rank "), what);
+    BOOST_TEST(mentions(each.text, "timed out waiting for rank "), what);
     BOOST_TEST(each.seconds < 3.4, what << " after " << each.seconds << " s");
     const std::string name = "rank " + std::to_string(victim);
     // The only one waited for, one of several, or the one behind these.
-    named |= contains(each.text, "for " + name + " (") ||
-             contains(each.text, "behind that is " + name);
+    named |= mentions(each.text, "for " + name + " (") ||
+             mentions(each.text, "behind that is " + name);
     all_texts += each.text;
   }
   BOOST_TEST(named, name_of(entry.what) << " by " << name_of(entry.name) << ", rank " << victim
@@ -186,7 +187,7 @@ BOOST_AUTO_TEST_CASE(without_single_copies_a_killed_process_is_named_as_well) {
     for (std::size_t rank = 0; rank < results.size(); ++rank) {
       if (rank == 1) continue;
       BOOST_TEST(results[rank].exit_code == 1, results[rank].text);
-      BOOST_TEST(contains(results[rank].text, "rank 1"), results[rank].text);
+      BOOST_TEST(mentions(results[rank].text, "rank 1"), results[rank].text);
     }
   }
 }
@@ -205,8 +206,8 @@ BOOST_AUTO_TEST_CASE(what_a_rank_has_printed_is_there_when_it_is_killed) {
     });
   }
   const auto results = job.wait();
-  BOOST_TEST(processes::contains(results[0].text, "rank 0 has said this"), results[0].text);
-  BOOST_TEST(processes::contains(results[1].text, "rank 1 has said this"), results[1].text);
+  BOOST_TEST(mentions(results[0].text, "rank 0 has said this"), results[0].text);
+  BOOST_TEST(mentions(results[1].text, "rank 1 has said this"), results[1].text);
 }
 
 BOOST_AUTO_TEST_CASE(small_messages_to_a_rank_that_was_killed_soon_end_in_an_error) {
@@ -232,7 +233,7 @@ BOOST_AUTO_TEST_CASE(small_messages_to_a_rank_that_was_killed_soon_end_in_an_err
       const auto ends = all.wait();
       BOOST_TEST_CONTEXT(transport << ", victim " << victim << ": " << ends[2].text) {
         BOOST_TEST(ends[2].exit_code == 1);
-        BOOST_TEST(contains(ends[2].text, "rank " + std::to_string(victim)));
+        BOOST_TEST(mentions(ends[2].text, "rank " + std::to_string(victim)));
         BOOST_TEST(ends[2].seconds < 3.0);
       }
     }
@@ -262,7 +263,7 @@ BOOST_AUTO_TEST_CASE(the_death_of_one_sender_ends_a_receive_from_anybody_and_its
         BOOST_TEST_CONTEXT(transport << ", " << messages << " sent: " << ends[0].text) {
           BOOST_TEST(ends[0].exit_code == (dies ? 1 : 0));
           if (!dies) continue;
-          BOOST_TEST(contains(ends[0].text, "lost rank 1"));
+          BOOST_TEST(mentions(ends[0].text, "lost rank 1"));
           BOOST_TEST(ends[0].seconds < 4.0);
         }
       }

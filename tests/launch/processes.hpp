@@ -25,10 +25,6 @@ namespace processes {
 using namespace std::chrono_literals;
 using clock_type = std::chrono::steady_clock;
 
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 inline std::uint16_t free_port() {
   const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

@@ -30,12 +30,13 @@
 #include <parx/comm.hpp>
 
 #include "launch/processes.hpp"
+#include "messages.hpp"
 
 namespace {
 
 using namespace std::chrono_literals;
-using processes::contains;
 using processes::job;
+using parx_test::mentions;
 
 /// As a container's seccomp profile does: memfd_create is refused from now on.
 void deny_shared_memory() {
@@ -101,7 +102,7 @@ BOOST_AUTO_TEST_CASE(a_timeout_that_is_no_time_is_refused) {
       parx::init_options options;
       options.env = {{name, text}};
       BOOST_CHECK_EXCEPTION((void)parx::init(options), parx::usage_error,
-                            [&](const auto& refused) { return contains(refused.what(), name); });
+                            [&](const auto& refused) { return mentions(refused.what(), name); });
     }
   }
 }
@@ -115,7 +116,7 @@ BOOST_AUTO_TEST_CASE(a_groups_timeout_that_is_none_is_refused_before_anybody_is_
                    {"PARX_MASTER_PORT", "1"}};
     options.group.timeout = given;
     BOOST_CHECK_EXCEPTION((void)parx::init(options), parx::usage_error, [](const auto& refused) {
-      return contains(refused.what(), "must be positive");
+      return mentions(refused.what(), "must be positive");
     });
   }
 }
@@ -137,7 +138,7 @@ BOOST_AUTO_TEST_CASE(a_killed_rank_ends_all_others_within_two_seconds_and_is_nam
       BOOST_TEST(each.seconds < 2.0, each.text);
       const std::string name = "rank " + std::to_string(victim);
       BOOST_TEST(
-          (contains(each.text, "lost " + name) || (victim == 0 && contains(each.text, name))),
+          (mentions(each.text, "lost " + name) || (victim == 0 && mentions(each.text, name))),
           "victim " << victim << ", rank " << rank << ": " << each.text);
     }
   }
@@ -155,7 +156,7 @@ BOOST_AUTO_TEST_CASE(an_exception_on_one_rank_is_what_all_ranks_report) {
   }
   for (const auto& each : all.wait()) {
     BOOST_TEST(each.exit_code == 1);
-    BOOST_TEST(contains(each.text, "out of memory in forward()"), each.text);
+    BOOST_TEST(mentions(each.text, "out of memory in forward()"), each.text);
   }
 }
 
@@ -165,7 +166,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_never_come_are_named) {
   for (const int rank : {0, 2}) all.start(rank, 5, [](parx::world&) {}, hurry);
   for (const auto& each : all.wait()) {
     BOOST_TEST(each.exit_code == 1);
-    BOOST_TEST(contains(each.text, "1, 3, 4"), each.text);
+    BOOST_TEST(mentions(each.text, "1, 3, 4"), each.text);
   }
 }
 
@@ -175,7 +176,7 @@ BOOST_AUTO_TEST_CASE(of_many_ranks_that_never_come_sixteen_are_named_and_the_oth
   all.start(0, 22, [](parx::world&) {}, {{"PARX_RENDEZVOUS_TIMEOUT", "1.5"}});
   for (const auto& each : all.wait()) {
     BOOST_TEST(each.exit_code == 1);
-    BOOST_TEST(contains(each.text, "ranks 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17 "
+    BOOST_TEST(mentions(each.text, "ranks 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17 "
                                    "and 4 more did not come"),
                each.text);
   }
@@ -186,8 +187,8 @@ BOOST_AUTO_TEST_CASE(an_unreachable_master_is_named_with_its_address) {
   all.start(1, 2, [](parx::world&) {}, {{"PARX_RENDEZVOUS_TIMEOUT", "0.5"}});
   const auto results = all.wait();
   BOOST_TEST(results[0].exit_code == 1);
-  BOOST_TEST(contains(results[0].text, "127.0.0.1:" + std::to_string(all.port())), results[0].text);
-  BOOST_TEST(contains(results[0].text, "refused"), results[0].text);
+  BOOST_TEST(mentions(results[0].text, "127.0.0.1:" + std::to_string(all.port())), results[0].text);
+  BOOST_TEST(mentions(results[0].text, "refused"), results[0].text);
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_disagree_about_the_world_size_are_refused) {
@@ -197,10 +198,10 @@ BOOST_AUTO_TEST_CASE(ranks_that_disagree_about_the_world_size_are_refused) {
   std::this_thread::sleep_for(300ms);
   all.start(1, 3, [](parx::world&) {}, hurry);
   const auto results = all.wait();
-  BOOST_TEST(contains(results[0].text, "rank 1"), results[0].text);  // which one it is
+  BOOST_TEST(mentions(results[0].text, "rank 1"), results[0].text);  // which one it is
   for (const auto& each : results) {
     BOOST_TEST(each.exit_code == 1);
-    BOOST_TEST(contains(each.text, "it has a world size of 3, but rank 0 has 2. All ranks of a job "
+    BOOST_TEST(mentions(each.text, "it has a world size of 3, but rank 0 has 2. All ranks of a job "
                                    "must be started alike"),
                each.text);
     BOOST_TEST(each.seconds < 4.0);
@@ -219,8 +220,8 @@ BOOST_AUTO_TEST_CASE(a_second_process_with_the_same_rank_is_refused) {
   const int refused = (results[1].exit_code != 0 ? 1 : 0) + (results[2].exit_code != 0 ? 1 : 0);
   BOOST_TEST(refused == 1);
   BOOST_TEST(results[0].exit_code == 0, results[0].text);
-  BOOST_TEST((contains(results[1].text, "rank 1 of 2 is taken") ||
-              contains(results[2].text, "rank 1 of 2 is taken")),
+  BOOST_TEST((mentions(results[1].text, "rank 1 of 2 is taken") ||
+              mentions(results[2].text, "rank 1 of 2 is taken")),
              results[1].text + results[2].text);
 }
 
@@ -238,8 +239,8 @@ BOOST_AUTO_TEST_CASE(a_port_that_is_in_use_names_its_owner) {
   const auto results = all.wait();
   ::close(listener);
   BOOST_TEST(results[0].exit_code == 1);
-  BOOST_TEST(contains(results[0].text, std::to_string(::getpid())), results[0].text);
-  BOOST_TEST(contains(results[0].text, "that of PARX_MASTER_PORT"), results[0].text);
+  BOOST_TEST(mentions(results[0].text, std::to_string(::getpid())), results[0].text);
+  BOOST_TEST(mentions(results[0].text, "that of PARX_MASTER_PORT"), results[0].text);
 }
 
 BOOST_AUTO_TEST_CASE(a_secret_is_in_nobodys_message) {
@@ -260,8 +261,8 @@ BOOST_AUTO_TEST_CASE(a_secret_is_in_nobodys_message) {
   std::this_thread::sleep_for(500ms);
   ::kill(all.pid(0), SIGKILL);  // and the store with it
   const auto results = all.wait();
-  BOOST_TEST(contains(results[1].text, "nobody sets this"), results[1].text);
-  for (const auto& each : results) BOOST_TEST(!contains(each.text, secret), each.text);
+  BOOST_TEST(mentions(results[1].text, "nobody sets this"), results[1].text);
+  for (const auto& each : results) BOOST_TEST(!mentions(each.text, secret), each.text);
 }
 
 BOOST_AUTO_TEST_CASE(a_wrong_option_is_what_every_rank_reports) {
@@ -273,7 +274,7 @@ BOOST_AUTO_TEST_CASE(a_wrong_option_is_what_every_rank_reports) {
     }
     for (const auto& each : all.wait()) {
       BOOST_TEST(each.exit_code == 2, each.text);
-      BOOST_TEST(contains(each.text, "error: --epochs x"), each.text);
+      BOOST_TEST(mentions(each.text, "error: --epochs x"), each.text);
     }
   }
 }
@@ -289,7 +290,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_fails_before_all_have_come_tells_the_others_why
     }
     for (const auto& each : all.wait()) {
       BOOST_TEST(each.exit_code != 0);
-      BOOST_TEST(contains(each.text, "nosuch0"), "failing " << failing << ": " << each.text);
+      BOOST_TEST(mentions(each.text, "nosuch0"), "failing " << failing << ": " << each.text);
     }
   }
 }
@@ -304,7 +305,7 @@ BOOST_AUTO_TEST_CASE(whatever_a_program_throws_is_reported_and_ends_the_others) 
   }
   for (const auto& each : all.wait()) {
     BOOST_TEST(each.exit_code == 1, each.text);
-    BOOST_TEST(contains(each.text, "not a std::exception"), each.text);
+    BOOST_TEST(mentions(each.text, "not a std::exception"), each.text);
   }
 }
 
@@ -351,8 +352,8 @@ BOOST_AUTO_TEST_CASE(a_stopped_rank_is_named_when_the_deadline_passes) {
   ::kill(all.pid(1), SIGCONT);
   const auto results = all.wait();
   for (const auto& each : results) BOOST_TEST(each.exit_code == 1, each.text);
-  BOOST_TEST(contains(results[2].text, "rank 1"), results[2].text);
-  BOOST_TEST(contains(results[0].text, "timed out"), results[0].text);
+  BOOST_TEST(mentions(results[2].text, "rank 1"), results[2].text);
+  BOOST_TEST(mentions(results[0].text, "timed out"), results[0].text);
 }
 
 BOOST_AUTO_TEST_CASE(a_stopped_rank_that_keeps_the_store_delays_nobody_for_long) {
@@ -365,8 +366,8 @@ BOOST_AUTO_TEST_CASE(a_stopped_rank_that_keeps_the_store_delays_nobody_for_long)
   for (std::size_t rank = 1; rank < 4; ++rank) {
     BOOST_TEST(results[rank].exit_code == 1, results[rank].text);
   }
-  BOOST_TEST(contains(results[1].text, "waiting for rank 0"), results[1].text);
-  BOOST_TEST(contains(results[1].text, "the job's store, which rank 0"), results[1].text);
+  BOOST_TEST(mentions(results[1].text, "waiting for rank 0"), results[1].text);
+  BOOST_TEST(mentions(results[1].text, "the job's store, which rank 0"), results[1].text);
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_of_a_group_is_named_by_its_number_in_the_job_too) {
@@ -382,7 +383,7 @@ BOOST_AUTO_TEST_CASE(a_rank_of_a_group_is_named_by_its_number_in_the_job_too) {
     });
   }
   const auto results = all.wait();
-  BOOST_TEST(contains(results[1].text, "lost rank 1 (rank 3 of the job, "), results[1].text);
+  BOOST_TEST(mentions(results[1].text, "lost rank 1 (rank 3 of the job, "), results[1].text);
 }
 
 BOOST_AUTO_TEST_CASE(what_outlives_its_world_ends_with_an_error) {
@@ -393,7 +394,7 @@ BOOST_AUTO_TEST_CASE(what_outlives_its_world_ends_with_an_error) {
         try {
           call();
         } catch (const parx::error& ended) {
-          return contains(ended.what(), "has left the job, since its parx::world is gone");
+          return mentions(ended.what(), "has left the job, since its parx::world is gone");
         }
         return false;
       };
@@ -463,7 +464,7 @@ BOOST_AUTO_TEST_CASE(a_switch_that_is_none_is_refused_on_every_rank) {
   }
   for (const auto& each : all.wait()) {
     BOOST_TEST(each.exit_code != 0);
-    BOOST_TEST(contains(each.text, "PARX_SINGLE_COPY=\"maybe\""), each.text);
+    BOOST_TEST(mentions(each.text, "PARX_SINGLE_COPY=\"maybe\""), each.text);
   }
 }
 
@@ -499,7 +500,7 @@ BOOST_AUTO_TEST_CASE(a_limit_on_file_sizes_that_memory_is_over_is_told_by_its_na
   }
   for (const auto& each : all.wait()) {
     BOOST_TEST(each.exit_code == 1, each.text);
-    BOOST_TEST(contains(each.text, "ulimit -f"), each.text);
+    BOOST_TEST(mentions(each.text, "ulimit -f"), each.text);
   }
 }
 
@@ -549,8 +550,8 @@ BOOST_AUTO_TEST_CASE(what_ends_a_job_while_its_world_is_made_is_said_on_every_ra
     failed = ends[0].exit_code == 1;
     if (!failed) continue;
     const std::string reason = "timed out waiting for rank 1";
-    BOOST_TEST(contains(ends[0].text, reason), ends[0].text);
-    BOOST_TEST(contains(ends[1].text, reason), ends[1].text);
+    BOOST_TEST(mentions(ends[0].text, reason), ends[0].text);
+    BOOST_TEST(mentions(ends[1].text, reason), ends[1].text);
   }
   BOOST_TEST(failed);
 }

@@ -14,10 +14,12 @@
 #include <parx/comm/flight/divergence.hpp>
 
 #include "launch/processes.hpp"
+#include "messages.hpp"
 
 namespace {
 
-using processes::contains;
+using parx_test::mentions;
+
 
 struct folder {
   std::string path = "/tmp/parx-test-recorder." + std::to_string(::getpid());
@@ -49,7 +51,7 @@ BOOST_AUTO_TEST_CASE(a_rank_killed_with_9_is_the_one_that_never_entered) {
     const folder where;
     const auto ends = run_job(3, 4, {{"PARX_RECORDER", where.path}, {"PARX_TRANSPORT", transport}});
     BOOST_TEST(ends[1].exit_code == 137);
-    BOOST_TEST(contains(ends[0].text, "parx_doctor recorder " + where.path));
+    BOOST_TEST(mentions(ends[0].text, "parx_doctor recorder " + where.path));
     const auto logs = parx::read_flight_logs(where.path);
     BOOST_REQUIRE(logs.ranks.size() == 3u);
     BOOST_TEST(logs.left_out.empty());
@@ -74,7 +76,7 @@ BOOST_AUTO_TEST_CASE(a_job_that_ends_well_leaves_nothing_and_one_that_fails_its_
   const auto ends = run_job(3, 2, env);
   BOOST_REQUIRE(!std::filesystem::is_empty(where.path));
   const std::string kept = std::filesystem::directory_iterator(where.path)->path();
-  BOOST_TEST(contains(ends[2].text, kept));
+  BOOST_TEST(mentions(ends[2].text, kept));
   BOOST_TEST(parx::read_flight_logs(kept).ranks.size() == 3u);
 }
 
@@ -83,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_job_whose_recorder_has_no_place_runs_without_and_says_so)
   for (const auto& end : ends) {
     BOOST_TEST(end.exit_code == 0);
     BOOST_TEST(
-        contains(end.text, "operations are not recorded: the flight recorder /proc/no/such"));
+        mentions(end.text, "operations are not recorded: the flight recorder /proc/no/such"));
   }
 }
 

@@ -1,6 +1,7 @@
 #include <parx/launch/detail/job_secret.hpp>
 
 #include <launch/processes.hpp>
+#include <messages.hpp>
 
 #include <sys/stat.h>
 
@@ -19,6 +20,7 @@
 
 using namespace processes;
 using parx::environment;
+using parx_test::mentions;
 
 namespace {
 
@@ -59,14 +61,14 @@ BOOST_AUTO_TEST_CASE(a_secret_is_taken_from_a_file_that_nobody_else_may_read) {
   const environment env{{"PARX_SECRET_FILE", here.write("good", "open sesame\n", 0600)}};
   BOOST_TEST(parx::detail::with_secret(env).at("PARX_SECRET") == "open sesame");
   const auto open = here.write("open", "open sesame\n", 0640);
-  BOOST_TEST(contains(refusal_of(open), "chmod 600"), refusal_of(open));
-  BOOST_TEST(contains(refusal_of(open), open));
-  BOOST_TEST(!contains(refusal_of(open), "sesame"));
-  BOOST_TEST(contains(refusal_of(here.write("empty", " \n", 0600)), "is empty"));
-  BOOST_TEST(contains(refusal_of(here.write("long", std::string(5000, 'x'), 0600)), "5000 bytes"));
-  BOOST_TEST(contains(refusal_of(here.write("binary", std::string(20, '\0'), 0600)), "no text"));
-  BOOST_TEST(contains(refusal_of(here.path + "/none"), "No such file"));
-  BOOST_TEST(contains(refusal_of(here.path), "must be a file"));
+  BOOST_TEST(mentions(refusal_of(open), "chmod 600"), refusal_of(open));
+  BOOST_TEST(mentions(refusal_of(open), open));
+  BOOST_TEST(!mentions(refusal_of(open), "sesame"));
+  BOOST_TEST(mentions(refusal_of(here.write("empty", " \n", 0600)), "is empty"));
+  BOOST_TEST(mentions(refusal_of(here.write("long", std::string(5000, 'x'), 0600)), "5000 bytes"));
+  BOOST_TEST(mentions(refusal_of(here.write("binary", std::string(20, '\0'), 0600)), "no text"));
+  BOOST_TEST(mentions(refusal_of(here.path + "/none"), "No such file"));
+  BOOST_TEST(mentions(refusal_of(here.path), "must be a file"));
   const environment both{{"PARX_SECRET", "mine"}, {"PARX_SECRET_FILE", open}};
   BOOST_TEST(parx::detail::with_secret(both).at("PARX_SECRET") == "mine");
 }
@@ -115,10 +117,10 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_step_on_one_host_find_the_same_secret_without_th
 
   std::string why_not;
   BOOST_TEST(parx::detail::derived_secret(step(2, 4), env, why_not) == "");  // hosts may differ
-  BOOST_TEST(contains(why_not, "shared among hosts"), why_not);
+  BOOST_TEST(mentions(why_not, "shared among hosts"), why_not);
   ::chmod(file.c_str(), 0644);
   BOOST_TEST(parx::detail::derived_secret(step(4, 4), env, why_not) == "");
-  BOOST_TEST(contains(why_not, "chmod 600"), why_not);
+  BOOST_TEST(mentions(why_not, "chmod 600"), why_not);
   auto by_hand = step(4, 4);
   by_hand.started_by = parx::launcher::variables;
   why_not.clear();
@@ -132,25 +134,25 @@ BOOST_AUTO_TEST_CASE(a_secret_that_can_be_guessed_is_warned_of) {
     all.start(rank, 2, [](parx::world&) {}, {{"PARX_SECRET", "sesame"}});
   }
   const auto results = all.wait();
-  BOOST_TEST(contains(results[0].text, "secret has 6 characters"), results[0].text);
-  BOOST_TEST(!contains(results[0].text, "sesame"), results[0].text);
+  BOOST_TEST(mentions(results[0].text, "secret has 6 characters"), results[0].text);
+  BOOST_TEST(!mentions(results[0].text, "sesame"), results[0].text);
   BOOST_TEST(results[1].text == "");
 }
 
 BOOST_AUTO_TEST_CASE(a_job_of_parxrun_without_a_secret_is_not_told_to_start_by_parxrun) {
   parx::launch_env job;
   job.keeper = parx::store_keeper::parxrun;
-  BOOST_TEST(!contains(std::string(parx::detail::way_to_a_secret(job)), "Start it by"));
-  BOOST_TEST(contains(std::string(parx::detail::way_to_a_secret(job)), "PARX_SECRET"));
+  BOOST_TEST(!mentions(std::string(parx::detail::way_to_a_secret(job)), "Start it by"));
+  BOOST_TEST(mentions(std::string(parx::detail::way_to_a_secret(job)), "PARX_SECRET"));
 }
 
 BOOST_AUTO_TEST_CASE(a_job_without_a_secret_says_once_what_that_means) {
   job open;
   for (int rank = 0; rank < 3; ++rank) open.start(rank, 3, [](parx::world&) {});
   const auto warned = open.wait();
-  BOOST_TEST(contains(warned[0].text, "this job has no secret"), warned[0].text);
-  BOOST_TEST(contains(warned[0].text, "PARX_SECRET_FILE"));
-  BOOST_TEST(contains(warned[0].text, "Start it by parxrun"), warned[0].text);
+  BOOST_TEST(mentions(warned[0].text, "this job has no secret"), warned[0].text);
+  BOOST_TEST(mentions(warned[0].text, "PARX_SECRET_FILE"));
+  BOOST_TEST(mentions(warned[0].text, "Start it by parxrun"), warned[0].text);
   BOOST_TEST(warned[1].text == "");
   BOOST_TEST(warned[2].text == "");
   const folder here;

@@ -19,12 +19,13 @@
 #include <parx/store/tcp_server.hpp>
 
 #include "launch/processes.hpp"
+#include "messages.hpp"
 
 namespace {
 
 using namespace std::chrono_literals;
-using processes::contains;
 using processes::job;
+using parx_test::mentions;
 
 /// What torchrun sets, whose store outlives every rank.
 parx::environment under_an_agent(int rank, int world, std::uint16_t port,
@@ -208,6 +209,6 @@ BOOST_AUTO_TEST_CASE(where_rank_0_kept_the_store_its_loss_is_said_to_be_final) {
   const auto results = all.wait();
   for (std::size_t rank = 1; rank < 3; ++rank) {
     BOOST_TEST(results[rank].exit_code == 1, results[rank].text);
-    BOOST_TEST(contains(results[rank].text, "cannot go on: rank 0"), results[rank].text);
+    BOOST_TEST(mentions(results[rank].text, "cannot go on: rank 0"), results[rank].text);
   }
 }

@@ -17,11 +17,12 @@
 #include <parx/comm.hpp>
 
 #include "launch/processes.hpp"
+#include "messages.hpp"
 
 namespace {
 
 using namespace std::chrono_literals;
-using processes::contains;
+using parx_test::mentions;
 
 /// Ends of the ranks of a job with a deadline of 1 s, in which rank 0 stops itself. Their seconds
 /// count from then.
@@ -61,7 +62,7 @@ BOOST_AUTO_TEST_CASE(a_link_opens_although_the_rank_that_keeps_the_store_is_stop
     parx::log(parx::log_level::warn, "done");
   });
   for (const std::size_t rank : {1u, 4u}) {
-    BOOST_TEST(contains(results[rank].text, "done"), results[rank].text);
+    BOOST_TEST(mentions(results[rank].text, "done"), results[rank].text);
   }
 }
 
@@ -76,8 +77,8 @@ BOOST_AUTO_TEST_CASE(a_rank_that_stops_before_its_links_are_open_costs_the_other
       const auto& each = results[rank];
       BOOST_TEST_CONTEXT(transport << ", rank " << rank << ": " << each.text) {
         BOOST_TEST(each.exit_code == 1);
-        BOOST_TEST(contains(each.text, "rank 0"));
-        BOOST_TEST(!contains(each.text, "after 0.0 s"));
+        BOOST_TEST(mentions(each.text, "rank 0"));
+        BOOST_TEST(!mentions(each.text, "after 0.0 s"));
         BOOST_TEST(each.seconds < 2.5);
       }
     }

@@ -2,6 +2,7 @@
 #include <parx/launch/rendezvous.hpp>
 
 #include <launch/processes.hpp>
+#include <messages.hpp>
 #include <store/raw_client.hpp>
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <parx/comm.hpp>
 
 using namespace processes;
+using parx_test::mentions;
 
 BOOST_AUTO_TEST_CASE(a_job_ends_without_waiting_for_strangers) {
   for (const std::string secret : {"", "open-sesame-0123456789"}) {
@@ -86,6 +88,6 @@ BOOST_AUTO_TEST_CASE(a_process_with_another_secret_is_refused_and_delays_nobody)
   for (const auto& each : results) BOOST_TEST(each.seconds < 3, each.text);
   BOOST_TEST(results[0].exit_code == 0, results[0].text);
   BOOST_TEST(results[1].exit_code == 0, results[1].text);
-  BOOST_TEST(contains(results[2].text, "has another secret"), results[2].text);
-  BOOST_TEST(contains(results[3].text, "this process has none"), results[3].text);
+  BOOST_TEST(mentions(results[2].text, "has another secret"), results[2].text);
+  BOOST_TEST(mentions(results[3].text, "this process has none"), results[3].text);
 }

@@ -14,6 +14,7 @@
 #include <string>
 
 #include <launch/processes.hpp>
+#include <messages.hpp>
 
 #include <parx/mesh.hpp>
 #include <parx/nn.hpp>
@@ -22,6 +23,7 @@
 namespace {
 
 using parx::tensor;
+using parx_test::mentions;
 
 struct batch {
   tensor<float> x;
@@ -82,7 +84,7 @@ void lose_one(int replicas, int victim, const char* schedule, int signal = SIGKI
     const std::regex place("(before|in|after) " + std::to_string(stage) + "[FBIW][0-3] \\(stage " +
                            std::to_string(stage) + ", micro-batch [0-3]\\)");
     BOOST_TEST(std::regex_search(each.text, place), "rank " << rank << ": " << each.text);
-    BOOST_TEST(processes::contains(each.text, "rank " + std::to_string(victim)),
+    BOOST_TEST(mentions(each.text, "rank " + std::to_string(victim)),
                "rank " << rank << ": " << each.text);
   }
   BOOST_TEST(last - first < 2);

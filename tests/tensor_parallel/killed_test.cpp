@@ -13,6 +13,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <launch/processes.hpp>
+#include <messages.hpp>
 
 #include <parx/autograd/ops/activation.hpp>
 #include <parx/ddp/ddp.hpp>
@@ -22,6 +23,8 @@
 #include <parx/optim/sgd.hpp>
 
 namespace {
+
+using parx_test::mentions;
 
 /// A column and a row, and the death of its process between them in call number `last`.
 class pair : public parx::nn::module<pair> {
@@ -80,7 +83,7 @@ BOOST_AUTO_TEST_CASE(every_rank_of_every_group_names_the_one_that_was_killed_wit
         continue;
       }
       BOOST_TEST(each.exit_code == 1, "rank " << rank << ": " << each.exit_code);
-      BOOST_TEST(processes::contains(each.text, "rank " + std::to_string(victim)),
+      BOOST_TEST(mentions(each.text, "rank " + std::to_string(victim)),
                  "rank " << rank << ": " << each.text);
       BOOST_TEST(each.seconds - died < 1, "rank " << rank << " took " << each.seconds - died);
     }

@@ -28,13 +28,14 @@
 #include <parx/store/tcp_server.hpp>
 
 #include "launch/processes.hpp"
+#include "messages.hpp"
 #include "runs.hpp"
 
 namespace {
 
 using namespace std::chrono_literals;
-using processes::contains;
 using processes::job;
+using parx_test::mentions;
 namespace train = parx::train;
 
 static_assert(train::regroupable<parx::ddp<runs::classifier>>);
@@ -483,9 +484,9 @@ BOOST_AUTO_TEST_CASE(wrappers_that_cannot_lose_a_rank_are_refused_before_trainin
       own_loader = other;
     }
   });
-  BOOST_TEST(contains(sharded, "an fsdp keeps a shard of the parameters on each rank"), sharded);
-  BOOST_TEST(contains(grouped, "sums some gradients over reduction_groups"), grouped);
-  BOOST_TEST(contains(own_loader, "this loader cannot do: take a data::loader"), own_loader);
+  BOOST_TEST(mentions(sharded, "an fsdp keeps a shard of the parameters on each rank"), sharded);
+  BOOST_TEST(mentions(grouped, "sums some gradients over reduction_groups"), grouped);
+  BOOST_TEST(mentions(own_loader, "this loader cannot do: take a data::loader"), own_loader);
 }
 
 BOOST_AUTO_TEST_CASE(training_goes_on_without_any_rank_as_if_started_there_with_fewer) {

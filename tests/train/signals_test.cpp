@@ -17,10 +17,11 @@
 #include <vector>
 
 #include "launch/processes.hpp"
+#include "messages.hpp"
 #include "train/runs.hpp"
 
 using namespace runs;
-using processes::contains;
+using parx_test::mentions;
 
 namespace {
 
@@ -95,7 +96,7 @@ BOOST_AUTO_TEST_CASE(a_signal_to_any_rank_ends_all_and_who_resumes_ends_in_the_s
         "stopped by SIGTERM at step 8; checkpoint in {}/checkpoint-8; resume with "
         ".resume_from_checkpoint = resume::latest",
         place.path);
-    BOOST_TEST(contains(ends[0].text, said), ends[0].text);
+    BOOST_TEST(mentions(ends[0].text, said), ends[0].text);
     BOOST_TEST(ends[1].text == "");
     BOOST_TEST(last_checkpoint(place.path) == place.path + "/checkpoint-8");
 
@@ -104,7 +105,7 @@ BOOST_AUTO_TEST_CASE(a_signal_to_any_rank_ends_all_and_who_resumes_ends_in_the_s
       if (step == (group.rank() == 0 ? 13U : 14U)) ::raise(group.rank() == 0 ? SIGUSR1 : SIGINT);
     });
     for (const auto& each : again) BOOST_TEST(each.exit_code == parx::stopped_exit_code, each.text);
-    BOOST_TEST(contains(again[0].text, "at step 14; "), again[0].text);
+    BOOST_TEST(mentions(again[0].text, "at step 14; "), again[0].text);
 
     const auto resumed = on_ranks(2, s);
     for (std::size_t rank = 0; rank < 2; ++rank) {
