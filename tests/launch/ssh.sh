@@ -142,17 +142,21 @@ training_goes_on_without_the_host_of_rank_0_that_is_cut_off() {
   gpt_reaches_h1_again
   gpt_beside_a_cut 1.2
 }
+so_does_training_over_ucx() {
+  /sbin/ldconfig -p | grep -q libucp || { echo "NOT TRIED: a cut under UCX, which is not installed"; return; }
+  (export PARX_TRANSPORT=ucx UCX_TLS=tcp,self; gpt_beside_a_cut 0 --export UCX_TLS)
+}
 gpt_reaches_h1_again() {  # from each side: none may remember that there was no way
   [ $mode = real ] || return 0
   local try='exec 3<>/dev/tcp/h1/2222'
   for h in h2 h3; do within 9 on $h bash -c "$try"; done 2>/dev/null
   within 9 bash -c "$try" 2>/dev/null
 }
-# gpt_beside_a_cut PAUSE: for so many seconds, after the cut, the job's store answers nobody.
+# gpt_beside_a_cut PAUSE ARGUMENT...: for so many seconds, after the cut, the job's store answers nobody.
 gpt_beside_a_cut() {
   local gpt; gpt=$(dirname "$parxrun")/train_gpt
   if [ $mode = fake ] || [ ! -x "$gpt" ]; then return 0; fi
-  start --hosts h1,h2,h3 --on-loss continue "$gpt" --on-loss shrink --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 \
+  start --hosts h1,h2,h3 --on-loss continue "${@:2}" "$gpt" --on-loss shrink --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --eval-batch-size 512 \
     --max-steps 1000000 --logging-steps 1 --eval-strategy no --disable-progress --output-dir "cut_$1" --save-steps 100000
   within 20 grep -q "^.rank 0 on h1.*'loss'" out
   local before; before=$(now); unplug h1
