@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,15 +57,9 @@ struct flight_place {
           flight_files::removed_after_success};
 }
 
-[[nodiscard]] inline std::string flight_file_name(int rank) {
-  return formatted("rank_{}{}", rank, flight_suffix);
-}
-
-[[nodiscard]] inline std::string failure_file_name(int rank) {
-  return formatted("rank_{}{}", rank, failure_suffix);
-}
-[[nodiscard]] inline std::string error_file_name(int rank) {
-  return formatted("rank_{}{}", rank, error_suffix);
+[[nodiscard]] inline std::string flight_file_name(int rank,
+                                                  std::string_view suffix = flight_suffix) {
+  return formatted("rank_{}{}", rank, suffix);
 }
 
 /// The names of the ranks' files in an open directory, in no order; none if it cannot be read.
@@ -145,14 +140,14 @@ inline void lock_flight_directory(const descriptor& folder) noexcept {
   return {};
 }
 
-/// Whether a file is of that job and its rank has left the job without failure.
-[[nodiscard]] inline bool has_left_job(const descriptor& folder, const std::string& name,
-                                       std::uint64_t job) {
-  const descriptor file(::openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+/// Nullopt where the file in an open directory is too short or cannot be read.
+[[nodiscard]] inline std::optional<flight_header> read_flight_header(const descriptor& folder,
+                                                                     const std::string& name) {
+  const descriptor file(
+      ::openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   flight_header header;
-  return file.valid() &&
-         ::pread(file.get(), &header, sizeof header, 0) == static_cast<ssize_t>(sizeof header) &&
-         header.job == job && header.ending == flight_ending::left;
+  const auto got = file.valid() ? ::pread(file.get(), &header, sizeof header, 0) : -1;
+  return got == static_cast<ssize_t>(sizeof header) ? std::optional(header) : std::nullopt;
 }
 
 /// Removes the records of failures from an open directory.
@@ -184,7 +179,8 @@ inline void remove_flight_files(const std::string& directory, std::uint64_t job)
   lock_flight_directory(folder);
   const std::vector<std::string> names = flight_file_names(folder);
   for (const std::string& name : names) {
-    if (!has_left_job(folder, name, job)) return;
+    const auto header = read_flight_header(folder, name);
+    if (!header || header->job != job || header->ending != flight_ending::left) return;
   }
   // No others: a rank that joins late may just have made its file.
   for (const std::string& name : names) ::unlinkat(folder.get(), name.c_str(), 0);
@@ -198,14 +194,8 @@ inline void remove_flight_files(const std::string& directory, std::uint64_t job)
   const descriptor folder = find_flight_directory(directory);
   if (!folder.valid()) return false;
   for (const std::string& name : flight_file_names(folder)) {
-    const descriptor file(
-        ::openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    flight_header header;
-    if (!file.valid() ||
-        ::pread(file.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header)) {
-      continue;
-    }
-    const auto pid = static_cast<pid_t>(header.pid);
+    const auto header = read_flight_header(folder, name);
+    const auto pid = static_cast<pid_t>(header ? header->pid : 0);
     if (pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM)) return true;
   }
   return false;

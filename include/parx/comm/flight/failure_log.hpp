@@ -51,7 +51,7 @@ class failure_log {
     if (std::exchange(has_failed_, true)) return;
     const std::string text = to_text(record);
     if (!directory_.empty()) {
-      const std::string name = failure_file_name(rank_);
+      const std::string name = flight_file_name(rank_, failure_suffix);
       const descriptor file = make_flight_file(directory_, name);
       if (file.valid() && !fill(file, text)) remove_from_directory();
     }
@@ -79,7 +79,8 @@ class failure_log {
   }
   void remove_from_directory() {
     const descriptor folder = find_flight_directory(directory_);
-    if (folder.valid()) ::unlinkat(folder.get(), failure_file_name(rank_).c_str(), 0);
+    const std::string name = flight_file_name(rank_, failure_suffix);
+    if (folder.valid()) ::unlinkat(folder.get(), name.c_str(), 0);
   }
 
   const int rank_;

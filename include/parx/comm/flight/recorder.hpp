@@ -120,10 +120,7 @@ class flight_recorder {
 
   /// A group of this rank has failed. Only the first reason is recorded.
   void fail(std::string_view reason) noexcept {
-    auto before = flight_ending::running;
-    if (!std::atomic_ref(header_->ending).compare_exchange_strong(before, flight_ending::failed)) {
-      return;
-    }
+    if (!ends_as(flight_ending::failed)) return;
     std::copy_n(reason.begin(), std::min(reason.size(), header_->reason.size()),
                 header_->reason.begin());
   }
@@ -131,11 +128,7 @@ class flight_recorder {
   /// The rank leaves the job without failure. The last rank of a host removes the files of all,
   /// unless they are to be kept; if a rank has failed or was killed, all files stay.
   void leave() noexcept {
-    auto before = flight_ending::running;
-    if (!std::atomic_ref(header_->ending).compare_exchange_strong(before, flight_ending::left)) {
-      return;
-    }
-    if (options_.files == flight_files::removed_after_success) {
+    if (ends_as(flight_ending::left) && options_.files == flight_files::removed_after_success) {
       remove_flight_files(options_.directory, options_.job);
     }
   }
@@ -146,6 +139,12 @@ class flight_recorder {
   }
   [[nodiscard]] flight_record& slot_of(std::uint64_t ticket) const noexcept {
     return records_[(ticket - 1) % flight_capacity];
+  }
+
+  /// False if it has ended already.
+  bool ends_as(flight_ending how) noexcept {
+    auto before = flight_ending::running;
+    return std::atomic_ref(header_->ending).compare_exchange_strong(before, how);
   }
 
   void describe_self() noexcept {

@@ -61,21 +61,21 @@ class failure_folder {
 
   /// For a rank's TORCHELASTIC_ERROR_FILE; empty where there is no directory.
   [[nodiscard]] std::string error_file(int rank) const {
-    return is_usable_ ? directory_ + "/" + error_file_name(rank) : std::string();
+    return is_usable_ ? directory_ + "/" + flight_file_name(rank, error_suffix) : std::string();
   }
   /// Whether a rank has left a record.
   [[nodiscard]] bool has_record(int rank) const {
-    const auto exists = [&](const std::string& name) {
-      return ::access((directory_ + "/" + name).c_str(), F_OK) == 0;
+    const auto exists = [&](std::string_view suffix) {
+      return ::access((directory_ + "/" + flight_file_name(rank, suffix)).c_str(), F_OK) == 0;
     };
-    return is_usable_ && (exists(failure_file_name(rank)) || exists(error_file_name(rank)));
+    return is_usable_ && (exists(failure_suffix) || exists(error_suffix));
   }
   /// What a rank has left: parx's record rather than what PyTorch has written later.
   [[nodiscard]] std::optional<failure_record> record_of_rank(int rank) const {
     const descriptor folder = find_flight_directory(directory_);
     if (!folder.valid()) return std::nullopt;
-    auto record = read_failure(folder, failure_file_name(rank));
-    return record ? record : read_failure(folder, error_file_name(rank));
+    auto record = read_failure(folder, flight_file_name(rank, failure_suffix));
+    return record ? record : read_failure(folder, flight_file_name(rank, error_suffix));
   }
 
  private:

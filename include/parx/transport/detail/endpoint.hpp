@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -106,10 +107,8 @@ class endpoint {
     if (options_.key) {
       const std::lock_guard lock(mutex_);
       greeting.count = hellos_[peer.challenge]++;
-      greeting.proof = proof_of_hello(*options_.key, greeting, peer.challenge);
-    } else {
-      std::copy(token_.begin(), token_.end(), greeting.proof.begin());
     }
+    greeting.proof = proof_of(greeting, peer.challenge);
     return greeting;
   }
   /// The proof that the accepting peer sends first over TCP; none in a job without a secret.
@@ -219,13 +218,12 @@ class endpoint {
   /// As the proof of a hello: only a rank of this job can compute it.
   [[nodiscard]] std::uint64_t tag_of(const link_hello& hello, std::string_view challenge) const {
     std::uint64_t tag = 0;
-    if (options_.key) {
-      const mac proof = proof_of_hello(*options_.key, hello, challenge);
-      std::memcpy(&tag, proof.data(), sizeof tag);
-    } else {
-      std::memcpy(&tag, token_.data(), sizeof tag);
-    }
+    std::memcpy(&tag, proof_of(hello, challenge).data(), sizeof tag);
     return tag;
+  }
+  [[nodiscard]] mac proof_of(const link_hello& hello, std::string_view challenge) const {
+    return options_.key ? proof_of_hello(*options_.key, hello, challenge)
+                        : std::bit_cast<mac>(token_);
   }
 
   /// Where Yama (ptrace_scope 1) lets only ancestors read this process's memory, allows it for all

@@ -79,6 +79,5 @@ struct header_mismatch {
 };
 
 inline constexpr std::size_t header_size = sizeof(call_header);
-using header_bytes = std::array<std::byte, header_size>;
 
 }  // namespace parx::detail

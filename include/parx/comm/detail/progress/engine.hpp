@@ -91,26 +91,18 @@ class engine {
     meeting_.interests(out);
   }
 
-  /// Peers that still have to send to this rank, or to arrive.
-  [[nodiscard]] std::vector<int> awaited_peers() const {
-    std::vector<int> peers;
+  /// Peers that still have to send to this rank, or to arrive; if there are none, those to which
+  /// not everything has been sent.
+  [[nodiscard]] std::vector<int> missing_peers() const {
+    std::vector<int> senders, receivers;
     for (std::size_t i = 0; i < lane_count_; ++i) {
-      if (lanes_[i].next_receive < lanes_[i].traffic->receives.size()) {
-        peers.push_back(lanes_[i].traffic->peer);
-      }
+      const lane& state = lanes_[i];
+      const lane_plan& traffic = *state.traffic;
+      if (state.next_receive < traffic.receives.size()) senders.push_back(traffic.peer);
+      if (state.next_send < traffic.sends.size()) receivers.push_back(traffic.peer);
     }
-    meeting_.add_missing(peers);
-    return peers;
-  }
-  /// Peers to which not everything has been sent.
-  [[nodiscard]] std::vector<int> unserved_peers() const {
-    std::vector<int> peers;
-    for (std::size_t i = 0; i < lane_count_; ++i) {
-      if (lanes_[i].next_send < lanes_[i].traffic->sends.size()) {
-        peers.push_back(lanes_[i].traffic->peer);
-      }
-    }
-    return peers;
+    meeting_.add_missing(senders);
+    return senders.empty() ? receivers : senders;
   }
 
   /// From any thread.

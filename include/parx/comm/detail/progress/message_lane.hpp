@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -47,7 +46,7 @@ struct message_lane {
   std::list<kept_message> kept;  ///< unexpected; the last one may still be arriving
   std::uint32_t received = 0;    ///< messages, whole ones
   // The message that is arriving.
-  header_bytes header{};
+  call_header arriving{};
   std::array<std::size_t, axis_extents::most> extents{};
   std::size_t front_received = 0;  ///< bytes of header and extents
   call* target = nullptr;
@@ -55,17 +54,14 @@ struct message_lane {
   std::size_t body_received = 0;
   std::size_t body_size = 0;
 
-  [[nodiscard]] call_header arriving() const noexcept { return std::bit_cast<call_header>(header); }
   [[nodiscard]] axis_extents arriving_extents() const {
-    const std::uint32_t sizes = arriving().sizes;
-    if (sizes == 0) return {};
-    return std::span<const std::size_t>(extents.data(), sizes - 1);
+    if (arriving.sizes == 0) return {};
+    return std::span<const std::size_t>(extents.data(), arriving.sizes - 1);
   }
   /// Bytes before the body, as far as is known: extents only once the header has arrived.
   [[nodiscard]] std::size_t front_size() const noexcept {
     if (front_received < header_size) return header_size;
-    const std::uint32_t sizes = arriving().sizes;
-    return header_size + (sizes > 0 ? sizes - 1 : 0) * sizeof(std::size_t);
+    return header_size + (arriving.sizes > 0 ? arriving.sizes - 1 : 0) * sizeof(std::size_t);
   }
   /// Whether a message has arrived up to its body and no receive or buffer is assigned to it.
   [[nodiscard]] bool is_unexpected() const noexcept {
@@ -73,9 +69,8 @@ struct message_lane {
   }
   /// Throws link_lost if what has arrived cannot be a message's header.
   void check_header() const {
-    const call_header theirs = arriving();
-    if (theirs.magic != call_header::expected_magic || theirs.type >= dtype_count ||
-        theirs.sizes > axis_extents::most + 1) {
+    if (arriving.magic != call_header::expected_magic || arriving.type >= dtype_count ||
+        arriving.sizes > axis_extents::most + 1) {
       throw link_lost(peer, "it sent bytes that are no parx message");
     }
   }

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -67,7 +66,7 @@ class messages {
   void for_each_unexpected(Visit visit) const {
     for (const auto& [peer, state] : lanes_) {
       for (const kept_message& each : state.kept) visit(peer, each.header);
-      if (state.is_unexpected()) visit(peer, state.arriving());
+      if (state.is_unexpected()) visit(peer, state.arriving);
     }
   }
 
@@ -238,9 +237,9 @@ class messages {
     bool progressed = false;
     while (!state.sends.empty()) {
       call& front = *state.sends.front();
-      const auto header = std::bit_cast<header_bytes>(front.header);
       const std::size_t of_header = std::min(state.front_sent, header_size);
-      const const_bytes head{header.data() + of_header, header_size - of_header};
+      const const_bytes head{reinterpret_cast<const std::byte*>(&front.header) + of_header,
+                             header_size - of_header};
       const std::size_t front_size = header_size + front.extents.axes() * sizeof(std::size_t);
       if (front_size > header_size && state.front_sent < front_size) {
         const std::size_t done = state.front_sent - of_header;  // of the extents
@@ -295,7 +294,8 @@ class messages {
       const std::size_t done = state.front_received;
       const std::size_t got =
           front == header_size
-              ? state.stream->try_receive({state.header.data() + done, front - done}, {})
+              ? state.stream->try_receive(
+                    {reinterpret_cast<std::byte*>(&state.arriving) + done, front - done}, {})
               : state.stream->try_receive(
                     {}, {reinterpret_cast<std::byte*>(state.extents.data()) + done - header_size,
                          front - done});
@@ -331,17 +331,16 @@ class messages {
 
   void begin_body(message_lane& state) {
     state.body_received = 0;
-    state.body_size = body_bytes(state.arriving());
+    state.body_size = body_bytes(state.arriving);
     find_receive(state);
   }
 
   /// Matches the arriving message with a posted receive. False if there is none.
   bool find_receive(message_lane& state) {
-    const auto theirs = state.arriving();
-    call* const receive = state.matching_receive(theirs);
+    call* const receive = state.matching_receive(state.arriving);
     if (receive == nullptr) return false;
     claim(*receive, state.peer);
-    accept(*receive, state.peer, theirs, state.arriving_extents());
+    accept(*receive, state.peer, state.arriving, state.arriving_extents());
     state.target = receive;
     return true;
   }
@@ -354,8 +353,7 @@ class messages {
   bool keep(message_lane& state) {
     // A posted receive did not match this message: it is for a later one, so this one must move on.
     if (is_too_much(state) && state.receives.empty()) return false;
-    const auto theirs = state.arriving();
-    kept_message message{theirs, state.arriving_extents(), {}, 0};
+    kept_message message{state.arriving, state.arriving_extents(), {}, 0};
     message.bytes.resize(state.body_size);
     kept_bytes_ += state.body_size;
     state.kept.push_back(std::move(message));

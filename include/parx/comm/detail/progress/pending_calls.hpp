@@ -129,8 +129,7 @@ class pending_calls {
       peers = diagnosis_.absent(request.header.sequence, diagnosis_.others());
       if (!peers.empty()) return peers;
     }
-    peers = engine_.awaited_peers();
-    if (peers.empty()) peers = engine_.unserved_peers();
+    peers = engine_.missing_peers();
     if (late) diagnosis_.put_absent_first(peers, queue_.front()->header.sequence);
     return peers;
   }

@@ -4,7 +4,6 @@
 // root of its last call, both send and neither reads. Data that arrives later is not seen.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -30,19 +29,17 @@ struct unread_call {
   std::optional<unread_call> found;
   network.for_each_link(channel::collective, [&](int peer, link& stream) {
     if (found) return;
-    header_bytes bytes;
-    std::size_t filled = 0;
+    call_header theirs;
     try {
-      while (filled < bytes.size()) {
-        const std::size_t got =
-            stream.try_receive({bytes.data() + filled, bytes.size() - filled}, {});
+      for (std::size_t filled = 0; filled < header_size;) {
+        const std::size_t got = stream.try_receive(
+            {reinterpret_cast<std::byte*>(&theirs) + filled, header_size - filled}, {});
         if (got == 0) return;
         filled += got;
       }
     } catch (const link_lost&) {
       return;  // the peer has ended, which no longer matters
     }
-    const auto theirs = std::bit_cast<call_header>(bytes);
     if (theirs.magic == call_header::expected_magic) found = {peer, theirs};
   });
   return found;
