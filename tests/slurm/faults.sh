@@ -2,6 +2,7 @@
 # What parx_slurm says and leaves behind when something is in its way, on a private Slurm:   faults.sh BIN_DIR
 # Exit code 77: there is no Slurm to try it with.
 . "$(dirname "${BASH_SOURCE[0]}")/claims.sh" "$1"
+export PARX_RECORDER=off  # the folders of parxruns that are killed would stay in /tmp
 
 # Signals: whoever sends one, in whichever phase, the nodes are clean afterwards.
 # starts ARGUMENT...: a run in the background, whose process is $run.
@@ -74,12 +75,13 @@ fi
 claim "nothing is left of these runs" leaves_none
 # A parxrun that is killed with its ranks, as by the kernel for want of memory: srun has 137 then.
 printf '#!/bin/sh\n[ $RANK != $1 ] || { sleep 0.5; kill -9 $PPID; }\nexec sleep 60\n' >killer && chmod +x killer
+killed() { runs -N 3 -- ./killer "$1"; }
 claim "the nodes are idle" within 40 are_idle
-claim "where a node's parxrun is killed, run ends with the code of the job" ends_with 1 runs -N 3 -- ./killer 3
+claim "where a node's parxrun is killed, run ends with the code of the job" ends_with 1 killed 3
 claim "which is that of the report" says '^  parxrun exits with code 1$'
 claim "and not with srun's" says '^srun: error: node2: task 1: Killed'
 claim "the nodes are idle" within 40 are_idle
-claim "where it is the first node's, run ends with the code of the others" ends_with 75 runs -N 3 -- ./killer 0
+claim "where it is the first node's, run ends with the code of the others" ends_with 75 killed 0
 claim "and says what to do" says "^the first node's parxrun was lost, .*: the same command goes on$"
 claim "the nodes are idle" within 40 are_idle
 # A job that Slurm ends before its program: no step can be started any more, so parxrun cleans up.
@@ -209,6 +211,10 @@ if [ "$SLURM_TEST_MODE" = hosts ]; then
   kill -CONT "$(slurmd_of node2)"
   claim "and is named, alone, with what to do" says '^! node2: it did not answer.*\. [A-Z].*'
   claim "the others are not" ends_with 1 says '^! node[13]'
+  stopped=$(grep -oE '/tmp/parx_doctor\.[0-9]+' "$work/out" | head -n 1)
+  claim "the nodes are idle" within 60 are_idle
+  claim "the next check finds nothing" in_a_job "$bin/parx_slurm" check
+  claim "and removes what the node has got later" test ! -e "$stopped"
 fi
 
 claim "the nodes are idle" within 40 are_idle
