@@ -2,7 +2,7 @@
 # What parx_slurm says and leaves behind when something is in its way, on a private Slurm:   faults.sh BIN_DIR
 # Exit code 77: there is no Slurm to try it with.
 . "$(dirname "${BASH_SOURCE[0]}")/claims.sh" "$1"
-export PARX_RECORDER=off  # the folders of parxruns that are killed would stay in /tmp
+export XDG_RUNTIME_DIR=$work  # the folders of parxruns that are killed would stay in /tmp
 
 # Signals: whoever sends one, in whichever phase, the nodes are clean afterwards.
 # starts ARGUMENT...: a run in the background, whose process is $run.
