@@ -4,34 +4,23 @@
 #include <boost/test/unit_test.hpp>
 
 #include <array>
-#include <atomic>
 #include <chrono>
-#include <cstddef>
-#include <cstdlib>
 #include <exception>
-#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/jobs.hpp"
+#include "short_memory.hpp"
 
 namespace {
 
 using namespace std::chrono_literals;
 
-std::atomic<bool> memory_is_short{false};
-thread_local bool has_its_own = false;  ///< not short for this thread
+using parx_test::has_its_own;
+using parx_test::memory_is_short;
 
 }  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (memory_is_short && !has_its_own) throw std::bad_alloc();
-  if (void* const memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 BOOST_AUTO_TEST_CASE(a_groups_thread_without_memory_ends_the_group_and_not_the_process) {
   has_its_own = true;

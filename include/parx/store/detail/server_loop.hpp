@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -97,10 +98,14 @@ class server_loop {
     const int count =
         ::epoll_wait(poller_.get(), ready.data(), static_cast<int>(ready.size()), patience_ms());
     keys_in_pass_ = 0;
+    const std::span events(ready.data(), static_cast<std::size_t>(std::max(count, 0)));
+    // First: what a client causes may fail at each turn, where memory has run out.
+    for (const epoll_event& each : events) {
+      if (each.data.u64 == stop_id) return false;
+    }
     if (accepting_paused_ && clock::now() >= accept_after_) accept_some();
-    for (int i = 0; i < count; ++i) {
-      const client_id id = ready[static_cast<std::size_t>(i)].data.u64;
-      if (id == stop_id) return false;
+    for (const epoll_event& each : events) {
+      const client_id id = each.data.u64;
       if (id == listener_id) {
         accept_some();
       } else if (const auto found = clients_.find(id); found != clients_.end()) {
@@ -195,6 +200,7 @@ class server_loop {
     set_stream_options(socket.get());
     const client_id id = ++last_id_;
     watch(EPOLL_CTL_ADD, socket, EPOLLIN, id);
+    marked_.reserve(clients_.size() + 1);
     auto authentication = key_ ? std::optional<mutual_authentication>(*key_) : std::nullopt;
     clients_.emplace(id, peer{id, store_socket(std::move(socket)), request_parser(legacy_),
                               std::move(authentication)});
@@ -420,16 +426,18 @@ class server_loop {
     log(log_level::warn, "the store's server on port {} hangs up on a client: {}", port_, text);
   }
 
-  // A client is not erased while an operation still uses it: see guarded().
-  void mark_for_hang_up(peer& c) {
-    c.marked_for_hang_up = true;
-    marked_.push_back(c.id);
+  // A client is not erased while an operation still uses it: see guarded(). Allocates nothing, see
+  // admit(): a client for whose request there is no memory is hung up on.
+  void mark_for_hang_up(peer& c) noexcept {
+    if (!std::exchange(c.marked_for_hang_up, true)) marked_.push_back(c.id);
   }
 
   void hang_up_on_marked() {
-    // Again, because the end of a client may wake others that cannot be sent to.
+    // The end of a client may wake others that cannot be sent to.
     while (!marked_.empty()) {
-      for (const client_id each : std::exchange(marked_, {})) hang_up(each);
+      const client_id last = marked_.back();
+      marked_.pop_back();
+      hang_up(last);
     }
   }
   void hang_up(client_id id) {
