@@ -206,6 +206,13 @@ inline int run_here(
   return parx::slurm::run_in_foreground(words, receiver);
 }
 
+/// What goes on from a run's checkpoint: its command, which says so by --resume.
+inline std::string what_goes_on(const std::vector<std::string>& command) {
+  const bool resumes = std::find(command.begin(), command.end(), "--resume") != command.end();
+  return resumes ? "the same command goes on"
+                 : "the same command goes on with --resume behind it, the flag of parx's trainers";
+}
+
 /// Runs the srun line of the ranks and returns the job's exit code.
 inline int run_ranks(const std::vector<std::string>& words, std::size_t nodes) {
   show(words);
@@ -215,9 +222,10 @@ inline int run_ranks(const std::vector<std::string>& words, std::size_t nodes) {
   // On one node srun's is parxrun's.
   const int code = nodes == 1 ? of_srun : job.value(of_srun);
   if (code == 75) {
-    fmt::print("{}: the same command goes on\n",
+    fmt::print("{}: {}\n",
                of_srun == 75 ? "the ranks were stopped and have saved their work"
-                             : "the first node's parxrun was lost, after the last checkpoint");
+                             : "the first node's parxrun was lost, after the last checkpoint",
+               what_goes_on(words));
   }
   return code;
 }
@@ -311,6 +319,9 @@ inline int run_in_job(const run_options& given) {
     ::setenv("PARX_SECRET", parx::detail::random_hex().c_str(), 0);
   }
   if (bad.empty() || (options.drops_bad_nodes && bad.size() < nodes)) {
+    if (!bad.empty()) {
+      fmt::print("going on without {}\n", parx::slurm::compress_hostlist(bad));
+    }
     code = run_ranks(launch_command(options, bad, sent.paths()), nodes - bad.size());
   }
   if (code != 0 && std::chrono::steady_clock::now() + std::chrono::seconds(5) > end_of_job) {

@@ -56,6 +56,7 @@ if [ "$SLURM_TEST_MODE" = hosts ]; then
   claim "data missing on one node are found" ends_with 4 runs -N 3 --needs "$work/data/file" -- ./program
   claim "with the node and what to do" says '^! node3: .*/data/file cannot be read: No such file.*\. Copy it there, or put it on a file system that all nodes see$'
   claim "--drop-bad goes on without the node" runs -N 3 --drop-bad --needs "$work/data/file" -- ./program
+  claim "and says so" says '^going on without node3$'
   printf '#!/bin/sh\necho "read $(cat "${1#--data=}")"\n' >reads && chmod +x reads
   runs -N 3 -- ./reads --data=data/file
   claim "an argument that one node does not see gets a note" says '^note: node3: .*/data/file, an argument of the program, cannot be read: .*let --stage copy it'
@@ -82,7 +83,7 @@ claim "which is that of the report" says '^  parxrun exits with code 1$'
 claim "and not with srun's" says '^srun: error: node2: task 1: Killed'
 claim "the nodes are idle" within 40 are_idle
 claim "where it is the first node's, run ends with the code of the others" ends_with 75 killed 0
-claim "and says what to do" says "^the first node's parxrun was lost, .*: the same command goes on$"
+claim "and says what to do" says "^the first node's parxrun was lost, .*: the same command goes on with --resume behind it, the flag of parx's trainers$"
 claim "the nodes are idle" within 40 are_idle
 # A job that Slurm ends before its program: no step can be started any more, so parxrun cleans up.
 starts --stage "$work/data/file" -- ./waits

@@ -286,6 +286,14 @@ BOOST_AUTO_TEST_CASE(a_limit_shorter_than_the_job_is_seen) {
                      .nodes("n[1-4]", "0/8/0/8", "idle");
   BOOST_TEST(c.ranked(of(2, 8, hours(2))).front().rules.name == "long");
   BOOST_TEST(c.ranked(of(2, 8, hours(2))).back().refusal == "its limit is 30:00");
+  const auto short_ones = cluster()
+                              .partition("test", "5:00")
+                              .nodes("n[1-3]", "0/8/0/8", "idle")
+                              .partition("debug", "1:00:00")
+                              .nodes("m[1-2]", "0/8/0/8", "idle");
+  BOOST_TEST(short_ones.verdict(of(3, 2, hours(2))) ==
+             "no partition has 3 nodes of 2 cores for this job; test: its limit is 5:00: it would "
+             "do with -t 5:00; debug: its limit is 1:00:00");
 }
 // 7. Groups.
 BOOST_AUTO_TEST_CASE(a_partition_of_another_group_is_not_taken) {

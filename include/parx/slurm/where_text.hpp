@@ -120,6 +120,14 @@ namespace detail {
   return text;
 }
 
+/// It refuses the time alone, and has the nodes.
+[[nodiscard]] inline bool would_do_within_limit(const candidate& each, node_request request) {
+  if (request.time <= each.rules.max_time) return false;
+  request.time = each.rules.max_time;
+  return refusal_of(each.rules, request).empty() &&
+         each.usable.size() + each.later >= static_cast<std::size_t>(request.nodes);
+}
+
 }  // namespace detail
 
 /// What to type, or the nearest miss where no partition has such nodes: {true, "best: salloc ..."}.
@@ -178,6 +186,9 @@ struct where_verdict {
   for (const candidate& each : ranked) {
     if (each.refusal.empty()) continue;
     text += formatted("; {}: {}", each.rules.name, each.refusal);
+    if (detail::would_do_within_limit(each, request)) {
+      text += ": it would do with -t " + to_time_limit(each.rules.max_time);
+    }
   }
   // Without nodes of any use, what stands in the way most.
   std::map<obstacle, std::size_t> sums;
