@@ -73,7 +73,7 @@ int batch(const command_line& line, const std::vector<std::string>& all) {
   examples::require_program(line);
   return with_flags("batch", "A script for sbatch on standard output\n", line,
                     examples::add_batch_flags, [&](const auto& given) {
-                      return examples::batch(examples::batch_options_of(given, line.command, all));
+                      return examples::batch(examples::batch_job_of(given, line.command, all));
                     });
 }
 

@@ -1,8 +1,11 @@
 // For parx_slurm: "batch", a script for sbatch on standard output.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,8 +13,10 @@
 #include <fmt/format.h>
 
 #include "common/options.hpp"
+#include "read_problem.hpp"
 #include "slurm_check.hpp"
 #include "slurm_where.hpp"
+#include <parx/core/env.hpp>
 #include <parx/slurm.hpp>
 
 namespace examples {
@@ -38,29 +43,43 @@ inline void add_batch_flags(cxxopts::Options& options) {
        text(""));
 }
 
-/// The nodes of `partition` that are older than the program; none where Slurm does not tell.
-inline parx::slurm::older_nodes nodes_older_than(const std::string& program,
-                                                 const std::string& partition) {
+/// A script to write, and what Slurm tells of the partitions that it names.
+struct batch_job {
+  parx::slurm::batch_options script;
+  std::string program;  ///< its path, where it can be read here and is not an image's
+  std::optional<std::chrono::seconds> longest;  ///< for which they take a job; nullopt: not known
+};
+
+/// Fills in the nodes that are older than the program, and the limit; leaves both where Slurm does
+/// not tell.
+inline void ask_partitions(batch_job& job) {
   using namespace parx::slurm;
-  const instruction_level level = level_of_file(program);
-  if (level == instruction_level::baseline) return {};
   const std::chrono::seconds limit(10);
-  const auto nodes = run_command({"sinfo", "-h", "-N", "-o", std::string(sinfo_format)}, limit);
-  if (!nodes.success()) return {};
-  const auto rules = run_command({"scontrol", "show", "partition", "-o"}, limit);
+  const auto answer = run_command({"sinfo", "-h", "-N", "-o", std::string(sinfo_format)}, limit);
+  if (!answer.success()) return;
+  const auto shown = run_command({"scontrol", "show", "partition", "-o"}, limit);
+  std::string names = job.script.partition;
+  if (names.empty()) {
+    names = parx::env_string(parx::process_environment(), "SBATCH_PARTITION").value_or("");
+  }
   try {
-    return find_older_nodes(parse_sinfo(nodes.out),
-                            parse_partitions(rules.success() ? rules.out : ""), partition, level);
+    const auto nodes = parse_sinfo(answer.out);
+    const auto rules = parse_partitions(shown.success() ? shown.out : "");
+    job.longest = longest_limit(nodes, rules, names);
+    const instruction_level level = level_of_file(job.program);
+    if (level == instruction_level::baseline) return;
+    job.script.older = find_older_nodes(nodes, rules, names, level);
   } catch (const parx::usage_error&) {
-    return {};  // a sinfo that prints something else
+    // a sinfo that prints something else
   }
 }
 
-inline parx::slurm::batch_options batch_options_of(const cxxopts::ParseResult& given,
-                                                   const std::vector<std::string>& command,
-                                                   const std::vector<std::string>& written_by) {
+inline batch_job batch_job_of(const cxxopts::ParseResult& given,
+                              const std::vector<std::string>& command,
+                              const std::vector<std::string>& written_by) {
   const auto word = [&](const char* flag) { return given[flag].as<std::string>(); };
-  parx::slurm::batch_options job;
+  batch_job whole;
+  parx::slurm::batch_options& job = whole.script;
   job.name = word("job-name");
   if (job.name.empty() && !command.empty()) {
     job.name = std::filesystem::path(command.front()).stem().string();
@@ -85,20 +104,37 @@ inline parx::slurm::batch_options batch_options_of(const cxxopts::ParseResult& g
     job.command.front() = path_of_program(command.front(), word("container"));
   }
   if (!job.box.is_used() && !command.empty()) {
-    job.older = nodes_older_than(path_of_program(command.front()), job.partition);
+    whole.program = path_of_program(command.front());
+    std::uint64_t size = 0;
+    if (!detail::read_problem(whole.program, size).empty()) whole.program.clear();
   }
   job.written_by = written_by;
-  return job;
+  ask_partitions(whole);
+  return whole;
 }
 
 /// Prints the script. Returns 3, and prints none, where Slurm would refuse it.
-inline int batch(const parx::slurm::batch_options& job) {
+inline int batch(const batch_job& whole) {
+  const parx::slurm::batch_options& job = whole.script;
   if (job.older.all) {
     fmt::print(stderr,
                "parx_slurm: the program was compiled for {}, which no node of {} has: choose "
                "another partition, or compile it without -march=native (-DPARX_NATIVE=OFF)\n",
                to_string(job.older.level),
                job.partition.empty() ? "the default partition" : job.partition);
+    return 3;
+  }
+  if (whole.longest && job.time > *whole.longest) {
+    auto elsewhere = job;
+    elsewhere.partition.clear();
+    const std::string longest = parx::slurm::to_time_limit(*whole.longest);
+    fmt::print(stderr,
+               "parx_slurm: -t {} is longer than the limit of {}, {}: Slurm would take the job and "
+               "never start it (PartitionTimeLimit). It would do with -t {}; this looks "
+               "for another partition:\n{}\n",
+               parx::slurm::to_time_limit(job.time),
+               job.partition.empty() ? "the default partition" : job.partition, longest, longest,
+               parx::slurm::where_command(elsewhere, whole.program));
     return 3;
   }
   const std::string script = parx::slurm::batch_script(job);
@@ -108,9 +144,9 @@ inline int batch(const parx::slurm::batch_options& job) {
     fmt::print(stderr, "parx_slurm: no sbatch here, so nobody has tried whether Slurm takes it\n");
   } else if (const auto start = parx::slurm::parse_test_only(answer.err); !start.at) {
     fmt::print(stderr,
-               "parx_slurm: Slurm would refuse this job: {}\nparx_slurm where -N {} --cores {} "
-               "names the nodes that it cannot have, and why\n",
-               start.refusal, job.nodes, job.ranks * job.threads);
+               "parx_slurm: Slurm would refuse this job: {}\nThis names the nodes that it cannot "
+               "have, and why:\n{}\n",
+               start.refusal, parx::slurm::where_command(job, whole.program));
     return 3;
   }
   if (job.checkpoints.empty()) {

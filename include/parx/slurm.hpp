@@ -4,13 +4,15 @@
 
 #include <parx/core/version.hpp>
 
-#include <parx/slurm/batch_script.hpp>  // IWYU pragma: export
-#include <parx/slurm/held_signals.hpp>  // IWYU pragma: export
-#include <parx/slurm/job_code.hpp>      // IWYU pragma: export
-#include <parx/slurm/log_summary.hpp>   // IWYU pragma: export
-#include <parx/slurm/older_nodes.hpp>   // IWYU pragma: export
-#include <parx/slurm/preflight.hpp>     // IWYU pragma: export
-#include <parx/slurm/run_command.hpp>   // IWYU pragma: export
-#include <parx/slurm/scaling.hpp>       // IWYU pragma: export
-#include <parx/slurm/staging.hpp>       // IWYU pragma: export
-#include <parx/slurm/where_text.hpp>    // IWYU pragma: export
+#include <parx/slurm/batch_script.hpp>   // IWYU pragma: export
+#include <parx/slurm/held_signals.hpp>   // IWYU pragma: export
+#include <parx/slurm/job_code.hpp>       // IWYU pragma: export
+#include <parx/slurm/log_summary.hpp>    // IWYU pragma: export
+#include <parx/slurm/longest_limit.hpp>  // IWYU pragma: export
+#include <parx/slurm/older_nodes.hpp>    // IWYU pragma: export
+#include <parx/slurm/preflight.hpp>      // IWYU pragma: export
+#include <parx/slurm/run_command.hpp>    // IWYU pragma: export
+#include <parx/slurm/scaling.hpp>        // IWYU pragma: export
+#include <parx/slurm/staging.hpp>        // IWYU pragma: export
+#include <parx/slurm/where_command.hpp>  // IWYU pragma: export
+#include <parx/slurm/where_text.hpp>     // IWYU pragma: export

@@ -121,6 +121,37 @@ BOOST_AUTO_TEST_CASE(nodes_older_than_the_program_are_kept_out_by_a_feature_or_b
   BOOST_TEST(find_older_nodes({}, rules, "", avx2).names.empty());
 }
 
+BOOST_AUTO_TEST_CASE(the_limit_of_the_partitions_that_a_job_names_is_known) {
+  using std::chrono::minutes;
+  const auto nodes = parse_sinfo(
+      "test|n1|0/8/0/8|1|idle|(null)|(null)|1|up|5:00|none\n"
+      "long|n1|0/8/0/8|1|idle|(null)|(null)|1|up|1:00:00|none\n"
+      "any|n2|0/8/0/8|1|idle|(null)|(null)|1|up|infinite|none\n");
+  const auto rules = parse_partitions("PartitionName=test Default=YES\nPartitionName=long\n");
+  BOOST_CHECK(longest_limit(nodes, rules, "") == minutes(5));
+  BOOST_CHECK(longest_limit(nodes, rules, "long") == minutes(60));
+  BOOST_CHECK(longest_limit(nodes, rules, "test,long") == minutes(60));
+  BOOST_CHECK(longest_limit(nodes, rules, "any") == no_time_limit);
+  BOOST_CHECK(longest_limit(nodes, {}, "") == no_time_limit);
+  BOOST_CHECK(!longest_limit(nodes, rules, "nowhere"));
+  BOOST_CHECK(!longest_limit({}, {}, ""));
+}
+
+BOOST_AUTO_TEST_CASE(a_script_that_slurm_refuses_has_a_line_to_ask_why) {
+  auto job = small();
+  BOOST_TEST(where_command(job, "") == "parx_slurm where -N 2 --cores 1");
+  job.ranks = 2;
+  job.threads = 4;
+  job.time = std::chrono::minutes(90);
+  job.memory_mb = 2000;
+  job.partition = "zen";
+  job.exclude = "n[3,7]";
+  job.account = "lab";
+  BOOST_TEST(where_command(job, "/home/u/train") ==
+             "parx_slurm where -N 2 --cores 8 -t 1:30:00 --mem 2000M -p zen -x 'n[3,7]' -A lab "
+             "--program /home/u/train");
+}
+
 BOOST_AUTO_TEST_CASE(bash_accepts_every_form_of_the_script) {
   for (const char* const checkpoints : {"", "out dir"}) {
     for (const char* const array : {"", "1-3"}) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <parx/core/joined_text.hpp>
-#include <parx/core/split.hpp>
 #include <parx/slurm/instruction_level.hpp>
 #include <parx/slurm/partition.hpp>
 #include <parx/slurm/salloc.hpp>
@@ -31,13 +30,7 @@ struct older_nodes {
                                                   const std::vector<partition>& rules,
                                                   std::string_view partitions,
                                                   instruction_level level) {
-  std::vector<std::string> wanted;
-  for (const std::string_view each : parx::detail::split_at(partitions, ',')) {
-    wanted.emplace_back(each);
-  }
-  for (const partition& each : rules) {
-    if (partitions.empty() && each.is_default) wanted.push_back(each.name);
-  }
+  const auto wanted = partitions_of_job(rules, partitions);
   older_nodes found{.level = level, .names = {}, .features = {}, .all = false};
   std::vector<sinfo_node> newer, older;
   for (const sinfo_node& node : nodes) {
