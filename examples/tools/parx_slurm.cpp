@@ -87,14 +87,8 @@ int run(const command_line& line, const std::vector<std::string>& all) {
 
 int scale(command_line line) {
   std::vector<std::string> folders;
-  if (line.command.empty()) {
-    // Without a program: folders of runs.
-    while (line.own.size() > 1 && line.own.back()[0] != '-' &&
-           line.own[line.own.size() - 2][0] != '-') {
-      folders.emplace(folders.begin(), line.own.back());
-      line.own.pop_back();
-    }
-  }
+  // Without a program: folders of runs.
+  if (line.command.empty()) folders = examples::take_plain_words(line.own);
   return with_flags("scale", "How the speed of a training grows with nodes, ranks and threads\n",
                     line, examples::add_scale_flags, [&](const auto& given) {
                       if (!folders.empty()) {

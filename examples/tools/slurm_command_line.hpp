@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -41,6 +42,27 @@ inline std::string value_of_flag(const std::vector<std::string>& command, std::s
     if (i + 1 < command.size()) return command[i + 1];
   }
   return {};
+}
+
+/// Takes the words that belong to no flag out of `words`, the first of which is the program's name.
+/// Each flag but --help has a value: "--price 0.03" or "--price=0.03".
+inline std::vector<std::string> take_plain_words(std::vector<const char*>& words) {
+  std::vector<std::string> plain;
+  std::vector<const char*> rest;
+  bool is_value = true;
+  for (const char* const each : words) {
+    const std::string_view word = each;
+    const bool is_flag = word.size() > 1 && word[0] == '-';
+    if (is_value || is_flag) {
+      rest.push_back(each);
+    } else {
+      plain.emplace_back(each);
+    }
+    is_value =
+        !is_value && is_flag && word != "-h" && word != "--help" && word.find('=') == word.npos;
+  }
+  words = std::move(rest);
+  return plain;
 }
 
 inline std::string output_dir_of(const std::vector<std::string>& command) {

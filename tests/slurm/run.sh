@@ -145,6 +145,15 @@ END
   claim "and a warning" says 'with --save-strategy no the program saves nothing'
   claim "a program of PATH gets a script" asks batch -- ls /
   claim "with its absolute path" says "^srun .*/bin/ls / "
+  for run in old1 old2; do
+    mkdir $run && echo "{\"hosts\": \"${run#old}\", \"ranks\": \"4\", \"threads of a rank\": \"1\", \"samples of an epoch\": \"1,000\"}" >$run/run.json
+    echo '{"step_ms": 10, "samples_per_second": 100}' >$run/train.jsonl
+  done
+  for words in '--price 0.03 old1 old2' '--price=0.03 old1 old2' 'old1 old2 --price 0.03' 'old1 --price 0.03 old2'; do
+    claim "parx_slurm scale $words makes a table" asks scale $words
+    claim "of both runs" test "$(grep -cE '^ +[12] +[24] +1 ' "$work/out")" = 2
+    claim "with their prices" says 'price'
+  done
   claim "check outside of a job is refused" ends_with 2 asks check
   claim "and says what to do" says 'this is not inside a job of Slurm: salloc first'
   shown=no
