@@ -108,6 +108,14 @@ inline parx::slurm::container container_of(const std::string& image,
   return box;
 }
 
+/// The --cache of a program, which parx_slurm prepare fills, where there is none yet; else empty.
+inline std::string cache_to_make(const std::vector<std::string>& command) {
+  std::string path = absolute_path(value_of_flag(command, "cache"));
+  if (path.ends_with('/')) path.pop_back();
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored) ? std::string() : path;
+}
+
 /// The job and its nodes: that of --jobid, else the one in which this runs.
 inline void find_job(const std::string& asked, check_options& options) {
   const auto env = parx::process_environment();
@@ -142,6 +150,7 @@ inline check_options check_options_of(const cxxopts::ParseResult& given,
   for (const std::string& path : list(given, "needs")) {
     options.needs.push_back(absolute_path(path));
   }
+  options.takes.cache = cache_to_make(command);
   options.output = absolute_path(given["output"].as<std::string>());
   const std::string output_dir = absolute_path(output_dir_of(command));
   for (const std::string& each : paths_of_arguments(command)) {

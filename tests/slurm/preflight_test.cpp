@@ -219,6 +219,22 @@ BOOST_AUTO_TEST_CASE(a_path_that_is_empty_on_one_node_alone_is_noted_there) {
   BOOST_TEST(preflight(names, nodes, takes).empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_cache_that_is_not_there_is_made_by_prepare) {
+  auto wanted = takes;
+  wanted.cache = "/data/tokens";
+  for (const auto& [path, remedy] :
+       {std::pair<std::string, std::string>{"/data/tokens", "Make it, where all nodes see it, by"},
+        {"/data/tokens/", "Make it, where all nodes see it, by parx_slurm prepare"},
+        {"/data/tokens/a.tokens", "Make it, where all nodes see it, by parx_slurm prepare"},
+        {"/data/tokens2", "Copy it there"}}) {
+    auto nodes = good_nodes();
+    nodes[0].needs[0] = {path, "No such file", 0, false};
+    const auto said = sentences_of(preflight(names, nodes, wanted));
+    BOOST_REQUIRE(!said.empty());
+    BOOST_TEST(said[0].find(". " + remedy) != std::string::npos, said[0]);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(findings_that_only_slow_a_job_down_are_notes) {
   auto nodes = good_nodes();
   nodes[1].clock_ahead_s = 5;

@@ -30,6 +30,7 @@ struct preflight_needs {
   std::int64_t memory_mb = 0;  ///< 0: not known
   std::int64_t tmp_mb = 0;     ///< free space in TMPDIR; 0: not known
   std::int64_t time_s = 0;     ///< how long it takes; 0: not known
+  std::string cache = {};      ///< a path that parx_slurm prepare has still to make; empty: none
 };
 
 namespace detail {
@@ -103,8 +104,12 @@ inline void check_node(const host_facts& node, const preflight_needs& needs,
           formatted("{}, an argument of the program, cannot be read: {}", each.path, each.problem),
           "Where all ranks read it, let --stage copy it there", false);
     } else {
+      const bool is_to_be_made =
+          !needs.cache.empty() && (each.path + "/").starts_with(needs.cache + "/");
       fault(formatted("{} cannot be read: {}", each.path, each.problem),
-            "Copy it there, or put it on a file system that all nodes see");
+            is_to_be_made
+                ? "Make it, where all nodes see it, by parx_slurm prepare -- PROGRAM ARGUMENTS"
+                : "Copy it there, or put it on a file system that all nodes see");
     }
   }
   for (const import_fact& each : node.imports) {
