@@ -232,7 +232,7 @@ claim "Slurm starts it" goes_around
 claim "on the others" says '^turn 0 of job [0-9]+ on node\[1,3\] '
 scontrol update partitionname=test maxtime=4
 claim "a script longer than its partition's limit is refused, which Slurm would take" ends_with 3 writes
-claim "with the time that would do" says '-t 5:00 is longer than the limit of the default partition, 4:00: .* It would do with -t 4:00;'
+claim "with the time that would do" says 'parx_slurm: -t 5:00 is longer than the limit of the default partition, 4:00: .* It would do with -t 4:00;'
 scontrol update partitionname=test maxtime=infinite
 have() { scontrol update nodename="$1" availablefeatures="$2" activefeatures="$2"; }
 have 'node[1,3]' ''
