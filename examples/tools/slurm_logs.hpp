@@ -28,6 +28,7 @@ struct job_record {
   std::string nodes;
   std::string restarts;
   std::string log;
+  std::string reason;  ///< why it waits
 };
 
 inline job_record record_of(const std::string& job) {
@@ -37,8 +38,8 @@ inline job_record record_of(const std::string& job) {
   const auto shown = run_command({"scontrol", "show", "job", "-o", job}, limit);
   if (shown.success()) {
     auto fields = parx::slurm::parse_record(shown.out.substr(0, shown.out.find('\n')));
-    record = {fields["JobState"], fields["ExitCode"], fields["NodeList"], fields["Restarts"],
-              fields["StdOut"]};
+    record = {fields["JobState"], fields["ExitCode"], fields["NodeList"],
+              fields["Restarts"], fields["StdOut"],   fields["Reason"]};
   }
   const auto accounts =
       run_command({"sacct", "-j", job, "-X", "-n", "-P", "-o", "State,ExitCode,NodeList"}, limit);
@@ -120,8 +121,8 @@ inline int logs(const std::string& what) {
   std::vector<std::string> looked;
   const auto files = find_logs(what, record, looked);
   if (files.empty() && record.state.empty()) {
-    fmt::print(stderr, "parx_slurm: no logs of {}: looked at {}\n", printable(what),
-               printable(fmt::format("{}", fmt::join(looked, ", "))));
+    fmt::print(stderr, "parx_slurm: no logs of {}: {}\n", printable(what),
+               printable(parx::slurm::no_log_text(looked)));
     return 3;
   }
   parx::slurm::log_summary summary;
@@ -134,12 +135,16 @@ inline int logs(const std::string& what) {
   }
   const std::string state =
       record.state.empty() ? parx::slurm::state_from_lines(summary.slurm_lines) : record.state;
+  const bool is_waiting = state == "PENDING";
   fmt::print("{}{}\n", is_job ? "job " : "", printable(what));
   if (!state.empty()) {
     const std::string meaning = parx::slurm::meaning_of_state(state);
+    const std::string reason = is_waiting && !record.reason.empty() && record.reason != "None"
+                                   ? " (" + record.reason + ")"
+                                   : std::string();
     const bool has_ended = state != "RUNNING" && state != "PENDING" && state != "COMPLETING";
     fmt::print(
-        "  state   {}{}{}{}\n", printable(state),
+        "  state   {}{}{}{}{}\n", printable(state), printable(reason),
         record.exit_code.empty() || !has_ended ? "" : ", exit code " + printable(record.exit_code),
         meaning.empty() ? "" : ": ", meaning);
   }
@@ -147,11 +152,15 @@ inline int logs(const std::string& what) {
     fmt::print("  nodes   {}\n", printable(record.nodes));
   }
   if (summary.turns > 0) fmt::print("  turns   {}\n", summary.turns);
+  if (files.empty() && !is_waiting) {
+    fmt::print("  log     none found: {}\n", printable(parx::slurm::no_log_text(looked)));
+  }
   for (const auto& file : files) fmt::print("  log     {}\n", printable(file.string()));
   if (!summary.ranks.empty()) {
     const auto world = static_cast<std::size_t>(summary.world_size);
-    fmt::print("  ranks   {}{} have written a line\n", summary.ranks.size(),
-               world == 0 ? std::string() : fmt::format(" of {}", world));
+    fmt::print("  ranks   {} have written a line\n",
+               world == 0 ? fmt::format("{} ranks", summary.ranks.size())
+                          : fmt::format("{} of {} ranks", summary.ranks.size(), world));
     if (world > summary.ranks.size()) {
       std::vector<int> silent;
       for (int rank = 0; rank < summary.world_size; ++rank) {
@@ -161,21 +170,18 @@ inline int logs(const std::string& what) {
     }
   }
   for (const std::string& line : summary.slurm_lines) fmt::print("  slurm   {}\n", printable(line));
-  const std::string signal = parx::slurm::meaning_of_signal(summary.slurm_lines);
-  if (!signal.empty()) fmt::print("  signal  {}\n", signal);
   for (const std::string& line : summary.launcher_lines) fmt::print("  {}\n", printable(line));
-  if (summary.first_error) {
-    const auto& error = *summary.first_error;
-    fmt::print("first error,{} {} line {}{}:\n", printable(parx::slurm::who_failed(summary)),
-               printable(error.file), error.number,
-               summary.later_errors == 0 ? std::string()
-                                         : fmt::format(" ({} more follow)", summary.later_errors));
-    for (const std::string& line : summary.before) fmt::print("    {}\n", printable(line));
-    fmt::print("  > {}\n", printable(error.text));
-    for (const std::string& line : summary.after) fmt::print("    {}\n", printable(line));
-  } else {
-    fmt::print("no line of {} tells of an error\n", summary.lines);
+  const std::string signal = parx::slurm::signal_text(summary, state);
+  if (!signal.empty()) fmt::print("  signal  {}\n", signal);
+  if (files.empty()) return 0;
+  for (const std::string& line : parx::slurm::earlier_lines(summary)) {
+    fmt::print("{}\n", printable(line));
   }
+  for (const std::string& line : parx::slurm::culprit_lines(summary)) {
+    fmt::print("{}\n", printable(line));
+  }
+  const std::string end = parx::slurm::end_text(summary, state);
+  if (!end.empty()) fmt::print("{}\n", end);
   return 0;
 }
 

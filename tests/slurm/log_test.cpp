@@ -11,6 +11,21 @@
 
 using namespace parx::slurm;
 
+namespace {
+
+std::string who_of(const log_summary& summary) {
+  const auto culprit = culprit_of(summary);
+  return culprit ? culprit->who : std::string();
+}
+
+log_summary summary_of(const std::string& text) {
+  log_summary summary;
+  read_log(text, "x.log", summary);
+  return summary;
+}
+
+}  // namespace
+
 BOOST_AUTO_TEST_CASE(only_the_last_turn_counts_for_the_end_of_a_job) {
   log_summary summary;
   read_log(
@@ -23,7 +38,7 @@ BOOST_AUTO_TEST_CASE(only_the_last_turn_counts_for_the_end_of_a_job) {
       "train-7.log", summary);
   BOOST_TEST(summary.turns == 2);
   BOOST_TEST(summary.lines == 7u);
-  BOOST_TEST(!summary.first_error.has_value());
+  BOOST_TEST(!culprit_of(summary).has_value());
   BOOST_TEST(summary.slurm_lines.empty());
   BOOST_TEST(summary.ranks == (std::set<int>{0, 1}));
   BOOST_TEST(summary.world_size == 2);
@@ -36,13 +51,14 @@ BOOST_AUTO_TEST_CASE(the_first_error_is_told_with_the_lines_before_it) {
       "[default0]:RuntimeError: Connection closed by peer\n"
       "srun: error: n08: task 1: Exited with exit code 1\n",
       "x.out", summary);
-  BOOST_REQUIRE(summary.first_error.has_value());
-  BOOST_TEST(summary.first_error->number == 3u);
-  BOOST_TEST(summary.first_error->file == "x.out");
-  BOOST_TEST(summary.before == (std::vector<std::string>{"a", "b"}));
-  BOOST_TEST(summary.after == std::deque<std::string>{"[default1]:RuntimeError: no"});
-  BOOST_TEST(who_failed(summary) == " rank 1,");  // on n08 is torchrun, not rank 1
-  BOOST_TEST(summary.later_errors == 2u);
+  const auto culprit = culprit_of(summary);
+  BOOST_REQUIRE((culprit && culprit->error));
+  BOOST_TEST(culprit->error->line.number == 3u);
+  BOOST_TEST(culprit->error->line.file == "x.out");
+  BOOST_TEST(culprit->error->before == (std::deque<std::string>{"a", "b"}));
+  BOOST_TEST(culprit->error->after == std::deque<std::string>{"[default1]:RuntimeError: no"});
+  BOOST_TEST(culprit->who == "rank 1");  // on n08 is torchrun, not rank 1
+  BOOST_TEST(summary.errors.error_lines() == 3u);
   BOOST_TEST(summary.slurm_lines.size() == 1u);
   BOOST_TEST(summary.ranks == (std::set<int>{0, 1}));
 }
@@ -54,12 +70,13 @@ BOOST_AUTO_TEST_CASE(the_first_error_is_told_with_its_rank_its_node_and_the_last
   for (int i = 0; i < 20; ++i) text += parx::formatted("[rank 5 on n2]   line {}\n", i);
   text += "[rank 2 on n1] RuntimeError: Connection closed by peer\n[rank 5 on n2] KeyError: 'x'\n";
   read_log(text, "x.log", summary);
-  BOOST_TEST(who_failed(summary) == " rank 5 on n2,");
-  BOOST_TEST(summary.before == std::vector<std::string>{"[rank 5 on n2] step 1"});
-  BOOST_TEST(summary.after.size() == 10u);
-  BOOST_TEST(summary.after.front() == "[rank 5 on n2]   line 11");
-  BOOST_TEST(summary.after.back() == "[rank 5 on n2] KeyError: 'x'");
-  BOOST_TEST(summary.later_errors == 2u);
+  BOOST_TEST(who_of(summary) == "rank 5 on n2");
+  const auto error = culprit_of(summary)->error.value();
+  BOOST_TEST(error.before == std::deque<std::string>{"[rank 5 on n2] step 1"});
+  BOOST_TEST(error.after.size() == 10u);
+  BOOST_TEST(error.after.front() == "[rank 5 on n2]   line 11");
+  BOOST_TEST(error.after.back() == "[rank 5 on n2] KeyError: 'x'");
+  BOOST_TEST(summary.errors.error_lines() == 3u);
 }
 
 BOOST_AUTO_TEST_CASE(of_ranks_that_srun_has_started_its_own_lines_know_the_nodes) {
@@ -70,17 +87,16 @@ BOOST_AUTO_TEST_CASE(of_ranks_that_srun_has_started_its_own_lines_know_the_nodes
   const auto who = [](const std::string& log) {
     log_summary summary;
     read_log(log, "x.log", summary);
-    return who_failed(summary);
+    return who_of(summary);
   };
-  BOOST_TEST(who(error + ends) == " rank 3 on n08,");
-  BOOST_TEST(who("[RANK 2] WORLD_SIZE=4\n[RANK 2] Error: no\n" + ends) == " rank 2 on n07,");
+  BOOST_TEST(who(error + ends) == "rank 3 on n08");
+  BOOST_TEST(who("[RANK 2] WORLD_SIZE=4\n[RANK 2] Error: no\n" + ends) == "rank 2 on n07");
   // A task of several nodes may be on any of them, and one of parxrun or torchrun is no rank.
-  BOOST_TEST(who(error + "srun: error: n[07-08]: tasks 0-3: Killed\n") == " rank 3,");
-  BOOST_TEST(who(error + ends + "parxrun: node n08: the job has ended with code 1\n") ==
-             " rank 3,");
+  BOOST_TEST(who(error + "srun: error: n[07-08]: tasks 0-3: Killed\n") == "rank 3");
+  BOOST_TEST(who(error + ends + "parxrun: node n08: the job has ended with code 1\n") == "rank 3");
   BOOST_TEST(who("Error: no rank\n" + ends) == "");
   // A turn begins on other nodes.
-  BOOST_TEST(who(ends + "turn 1 of job 7 on n[1-2] at x\n" + error) == " rank 3,");
+  BOOST_TEST(who(ends + "turn 1 of job 7 on n[1-2] at x\n" + error) == "rank 3");
 }
 
 BOOST_AUTO_TEST_CASE(other_ranks_tell_where_a_rank_is) {
@@ -90,7 +106,7 @@ BOOST_AUTO_TEST_CASE(other_ranks_tell_where_a_rank_is) {
       "[parx rank 0] error: all_reduce #8: rank 5 (n3:29500) closed the connection (of 6)\n"
       "[parx rank 1] error: rank 0 (of 6) has gone, as rank 2 (rank 4 of the job, n2, pid 7)\n",
       "x.log", summary);
-  BOOST_TEST(who_failed(summary) == " rank 5 on n3,");
+  BOOST_TEST(who_of(summary) == "rank 5 on n3");
   BOOST_TEST(summary.nodes.node_of(0) == "");
   BOOST_TEST(summary.nodes.node_of(4) == "n2");
   BOOST_TEST(summary.nodes.node_of(2) == "");
@@ -108,12 +124,12 @@ BOOST_AUTO_TEST_CASE(files_of_one_rank_are_known_by_their_names) {
   }
   log_summary summary;
   read_log("step 1\nTraceback (most recent call last):\n  x\n", "n1.r3.err", summary, attempt);
-  BOOST_TEST(who_failed(summary) == " rank 3 on a2,");
-  BOOST_TEST(summary.after == std::deque<std::string>{"  x"});
+  BOOST_TEST(who_of(summary) == "rank 3 on a2");
+  BOOST_TEST(culprit_of(summary)->error->after == std::deque<std::string>{"  x"});
   BOOST_TEST(summary.ranks == std::set<int>{3});
   summary = {};
   read_log("[RANK 3] Error: no\n", "n1.r3.err", summary, attempt);
-  BOOST_TEST(who_failed(summary) == " rank 3 on a2,");
+  BOOST_TEST(who_of(summary) == "rank 3 on a2");
 }
 
 BOOST_AUTO_TEST_CASE(parxruns_report_is_kept_whole) {
@@ -124,7 +140,7 @@ BOOST_AUTO_TEST_CASE(parxruns_report_is_kept_whole) {
   BOOST_TEST(summary.launcher_lines ==
              (std::vector<std::string>{"parxrun: rank 2 failed: exit code 5",
                                        "  its last lines:", "    no such file"}));
-  BOOST_TEST(!summary.first_error.has_value());
+  BOOST_TEST(who_of(summary) == "rank 2");
 }
 
 BOOST_AUTO_TEST_CASE(numbers_and_lines_of_any_size_are_survived) {
@@ -134,7 +150,7 @@ BOOST_AUTO_TEST_CASE(numbers_and_lines_of_any_size_are_survived) {
            "x", summary);
   BOOST_TEST(summary.ranks.empty());
   BOOST_TEST(summary.world_size == 0);
-  BOOST_TEST(summary.first_error->text.size() == 603u);
+  BOOST_TEST(culprit_of(summary)->error->line.text.size() == 603u);
   BOOST_TEST(detail::shown_line(" 10%|#|\r 90%|##|\r") == " 90%|##|");
   BOOST_TEST(detail::shown_line("\r") == "");
   BOOST_TEST(detail::shown_line("") == "");
@@ -179,4 +195,145 @@ BOOST_AUTO_TEST_CASE(slurms_verdict_is_read_where_there_is_no_accounting) {
     BOOST_TEST(!meaning_of_state(state).empty(), state);
   }
   BOOST_TEST(meaning_of_state("COMPLETED").empty());
+}
+
+namespace {
+
+const std::string rule = std::string(78, '=') + "\n";
+const std::string report_of_rank_4 =
+    rule +
+    "parxrun: rank 4 of 6 failed: killed by SIGKILL (signal 9), 5.9 s after the start\n"
+    "  command   ./train\n  node      node3\n  pid       1201\n"
+    "  ranks 0-3,5: exit code 1\n  parxrun exits with code 137\n" +
+    rule;
+const std::string echoes =
+    "[rank 0 on node1] step 8\n"
+    "[rank 5 on node3] [parx rank 5] error: all_reduce of 8 floats was ended after 0.1 s because "
+    "another rank failed first: lost rank 4 (node3, pid 1201): it ended or was killed\n"
+    "[rank 0 on node1] [parx rank 0] error: all_reduce failed after 0.1 s: lost rank 4 (node3, "
+    "pid 1201): it ended or was killed\n";
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_first_error_is_that_of_parxruns_report_and_not_a_survivors) {
+  const auto summary = summary_of("[rank 4 on node3] step 7\n[rank 4 on node3] step 8\n" + echoes +
+                                  report_of_rank_4);
+  BOOST_TEST(
+      culprit_lines(summary) ==
+      (std::vector<std::string>{
+          "first error, rank 4 on node3: killed by SIGKILL (signal 9), 5.9 s after the start",
+          "  its last lines:", "    [rank 4 on node3] step 7", "    [rank 4 on node3] step 8",
+          "  2 more lines tell of errors"}));
+  BOOST_TEST(summary.world_size == 6);
+  BOOST_TEST(signal_text(summary, "FAILED").starts_with("SIGKILL comes from outside"));
+  BOOST_TEST(signal_text(summary, "TIMEOUT") == "");
+  // Where the rank has an error of its own, its line is shown.
+  const auto fails = summary_of(
+      echoes + "[rank 2 on n1] Error: an unimportant one\n[rank 3 on n2] ValueError: Error: no\n" +
+      rule + "parxrun: rank 3 of 6 failed: exit code 1, 2.0 s after the start\n  node      n2\n");
+  BOOST_TEST(culprit_lines(fails) ==
+             (std::vector<std::string>{"first error, rank 3 on n2, x.log line 5 (3 more follow):",
+                                       "  > [rank 3 on n2] ValueError: Error: no"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_the_report_blames_by_another_ones_words_is_the_culprit) {
+  const auto summary = summary_of(
+      echoes + rule +
+      "parxrun: rank 4 was lost by rank 0 in all_reduce #3 on group \"world\"\n"
+      "  told by   rank 0 of 6 failed: exit code 1, 2.0 s after the start\n  node      node1\n");
+  BOOST_TEST(culprit_lines(summary).front() ==
+             "first error, rank 4 on node3 was lost by rank 0 in all_reduce #3 on group \"world\"");
+}
+
+BOOST_AUTO_TEST_CASE(a_lost_node_goes_before_the_errors_of_the_others) {
+  const auto summary = summary_of(
+      "[rank 2 on node2] step 8\n" + echoes + rule +
+      "parxrun: node node2 was lost: it closed the connection\n  command   ./train\n" + rule);
+  BOOST_TEST(
+      culprit_lines(summary) ==
+      (std::vector<std::string>{"first error, node node2 was lost: it closed the connection",
+                                "  the last lines of its ranks:", "    [rank 2 on node2] step 8",
+                                "  2 more lines tell of errors"}));
+}
+
+BOOST_AUTO_TEST_CASE(without_a_report_srun_or_the_survivors_name_the_culprit) {
+  const std::string survivors =
+      "[RANK 4] step 8\n"
+      "[parx rank 5] error: all_reduce was ended after 0.1 s because another rank failed first: "
+      "lost rank 4 (node3, pid 1201): it ended or was killed\n";
+  const auto first = [](const std::string& text) {
+    const auto lines = culprit_lines(summary_of(text));
+    return lines.empty() ? std::string() : lines.front();
+  };
+  BOOST_TEST(first(survivors) == "first error, rank 4 on node3 was lost, says rank 5");
+  const std::string killed =
+      "srun: error: node1: tasks 0-1: Exited with exit code 1\n"
+      "srun: error: node3: task 4: Killed\n";
+  BOOST_TEST(first(survivors + killed) == "first error, rank 4 on node3: Killed, says srun");
+  BOOST_TEST(first(killed) == "first error, rank 4 on node3: Killed, says srun");
+  BOOST_TEST(culprit_lines(summary_of(survivors + killed))[2] == "    [RANK 4] step 8");
+  BOOST_TEST(signal_text(summary_of(killed), "").starts_with("SIGKILL"));
+  BOOST_TEST(first("parxrun: x\n" + killed) == "first error, task 4 on node3: Killed, says srun");
+  BOOST_TEST(first("srun: error: n[1-2]: tasks 0-3: Terminated\n") ==
+             "first error, tasks 0-3 on n[1-2]: Terminated, says srun");
+  BOOST_TEST(
+      first("parxrun: x\n" + survivors + "srun: error: n1: task 0: Exited with exit code 1\n") ==
+      "first error, rank 4 on node3 was lost, says rank 5");
+  // An error that a rank has of itself goes before all of them.
+  BOOST_TEST(first(survivors + killed + "[RANK 2] Error: no\n") ==
+             "first error, rank 2, x.log line 5 (1 more follow):");
+  // An echo that names nobody is better than nothing.
+  BOOST_TEST(first("[default0]:RuntimeError: Connection closed by peer\n") ==
+             "first error, rank 0, x.log line 1:");
+}
+
+BOOST_AUTO_TEST_CASE(a_traceback_that_ends_in_an_echo_is_one) {
+  const auto summary = summary_of(
+      "[default0]:Traceback (most recent call last):\n[default0]:  at x\n"
+      "[default0]:RuntimeError: Connection closed by peer\n"
+      "[default1]:Traceback (most recent call last):\n[default1]:KeyError: 'x'\n");
+  BOOST_TEST(who_of(summary) == "rank 1");
+  BOOST_TEST(summary.errors.found().front().is_echo);
+}
+
+BOOST_AUTO_TEST_CASE(the_lines_around_an_error_are_never_those_of_another_rank) {
+  const auto summary = summary_of(
+      "starts\n[rank 0 on n1] step 1\n[rank 5 on n3] Error: no\n[rank 0 on n1] step 2\n");
+  BOOST_TEST(culprit_lines(summary) ==
+             (std::vector<std::string>{"first error, rank 5 on n3, x.log line 3:", "    starts",
+                                       "  > [rank 5 on n3] Error: no"}));
+}
+
+BOOST_AUTO_TEST_CASE(an_error_before_a_restart_is_told_as_an_earlier_one) {
+  const std::string first =
+      "[rank 1 on b] ValueError: Error: no\n"
+      "parxrun: rank 1 ended (exit code 3) on b; restart 1 of 1\n";
+  const std::string second = "parxrun: generation 2 on a, b\n[rank 0 on a] step 1\n";
+  const auto summary = summary_of(first + second);
+  BOOST_TEST(!culprit_of(summary).has_value());
+  BOOST_TEST(summary.world_size == 0);  // "restart 1 of 1" is none
+  BOOST_TEST(earlier_lines(summary) ==
+             (std::vector<std::string>{
+                 "earlier, rank 1 ended (exit code 3) on b: the ranks were started again (restart "
+                 "1)",
+                 "  its first error, x.log line 1:", "  > [rank 1 on b] ValueError: Error: no"}));
+  BOOST_TEST(end_text(summary, "COMPLETED") ==
+             "no line since then tells of an error: the job ended well");
+  BOOST_TEST(end_text(summary, "RUNNING") ==
+             "no line since then tells of an error: the job still runs");
+  BOOST_TEST(end_text(summary, "") ==
+             "no line since then tells of an error: the job ended well, or still runs");
+  BOOST_TEST(end_text(summary_of("a"), "") == "no line of 1 tells of an error");
+  // A second failure is the one that counts.
+  const auto fails_again = summary_of(first + second + report_of_rank_4);
+  BOOST_TEST(who_of(fails_again) == "rank 4 on node3");
+  BOOST_TEST(end_text(fails_again, "FAILED") == "");
+  BOOST_TEST(end_text(summary_of(first), "COMPLETED") ==
+             "the job ended well all the same, says Slurm");
+}
+
+BOOST_AUTO_TEST_CASE(a_job_without_a_log_says_how_to_keep_one) {
+  const std::string text = no_log_text({".", "logs"});
+  BOOST_TEST(text.starts_with("looked at ., logs. "));
+  BOOST_TEST(text.find("| tee train.log") != std::string::npos);
 }

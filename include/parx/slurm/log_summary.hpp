@@ -1,81 +1,54 @@
-// log_summary: what a job's logs say of its end. Pure: from lines to turns, ranks, the first error
-// and what Slurm has done.
+// log_summary: what a job's logs say of its end: from lines to turns, ranks, errors and what Slurm
+// and parxrun have said. log_culprit.hpp says which of the errors is the cause. Pure.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <deque>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include <parx/core/formatted.hpp>
 #include <parx/core/split.hpp>
+#include <parx/slurm/log_errors.hpp>
 #include <parx/slurm/log_writer.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
 
-/// A line that tells of a failure, and where it stands.
-struct log_line {
-  std::string file;
-  std::size_t number = 0;  ///< from 1
-  std::string text;
-  log_writer writer = {};  ///< by the line or its file
-};
-
+/// The last turn begins anew where parxrun starts the ranks again.
 struct log_summary {
   std::size_t lines = 0;
-  int turns = 0;        ///< that have announced themselves (parx_slurm batch); 0: none has
-  std::set<int> ranks;  ///< that have written a line with their number
-  int world_size = 0;   ///< the largest one that a line names; 0: none does
-  std::optional<log_line> first_error;  ///< of the last turn
-  std::vector<std::string> before;      ///< up to ten lines before it, of its rank if it has some
-  std::deque<std::string> after;        ///< of its rank up to its last ten, else the next ten lines
-  nodes_of_ranks nodes;                 ///< by the lines of the last turn
-  std::size_t later_errors = 0;         ///< further ones of the last turn
-  std::vector<std::string> slurm_lines;  ///< what srun and slurmstepd have said, in the last turn
-  std::vector<std::string> launcher_lines;  ///< parxrun's report of the last turn
+  int turns = 0;         ///< that have announced themselves (parx_slurm batch); 0: none has
+  std::set<int> ranks;   ///< that have written a line with their number
+  int world_size = 0;    ///< the largest one that a line names; 0: none does
+  log_errors errors;     ///< of the last turn
+  nodes_of_ranks nodes;  ///< by the lines of the last turn
+  std::vector<std::string> slurm_lines;     ///< what srun and slurmstepd have said, since then
+  std::vector<std::string> launcher_lines;  ///< parxrun's lines, and its report
+  std::vector<std::string> survived;        ///< why parxrun has started the ranks again, each time
+  std::optional<log_line> earlier_error;    ///< the first own one before it did so the last time
 };
 
 namespace detail {
-
-/// A line as it is shown: what a terminal would show of a progress bar, its last state, and no more
-/// than fits into some lines.
-[[nodiscard]] inline std::string shown_line(std::string_view line) {
-  constexpr std::size_t most = 600;
-  line = line.substr(0, line.find_last_not_of('\r') + 1);
-  line.remove_prefix(line.rfind('\r') + 1);  // 0 where there is none
-  if (line.size() <= most) return std::string(line);
-  return std::string(line.substr(0, most)) + "...";
-}
 
 [[nodiscard]] inline bool is_slurm_line(std::string_view line) {
   return line.starts_with("srun: ") || line.starts_with("slurmstepd") ||
          line.starts_with("sbatch: ");
 }
 
-/// Whether a line tells of a failure: what the labs grep for, and what parx and shells say.
-[[nodiscard]] inline bool is_error(std::string_view line) {
-  constexpr std::array<std::string_view, 13> marks{"Traceback (most recent call last)",
-                                                   "Error: ",
-                                                   "ERROR",
-                                                   "] error: ",
-                                                   "Segmentation fault",
-                                                   "terminate called",
-                                                   "Killed",
-                                                   "Illegal instruction",
-                                                   "core dumped",
-                                                   "No space left on device",
-                                                   "command not found",
-                                                   "No such file or directory",
-                                                   "Permission denied"};
-  return std::any_of(marks.begin(), marks.end(),
-                     [&](std::string_view each) { return line.find(each) != line.npos; });
+/// Whether parxrun starts the ranks again here: "parxrun: generation 2 on n1, n2".
+[[nodiscard]] inline bool begins_generation(std::string_view line) {
+  return line.starts_with("parxrun: generation ");
+}
+
+/// Why parxrun starts the ranks again: "parxrun: REASON; restart 1 of 3"; else empty.
+[[nodiscard]] inline std::string_view reason_of_restart(std::string_view line) {
+  constexpr std::string_view begin = "parxrun: ";
+  const auto end = line.rfind("; restart ");
+  if (!line.starts_with(begin) || end == line.npos) return {};
+  return line.substr(begin.size(), end - begin.size());
 }
 
 }  // namespace detail
@@ -84,29 +57,35 @@ namespace detail {
 /// `attempt` is the text of attempt.json beside it, where there is one.
 inline void read_log(std::string_view text, const std::string& file, log_summary& summary,
                      std::string_view attempt = {}) {
-  constexpr std::size_t kept = 10;
-  const auto keep = [](std::deque<std::string>& lines, std::string line) {
-    lines.push_back(std::move(line));
-    if (lines.size() > kept) lines.pop_front();
-  };
   const log_writer of_file = writer_of_file(file, attempt);
-  std::deque<std::string> last;
-  std::map<int, std::deque<std::string>> last_of_rank;
   std::size_t number = 0;
   bool in_report = false;
+  summary.errors.begin_file(file);
   for (const std::string_view line : parx::detail::split_at(text, '\n')) {
     ++number;
     ++summary.lines;
-    if (line.starts_with("turn ") && line.find(" of job ") != line.npos) {
-      ++summary.turns;
-      summary.first_error.reset();
-      summary.before.clear();
-      summary.after.clear();
+    const bool begins_turn = line.starts_with("turn ") && line.find(" of job ") != line.npos;
+    const bool starts_again = detail::begins_generation(line);
+    if (starts_again) {
+      const auto& found = summary.errors.found();
+      const auto own = std::find_if(found.begin(), found.end(),
+                                    [](const log_error& each) { return !each.is_echo; });
+      if (own != found.end()) summary.earlier_error = own->line;
+    }
+    if (begins_turn || starts_again) {
+      summary.errors.begin_turn();
       summary.nodes = {};
-      summary.later_errors = 0;
+    }
+    if (begins_turn) {
+      ++summary.turns;
       summary.slurm_lines.clear();
       summary.launcher_lines.clear();
+      summary.survived.clear();
+      summary.earlier_error.reset();
       in_report = false;
+    }
+    if (const auto reason = detail::reason_of_restart(line); !reason.empty()) {
+      summary.survived.emplace_back(reason);
     }
     log_writer writer = writer_of_line(line);
     if (!writer.rank || (writer.rank == of_file.rank && writer.node.empty())) writer = of_file;
@@ -115,40 +94,24 @@ inline void read_log(std::string_view text, const std::string& file, log_summary
     if (const auto size = detail::number_behind(line, "WORLD_SIZE=")) {
       if (*size <= most_ranks) summary.world_size = std::max(summary.world_size, *size);
     }
+    if (line.starts_with("parxrun: rank ") && line.find(" failed: ") != line.npos) {
+      const auto size = detail::number_behind(line, " of ");  // "rank 4 of 6 failed: ..."
+      if (size && *size <= most_ranks) summary.world_size = std::max(summary.world_size, *size);
+    }
     const bool of_slurm = detail::is_slurm_line(line);
     // parxrun's report: its headline, and the lines below it that are indented.
     const bool headline = line.starts_with("parxrun: ");
     in_report = headline || (in_report && line.starts_with(" "));
-    const std::string shown = detail::shown_line(line);
     if (of_slurm) {
-      summary.slurm_lines.push_back(shown);
+      summary.slurm_lines.push_back(detail::shown_line(line));
     } else if (in_report) {
-      summary.launcher_lines.push_back(shown);
-    } else if (!summary.first_error && detail::is_error(line)) {
-      summary.first_error = log_line{file, number, shown, writer};
-      const auto own = writer.rank ? last_of_rank.find(*writer.rank) : last_of_rank.end();
-      const auto& lines = own == last_of_rank.end() ? last : own->second;
-      summary.before.assign(lines.begin(), lines.end());
+      summary.launcher_lines.push_back(detail::shown_line(line));
     } else {
-      if (detail::is_error(line)) ++summary.later_errors;
-      if (summary.first_error && summary.first_error->file == file &&
-          summary.first_error->writer.rank == writer.rank &&
-          (writer.rank || summary.after.size() < kept)) {
-        keep(summary.after, shown);
-      }
+      summary.errors.read(line, number, writer);
+      continue;
     }
-    keep(last, shown);
-    if (writer.rank) keep(last_of_rank[*writer.rank], shown);
+    summary.errors.pass(line, writer);
   }
-}
-
-/// " rank 3 on n2,": who has written the first error, as far as the logs tell; else empty.
-[[nodiscard]] inline std::string who_failed(const log_summary& summary) {
-  if (!summary.first_error) return {};
-  log_writer writer = summary.first_error->writer;
-  if (writer.rank && writer.node.empty()) writer.node = summary.nodes.node_of(*writer.rank);
-  if (!writer.rank) return {};
-  return formatted(" rank {}{}{},", *writer.rank, writer.node.empty() ? "" : " on ", writer.node);
 }
 
 /// What a state of a job means, and what helps: the words of sacct and scontrol. Empty for states

@@ -111,8 +111,11 @@ class nodes_of_ranks {
     }
     // "rank 5 (n3, pid 4711)" and "rank 2 (rank 5 of the job, n3, pid 4711)", as parx's errors have
     // it; "rank 5 (n3:29500)".
-    for (std::string_view rest = line; const auto rank = detail::number_behind(rest, "rank ");) {
-      rest.remove_prefix(rest.find("rank ") + 5);
+    std::string_view rest = line;
+    for (auto at = rest.find("rank "); at != rest.npos; at = rest.find("rank ")) {
+      const auto rank = detail::number_behind(rest, "rank ");
+      rest.remove_prefix(at + 5);
+      if (!rank) continue;  // "another rank failed first"
       for (const std::string_view behind : {" (", " of the job, "}) {
         const std::string_view node = detail::text_between(rest, behind, ":,)");
         const bool is_next = rest.starts_with(std::to_string(*rank).append(behind));
@@ -131,6 +134,8 @@ class nodes_of_ranks {
     const auto found = tasks_.find(rank);
     return !tasks_are_ranks_ || found == tasks_.end() ? std::string() : found->second;
   }
+  /// Whether no launcher stands between srun and the ranks.
+  [[nodiscard]] bool tasks_are_ranks() const noexcept { return tasks_are_ranks_; }
 
  private:
   [[nodiscard]] static bool is_name(std::string_view word) {
@@ -160,7 +165,7 @@ class nodes_of_ranks {
 
   std::map<int, std::string> said_;
   std::map<int, std::string> tasks_;  ///< of srun
-  bool tasks_are_ranks_ = true;       ///< no launcher stands between srun and the ranks
+  bool tasks_are_ranks_ = true;
 };
 
 }  // namespace parx::slurm

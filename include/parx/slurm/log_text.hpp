@@ -1,0 +1,113 @@
+// log_text: what parx_slurm logs says of how a job ended: the culprit with its last lines, what
+// parxrun has survived, and what SIGKILL means. Pure.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <parx/core/formatted.hpp>
+#include <parx/slurm/log_culprit.hpp>
+
+namespace parx::inline PARX_ABI::slurm {
+
+/// The lines on the culprit, as a user reads them; empty where nothing tells of a failure.
+[[nodiscard]] inline std::vector<std::string> culprit_lines(const log_summary& summary) {
+  const auto culprit = culprit_of(summary);
+  if (!culprit) return {};
+  const std::size_t errors = summary.errors.error_lines();
+  std::vector<std::string> lines;
+  const auto add = [&](const log_errors::lines& some) {
+    for (const std::string& each : some) lines.push_back("    " + each);
+  };
+  if (culprit->error) {
+    const log_error& error = *culprit->error;
+    lines.push_back(
+        formatted("first error,{}{}{} {} line {}{}:", culprit->who.empty() ? "" : " ", culprit->who,
+                  culprit->who.empty() ? "" : ",", error.line.file, error.line.number,
+                  errors < 2 ? std::string() : formatted(" ({} more follow)", errors - 1)));
+    add(error.before);
+    lines.push_back("  > " + error.line.text);
+    add(error.after);
+    return lines;
+  }
+  lines.push_back(formatted("first error, {}{}", culprit->who, culprit->how));
+  if (!culprit->last.empty()) {
+    lines.push_back(culprit->writer.rank ? "  its last lines:" : "  the last lines of its ranks:");
+    add(culprit->last);
+  } else if (culprit->writer.rank) {
+    lines.push_back("  no line of the logs is known to be of it");
+  }
+  if (errors > 0) {
+    lines.push_back(errors == 1 ? "  one more line tells of an error"
+                                : formatted("  {} more lines tell of errors", errors));
+  }
+  return lines;
+}
+
+/// What was wrong before parxrun started the ranks again; empty where it has not.
+[[nodiscard]] inline std::vector<std::string> earlier_lines(const log_summary& summary) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < summary.survived.size(); ++i) {
+    lines.push_back(formatted("earlier, {}: the ranks were started again (restart {})",
+                              summary.survived[i], i + 1));
+  }
+  if (const auto& error = summary.earlier_error) {
+    lines.push_back(formatted("  its first error, {} line {}:", error->file, error->number));
+    lines.push_back("  > " + error->text);
+  }
+  return lines;
+}
+
+/// The last line: whether the job has ended well, by its logs and Slurm's `state`, which may be
+/// empty. Empty where the culprit's lines say it all.
+[[nodiscard]] inline std::string end_text(const log_summary& summary, std::string_view state) {
+  const bool ended_well = state == "COMPLETED";
+  if (culprit_of(summary)) {
+    return ended_well ? "the job ended well all the same, says Slurm" : std::string();
+  }
+  const bool restarted = !summary.survived.empty();
+  std::string text = restarted ? "no line since then tells of an error"
+                               : formatted("no line of {} tells of an error", summary.lines);
+  if (ended_well) {
+    text += ": the job ended well";
+  } else if (state == "RUNNING") {
+    text += ": the job still runs";
+  } else if (restarted && state.empty()) {
+    text += ": the job ended well, or still runs";
+  }
+  return text;
+}
+
+/// What SIGKILL, or else another signal in srun's lines, means; empty: none, or one that needs no
+/// word. Where Slurm has ended the job, its state says why.
+[[nodiscard]] inline std::string signal_text(const log_summary& summary, std::string_view state) {
+  static constexpr std::array<std::string_view, 5> of_slurm{"TIMEOUT", "CANCELLED", "PREEMPTED",
+                                                            "DEADLINE", "NODE_FAIL"};
+  const bool by_slurm = std::any_of(of_slurm.begin(), of_slurm.end(),
+                                    [&](std::string_view each) { return state.starts_with(each); });
+  const auto culprit = culprit_of(summary);
+  static constexpr std::array<std::string_view, 3> marks{"SIGKILL", "Killed", "exit code 137"};
+  if (culprit && !by_slurm && detail::has_any(culprit->source, marks)) {
+    return "SIGKILL comes from outside the program: its memory did not suffice (sacct then says "
+           "OUT_OF_MEMORY, or dmesg on the node names the process): ask for more --mem or start "
+           "fewer ranks a node; or somebody's kill -9";
+  }
+  return meaning_of_signal(summary.slurm_lines);
+}
+
+/// For a job without a log, `looked` being the places: how to keep one.
+[[nodiscard]] inline std::string no_log_text(const std::vector<std::string>& looked) {
+  std::string places;
+  for (const std::string& each : looked) places += (places.empty() ? "" : ", ") + each;
+  return formatted(
+      "looked at {}. parx_slurm run and srun write to the terminal alone; to keep "
+      "that: "
+      "parx_slurm run ... 2>&1 | tee train.log, and then parx_slurm logs train.log",
+      places);
+}
+
+}  // namespace parx::slurm
