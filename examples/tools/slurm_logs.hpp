@@ -158,9 +158,7 @@ inline int logs(const std::string& what) {
   for (const auto& file : files) fmt::print("  log     {}\n", printable(file.string()));
   if (!summary.ranks.empty()) {
     const auto world = static_cast<std::size_t>(summary.world_size);
-    fmt::print("  ranks   {} have written a line\n",
-               world == 0 ? fmt::format("{} ranks", summary.ranks.size())
-                          : fmt::format("{} of {} ranks", summary.ranks.size(), world));
+    fmt::print("  ranks   {}\n", parx::slurm::writers_text(summary));
     if (world > summary.ranks.size()) {
       std::vector<int> silent;
       for (int rank = 0; rank < summary.world_size; ++rank) {

@@ -332,6 +332,12 @@ BOOST_AUTO_TEST_CASE(an_error_before_a_restart_is_told_as_an_earlier_one) {
              "the job ended well all the same, says Slurm");
 }
 
+BOOST_AUTO_TEST_CASE(a_number_of_ranks_does_not_read_like_a_rank) {
+  BOOST_TEST(writers_text(summary_of("[RANK 5] x")) == "one rank has written a line");
+  BOOST_TEST(writers_text(summary_of("[RANK 5] x\n[RANK 0] x")) == "2 ranks have written a line");
+  BOOST_TEST(writers_text(summary_of("[RANK 5] WORLD_SIZE=6")) == "1 of 6 have written a line");
+}
+
 BOOST_AUTO_TEST_CASE(a_job_without_a_log_says_how_to_keep_one) {
   const std::string text = no_log_text({".", "logs"});
   BOOST_TEST(text.starts_with("looked at ., logs. "));

@@ -48,6 +48,16 @@ namespace parx::inline PARX_ABI::slurm {
   return lines;
 }
 
+/// How many ranks have written a line, of all where the logs tell that number.
+[[nodiscard]] inline std::string writers_text(const log_summary& summary) {
+  const std::size_t count = summary.ranks.size();
+  if (summary.world_size > 0) {
+    return formatted("{} of {} have written a line", count, summary.world_size);
+  }
+  return count == 1 ? "one rank has written a line"
+                    : formatted("{} ranks have written a line", count);
+}
+
 /// What was wrong before parxrun started the ranks again; empty where it has not.
 [[nodiscard]] inline std::vector<std::string> earlier_lines(const log_summary& summary) {
   std::vector<std::string> lines;
