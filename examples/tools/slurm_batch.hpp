@@ -116,12 +116,12 @@ inline batch_job batch_job_of(const cxxopts::ParseResult& given,
 /// Prints the script. Returns 3, and prints none, where Slurm would refuse it.
 inline int batch(const batch_job& whole) {
   const parx::slurm::batch_options& job = whole.script;
+  const std::string place = job.partition.empty() ? "the default partition" : job.partition;
   if (job.older.all) {
     fmt::print(stderr,
                "parx_slurm: the program was compiled for {}, which no node of {} has: choose "
                "another partition, or compile it without -march=native (-DPARX_NATIVE=OFF)\n",
-               to_string(job.older.level),
-               job.partition.empty() ? "the default partition" : job.partition);
+               to_string(job.older.level), place);
     return 3;
   }
   if (whole.longest && job.time > *whole.longest) {
@@ -132,8 +132,7 @@ inline int batch(const batch_job& whole) {
                "parx_slurm: -t {} is longer than the limit of {}, {}: Slurm would take the job and "
                "never start it (PartitionTimeLimit). It would do with -t {}; this looks "
                "for another partition:\n{}\n",
-               parx::slurm::to_time_limit(job.time),
-               job.partition.empty() ? "the default partition" : job.partition, longest, longest,
+               parx::slurm::to_time_limit(job.time), place, longest, longest,
                parx::slurm::where_command(elsewhere, whole.program));
     return 3;
   }

@@ -7,11 +7,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <parx/core/formatted.hpp>
 #include <parx/core/parse_number.hpp>
-#include <parx/core/split.hpp>
+#include <parx/slurm/ended_tasks.hpp>
 #include <parx/slurm/log_summary.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
@@ -72,40 +73,11 @@ struct reported_cause {
   return cause;
 }
 
-/// A line of srun on tasks that have ended badly: "srun: error: n3: tasks 4-5: Killed".
-struct ended_tasks {
-  std::string node;
-  std::string tasks;
-  std::string how;
-  std::string line;
-
-  [[nodiscard]] bool has(int task) const {
-    for (const std::string_view part : parx::detail::split_at(tasks, ',')) {
-      const auto dash = std::min(part.find('-'), part.size());
-      const auto first = parx::detail::parse_number<int>(part.substr(0, dash));
-      const auto last =
-          dash == part.size() ? first : parx::detail::parse_number<int>(part.substr(dash + 1));
-      if (first && last && *first <= task && task <= *last) return true;
-    }
-    return false;
-  }
-};
-
 [[nodiscard]] inline std::vector<ended_tasks> ended_tasks_in(
     const std::vector<std::string>& slurm_lines) {
   std::vector<ended_tasks> found;
   for (const std::string& line : slurm_lines) {
-    constexpr std::string_view begin = "srun: error: ";
-    if (!line.starts_with(begin)) continue;
-    for (const std::string_view word : {": task ", ": tasks "}) {
-      const auto at = line.find(word);
-      const auto end = at == line.npos ? at : line.find(": ", at + word.size());
-      if (end == line.npos) continue;
-      found.push_back({.node = line.substr(begin.size(), at - begin.size()),
-                       .tasks = line.substr(at + word.size(), end - at - word.size()),
-                       .how = line.substr(end + 2),
-                       .line = line});
-    }
+    if (auto each = ended_tasks_of(line)) found.push_back(std::move(*each));
   }
   return found;
 }
@@ -157,16 +129,15 @@ struct ended_tasks {
         summary.errors.last_of(std::string(detail::text_between(cause->how, "node ", " ")));
     return culprit;
   }
-  const auto own = std::find_if(errors.begin(), errors.end(),
-                                [](const log_error& each) { return !each.is_echo; });
-  if (own != errors.end()) {
-    const log_writer writer = known(own->line.writer.rank, own->line.writer.node);
+  const auto of_error = [&](const log_error& error) {
+    const log_writer writer = known(error.line.writer.rank, error.line.writer.node);
     return log_culprit{.writer = writer,
                        .who = detail::name_of(writer),
                        .how = {},
-                       .source = own->line.text,
-                       .error = *own};
-  }
+                       .source = error.line.text,
+                       .error = error};
+  };
+  if (const log_error* const own = summary.errors.first_own()) return of_error(*own);
   const auto echo = std::find_if(errors.begin(), errors.end(),
                                  [](const log_error& each) { return each.lost >= 0; });
   const int lost = echo == errors.end() ? -1 : echo->lost;
@@ -192,13 +163,7 @@ struct ended_tasks {
     return blame(known(lost), formatted(" was lost, says {}", name.empty() ? "another rank" : name),
                  echo->line.text);
   }
-  if (errors.empty()) return std::nullopt;
-  const log_writer writer = known(errors[0].line.writer.rank, errors[0].line.writer.node);
-  return log_culprit{.writer = writer,
-                     .who = detail::name_of(writer),
-                     .how = {},
-                     .source = errors[0].line.text,
-                     .error = errors[0]};
+  return errors.empty() ? std::nullopt : std::optional(of_error(errors[0]));
 }
 
 }  // namespace parx::slurm

@@ -168,6 +168,12 @@ class log_errors {
 
   /// Of each rank its first own error and its first echo, in the order of the logs.
   [[nodiscard]] const std::vector<log_error>& found() const noexcept { return found_; }
+  /// The first of them that is no echo; null where there is none.
+  [[nodiscard]] const log_error* first_own() const noexcept {
+    const auto own = std::find_if(found_.begin(), found_.end(),
+                                  [](const log_error& each) { return !each.is_echo; });
+    return own == found_.end() ? nullptr : &*own;
+  }
   /// How many lines tell of an error.
   [[nodiscard]] std::size_t error_lines() const noexcept { return error_lines_; }
   /// The last ten lines of a rank, and of all ranks of a node.

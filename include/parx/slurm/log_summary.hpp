@@ -66,11 +66,8 @@ inline void read_log(std::string_view text, const std::string& file, log_summary
     ++summary.lines;
     const bool begins_turn = line.starts_with("turn ") && line.find(" of job ") != line.npos;
     const bool starts_again = detail::begins_generation(line);
-    if (starts_again) {
-      const auto& found = summary.errors.found();
-      const auto own = std::find_if(found.begin(), found.end(),
-                                    [](const log_error& each) { return !each.is_echo; });
-      if (own != found.end()) summary.earlier_error = own->line;
+    if (const log_error* const own = summary.errors.first_own(); starts_again && own != nullptr) {
+      summary.earlier_error = own->line;
     }
     if (begins_turn || starts_again) {
       summary.errors.begin_turn();
@@ -91,12 +88,13 @@ inline void read_log(std::string_view text, const std::string& file, log_summary
     if (!writer.rank || (writer.rank == of_file.rank && writer.node.empty())) writer = of_file;
     if (writer.rank) summary.ranks.insert(*writer.rank);
     summary.nodes.read(line);
-    if (const auto size = detail::number_behind(line, "WORLD_SIZE=")) {
-      if (*size <= most_ranks) summary.world_size = std::max(summary.world_size, *size);
-    }
+    const auto note_size = [&](std::string_view behind) {
+      const int size = detail::number_behind(line, behind).value_or(0);
+      if (size <= most_ranks) summary.world_size = std::max(summary.world_size, size);
+    };
+    note_size("WORLD_SIZE=");
     if (line.starts_with("parxrun: rank ") && line.find(" failed: ") != line.npos) {
-      const auto size = detail::number_behind(line, " of ");  // "rank 4 of 6 failed: ..."
-      if (size && *size <= most_ranks) summary.world_size = std::max(summary.world_size, *size);
+      note_size(" of ");  // "rank 4 of 6 failed: ..."
     }
     const bool of_slurm = detail::is_slurm_line(line);
     // parxrun's report: its headline, and the lines below it that are indented.

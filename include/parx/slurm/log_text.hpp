@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/slurm/log_culprit.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
@@ -111,13 +112,10 @@ namespace parx::inline PARX_ABI::slurm {
 
 /// For a job without a log, `looked` being the places: how to keep one.
 [[nodiscard]] inline std::string no_log_text(const std::vector<std::string>& looked) {
-  std::string places;
-  for (const std::string& each : looked) places += (places.empty() ? "" : ", ") + each;
   return formatted(
-      "looked at {}. parx_slurm run and srun write to the terminal alone; to keep "
-      "that: "
+      "looked at {}. parx_slurm run and srun write to the terminal alone; to keep that: "
       "parx_slurm run ... 2>&1 | tee train.log, and then parx_slurm logs train.log",
-      places);
+      joined_text(looked));
 }
 
 }  // namespace parx::slurm

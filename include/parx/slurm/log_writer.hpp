@@ -13,6 +13,7 @@
 #include <parx/core/json.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/split.hpp>
+#include <parx/slurm/ended_tasks.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
 
@@ -147,19 +148,11 @@ class nodes_of_ranks {
   /// "srun: error: n08: tasks 2-3: Exited with exit code 1". Of several nodes in one line nobody
   /// knows which task is on which.
   void read_srun(std::string_view line) {
-    constexpr std::string_view begin = "srun: error: ";
-    if (!line.starts_with(begin)) return;
-    const std::string_view node = detail::text_between(line, begin, ":");
-    if (!is_name(node)) return;
-    std::string_view tasks = detail::text_between(line, ": tasks ", ":");
-    if (tasks.empty()) tasks = detail::text_between(line, ": task ", ":");
-    for (const std::string_view part : parx::detail::split_at(tasks, ',')) {
-      using parx::detail::parse_number;
-      const auto dash = std::min(part.find('-'), part.size());
-      const auto first = parse_number<int>(part.substr(0, dash));
-      const auto last = dash == part.size() ? first : parse_number<int>(part.substr(dash + 1));
-      if (!first || !last || *last >= most_ranks) return;
-      for (int task = *first; task <= *last; ++task) tasks_.insert_or_assign(task, node);
+    const auto ended = ended_tasks_of(line);
+    if (!ended || !is_name(ended->node)) return;
+    for (const auto& [first, last] : ended->ranges) {
+      if (last >= most_ranks) return;
+      for (int task = first; task <= last; ++task) tasks_.insert_or_assign(task, ended->node);
     }
   }
 

@@ -9,6 +9,7 @@
 
 #include <parx/core/joined_text.hpp>
 #include <parx/slurm/instruction_level.hpp>
+#include <parx/slurm/nodes_of_job.hpp>
 #include <parx/slurm/partition.hpp>
 #include <parx/slurm/salloc.hpp>
 #include <parx/slurm/sinfo.hpp>
@@ -24,17 +25,15 @@ struct older_nodes {
   bool all = false;  ///< no node that will do is left
 };
 
-/// Of the nodes in `partitions` ("zen,test"; empty: the default one, or all where `rules` do not
-/// tell it). A node whose features tell nothing counts as one that will do.
+/// Of the nodes of `partitions`, as nodes_of_job() has them. A node whose features tell nothing
+/// counts as one that will do.
 [[nodiscard]] inline older_nodes find_older_nodes(const std::vector<sinfo_node>& nodes,
                                                   const std::vector<partition>& rules,
                                                   std::string_view partitions,
                                                   instruction_level level) {
-  const auto wanted = partitions_of_job(rules, partitions);
   older_nodes found{.level = level, .names = {}, .features = {}, .all = false};
   std::vector<sinfo_node> newer, older;
-  for (const sinfo_node& node : nodes) {
-    if (!wanted.empty() && !detail::has(wanted, node.partition)) continue;
+  for (const sinfo_node& node : nodes_of_job(nodes, rules, partitions)) {
     const auto promised = level_of_features(node.features);
     const bool is_older = promised && *promised < level;
     (is_older ? older : newer).push_back(node);

@@ -95,18 +95,4 @@ namespace detail {
   return all;
 }
 
-/// The partitions of a job: those of a list, "zen,test"; of an empty one the default, as far as
-/// `all` tells it.
-[[nodiscard]] inline std::vector<std::string> partitions_of_job(const std::vector<partition>& all,
-                                                                std::string_view list) {
-  std::vector<std::string> names;
-  for (const std::string_view each : detail::split_at(list, ',')) {
-    if (!each.empty()) names.emplace_back(each);
-  }
-  for (const partition& each : all) {
-    if (names.empty() && each.is_default) return {each.name};
-  }
-  return names;
-}
-
 }  // namespace parx::slurm
