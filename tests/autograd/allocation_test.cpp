@@ -1,40 +1,12 @@
-// Counts every call of operator new in the process.
+// Training steps on tensors: after the first two, no thread asks for memory.
 #include <parx/autograd.hpp>
 
 #include <boost/test/unit_test.hpp>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
+#include <cstddef>
 #include <vector>
 
-namespace {
-std::atomic<long> allocations{0};
-void* counted(std::size_t bytes, std::size_t alignment) {
-  ++allocations;
-  void* memory = alignment == 0 ? std::malloc(bytes)
-                                : std::aligned_alloc(
-                                      alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-}  // namespace
-
-// noinline: once inlined, gcc takes malloc and free for a mismatched pair.
-[[gnu::noinline]] void* operator new(std::size_t bytes) { return counted(bytes, 0); }
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  ::operator delete(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
+#include <count_allocations.hpp>
 
 using namespace parx;
 
@@ -46,12 +18,12 @@ parameter<float> made(const char* name, const shape& s) {
   return {name, value};
 }
 
-long allocations_of_third_step(auto&& step) {
+std::size_t allocations_of_third_step(auto&& step) {
   step();
   step();
-  const long before = allocations.load();
+  const std::size_t before = parx_test::allocations_of_all_threads;
   step();
-  return allocations.load() - before;
+  return parx_test::allocations_of_all_threads - before;
 }
 
 }  // namespace
@@ -61,12 +33,12 @@ BOOST_AUTO_TEST_CASE(a_training_step_of_a_convolutional_net_allocates_nothing_af
              b = made("b", {10});
   const auto x = tensor<float>::ones({16, 1, 28, 28});
   const auto labels = tensor<int>::zeros({16});
-  const long count = allocations_of_third_step([&] {
+  const std::size_t count = allocations_of_third_step([&] {
     for (const auto& p : {k, kb, w, b}) p.zero_grad();
     const auto hidden = flatten(max_pool2d(relu(conv2d<float>(x, k, kb))));
     cross_entropy(linear<float>(hidden, w, b), labels).backward();
   });
-  BOOST_TEST(count == 0);
+  BOOST_TEST(count == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(a_training_step_of_a_transformer_block_allocates_nothing_after_warm_up) {
@@ -79,7 +51,7 @@ BOOST_AUTO_TEST_CASE(a_training_step_of_a_transformer_block_allocates_nothing_af
   const random_stream stream(1, "dropout");
   const auto mask = key_mask_of(std::vector<std::size_t>{length, length - 2}, length);
   const rotary_table<float> angles(length, width);
-  const long count = allocations_of_third_step([&] {
+  const std::size_t count = allocations_of_third_step([&] {
     for (const auto& p : {table, qkv, out, up, down, scale, shift}) p.zero_grad();
     const auto x = embedding<float>(table, tokens);
     const auto projected = linear<float>(layer_norm<float>(x, scale, shift), qkv);
@@ -101,5 +73,5 @@ BOOST_AUTO_TEST_CASE(a_training_step_of_a_transformer_block_allocates_nothing_af
     cross_entropy(linear<float>(concat({z, z}, 0), table), tensor<int>::zeros({2 * batch, length}))
         .backward();
   });
-  BOOST_TEST(count == 0);
+  BOOST_TEST(count == 0U);
 }

@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -14,31 +13,13 @@
 #include <iterator>
 #include <limits>
 #include <map>
-#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <count_allocations.hpp>
 #include <messages.hpp>
 #include <trace/json.hpp>
-
-namespace {
-
-std::atomic<std::size_t> allocations{0};
-
-}  // namespace
-
-// noinline: once inlined, gcc takes malloc and free for a mismatched pair.
-[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return std::malloc(bytes);
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (void* memory = ::operator new(bytes, std::nothrow)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -92,14 +73,14 @@ BOOST_FIXTURE_TEST_SUITE(recording, scratch)
 BOOST_AUTO_TEST_CASE(while_nothing_records_no_call_allocates_or_leaves_an_event) {
   trace::start({.path = folder / "t.json"});
   trace::stop();
-  const auto before = allocations.load();
+  const std::size_t before = parx_test::allocations_of_all_threads;
   for (int i = 0; i < 1000; ++i) {
     trace::span s{"step", "train"};
     s.arg("i", i);
     trace::counter("loss", 1.0);
     trace::name_thread("compute");
   }
-  BOOST_TEST(allocations.load() - before == 0u);
+  BOOST_TEST(parx_test::allocations_of_all_threads == before);
   BOOST_TEST(trace::flush());
   BOOST_TEST(events(read_trace(folder / "t.json"), "X").empty());
 }
