@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(a_gradient_that_is_not_a_number_is_neither_stepped_nor_save
   for (const double max_grad_norm : {1.0, 0.0}) {
     const folder place("gradients");
     std::vector<std::string> texts(2);
-    std::vector<bool> finite(2);
+    std::array<bool, 2> finite{};
     const auto train_it = [&] {
       parx::run_threads(2, [&](parx::process_group& group) {
         const auto rank = static_cast<std::size_t>(group.rank());
