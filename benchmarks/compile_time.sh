@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the compile time of programs that use parx: processor seconds and peak memory, header-only
-# and compiled (PARX_SEPARATE_COMPILATION), at -O0 and -O2.
+# and compiled (parx::models_compiled's definitions), at -O0 and -O2.
 #
 #   bash benchmarks/compile_time.sh [--against COMMIT] [PROGRAM...]
 #
@@ -54,7 +54,7 @@ source_of() {
 # compile TREE LEVEL FORM PROGRAM: appends "seconds megabytes" to the figures of these four.
 compile() {
   local definition=() figures=$work/$1$2$3$4
-  if [[ $3 == compiled ]]; then definition=(-DPARX_SEPARATE_COMPILATION); fi
+  if [[ $3 == compiled ]]; then definition=(-DPARX_{SEPARATE_COMPILATION,COMPILED_MODELS}); fi
   if ! /usr/bin/time -q -o "$work/time" -f '%U %S %M' \
       "$compiler" -std=c++20 "$2" "${flags[@]}" "${definition[@]}" -I"${include[$1]}" \
       -isystem /usr/include/eigen3 -c "$work/$4.cpp" -o "$work/out.o" 2>"$work/errors"; then

@@ -15,7 +15,7 @@ if(PARX_INSTALL_COMPILED)
 endif()
 
 set(components "")
-foreach(component IN ITEMS comm comm_compiled parx compiled)
+foreach(component IN ITEMS comm comm_compiled parx compiled models_compiled)
   set(target parx_${component})
   if(component STREQUAL parx)
     set(target parx)
@@ -72,6 +72,8 @@ endif()
 if(compiled IN_LIST components)
   parx_install_pc(parx-compiled "parx, its compiled form" "parx, parx-comm-compiled"
                   LIBS -L\${libdir} -lparx_compiled)
+  parx_install_pc(parx-models-compiled "parx, its compiled form and its models in all layouts"
+                  parx-compiled CFLAGS -DPARX_COMPILED_MODELS LIBS -L\${libdir} -lparx_models_compiled)
 endif()
 
 if(PARX_BUILD_EXAMPLES)

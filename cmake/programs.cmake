@@ -40,7 +40,8 @@ find_package(Eigen3 3.4 CONFIG QUIET)
 
 # parx_add_program(name source...): an executable in build/<preset>/bin. Where `parx_only_check` is set, its
 # sources are only checked: the compiler reads them and makes no code.
-# Where `parx_compiled_form` is set, it links parx::compiled; where `parx_portable` is, it is portable.
+# It links `parx_compiled_form`, which is empty or one of compiled.cmake's; where `parx_portable` is set,
+# it is portable.
 function(parx_add_program name)
   if(parx_only_check)
     add_library(${name} OBJECT ${ARGN})
@@ -55,6 +56,6 @@ function(parx_add_program name)
   endif()
   target_link_libraries(${name} PRIVATE ${kind} cxxopts::cxxopts)
   if(parx_compiled_form)
-    target_link_libraries(${name} PRIVATE parx::compiled)
+    target_link_libraries(${name} PRIVATE ${parx_compiled_form})
   endif()
 endfunction()

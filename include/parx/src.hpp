@@ -8,8 +8,6 @@
 // header-only, which needs nothing and behaves the same; objects of the two forms do not link
 // (core/abi.hpp).
 //
-// Of templates it has the models of parx in all layouts (parallel/models.hpp).
-//
 // What moves, by one convention: x.hpp declares, detail/x_impl.hpp beside it defines, each function
 // marked PARX_INLINE, and x.hpp ends with an include of x_impl.hpp unless PARX_SEPARATE_COMPILATION
 // is set. So what only the definitions need is not read. Short functions that need no further

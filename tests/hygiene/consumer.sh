@@ -51,13 +51,13 @@ case $how in
     (cd "$work/prefix/include" && find . -name '*.hpp') | sort | diff "$work/sources" -
     use comm,comm_compiled "${without[@]}" -DCMAKE_PREFIX_PATH="$work/prefix"
     rm -rf "$work/build"
-    use parx,compiled -DCMAKE_PREFIX_PATH="$work/prefix"
+    use parx,compiled,models_compiled -DCMAKE_PREFIX_PATH="$work/prefix"
     tells_of_instructions yes -DCMAKE_PREFIX_PATH="$work/prefix"
     tells_of_instructions no -DCMAKE_PREFIX_PATH="$work/prefix" -DFLAGS_BY_LIBRARY=ON
     command -v pkg-config >/dev/null || { echo "NOT TRIED: pkg-config, which is not installed"; exit 0; }
     PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name parx.pc)")
     export PKG_CONFIG_PATH
-    for module in parx-comm parx-comm-compiled parx-compiled; do
+    for module in parx-comm parx-comm-compiled parx-compiled parx-models-compiled; do
       definition=()
       case $module in parx-comm*) definition=(-DONLY_COMM) ;; esac
       # shellcheck disable=SC2046

@@ -58,8 +58,8 @@ for name in $(sed -nE 's|^parxrun -n [0-9]+ \./([a-z_0-9]+).*|\1|p' "$work/comma
 done
 for program in $programs; do
   start=$SECONDS binary=${program%.cpp}
-  "$@" -std=c++20 -DPARX_SEPARATE_COMPILATION -o "$binary" "$program" "-L$libraries" \
-    -lparx_compiled -lparx_comm_compiled -lfmt -lz -pthread || { echo "does not compile:"; cat "$program"; exit 1; }
+  "$@" -std=c++20 -DPARX_SEPARATE_COMPILATION -DPARX_COMPILED_MODELS -o "$binary" "$program" \
+    "-L$libraries" -lparx_models_compiled -lparx_compiled -lparx_comm_compiled -lfmt -lz -pthread || { echo "does not compile:"; cat "$program"; exit 1; }
   compiled=$((SECONDS - start))
   mkdir "$binary.runs"
   cd "$binary.runs"

@@ -1,10 +1,11 @@
 // The models of parx in any layout. What parallel compiles for a model is most of the time that a
-// program takes to compile, and parx::compiled has it ready for these.
+// program takes to compile; PARX_COMPILED_MODELS says that a library has it ready for these, as
+// parx::models_compiled does.
 #pragma once
 
 #include <parx/parallel/parallel.hpp>
 
-#ifdef PARX_SEPARATE_COMPILATION
+#ifdef PARX_COMPILED_MODELS
 #include <parx/models/bert.hpp>
 #include <parx/models/cnn.hpp>
 #include <parx/models/encoder_decoder.hpp>

@@ -2,4 +2,3 @@
 #pragma once
 
 #include <parx/parallel/detail/layout_impl.hpp>
-#include <parx/parallel/detail/models_impl.hpp>
