@@ -34,8 +34,7 @@ DEATH, MISMATCH = (0.2, 1.0), (0.1, 0.5)
 STOP = (trial.TIMEOUT + 0.6, trial.TIMEOUT + 1.0)
 BARS = {"kill": DEATH, "exit": DEATH, "leave": DEATH, "throw": DEATH, "stop": STOP,
         "skip": MISMATCH, "root": MISMATCH, "size": MISMATCH, "type": MISMATCH, "op": MISMATCH,
-        # A rank that opens a link as its host is cut off waits for links::longest_patience, too.
-        "partition": (30.0, 60.0)}
+        "partition": (trial.SILENCE + 2, trial.SILENCE + 6)}  # keepalive may need a probe more
 SHARE_NAMED = 0.99  # of survivors whose error names the rank at fault
 SHARE_OF_HEADLINES = 0.9
 

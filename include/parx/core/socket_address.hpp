@@ -159,12 +159,16 @@ struct socket_address {
   return connection_error(socket);
 }
 
-/// Connects and closes again: 0 where somebody listens at the address, ECONNREFUSED where the host
-/// says that nobody does, EINPROGRESS where it has not answered in time, else another errno.
+/// Connects and resets the connection: 0 where somebody listens at the address, ECONNREFUSED where
+/// the host says that nobody does, EINPROGRESS where it has not answered in time, else another
+/// errno.
 [[nodiscard]] inline int probe_address(const sockaddr* address, socklen_t length,
                                        int patience_ms) noexcept {
   const descriptor probe = stream_socket(address->sa_family);
   if (!probe.valid()) return errno;
+  // A reset leaves nothing in the backlog of a listener that awaits data (TCP_DEFER_ACCEPT).
+  const linger at_once{1, 0};
+  ::setsockopt(probe.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   if (::connect(probe.get(), address, length) == 0) return 0;
   return errno == EINPROGRESS ? connection_state(probe.get(), patience_ms) : errno;
 }

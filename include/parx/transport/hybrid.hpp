@@ -200,7 +200,7 @@ class hybrid_links final : public links {
   [[nodiscard]] detail::tcp_stream make_stream(const detail::link_key& key,
                                                const detail::peer_record& record) {
     if (rank() > key.peer) return {*shared_, key, rank(), job_rank(key.peer), record};
-    return {*shared_, key, record.boot_id == shared_->own().boot_id};
+    return {*shared_, key, job_rank(key.peer), record.boot_id == shared_->own().boot_id};
   }
 
   /// The ranks that share memory with this one, itself included, in order.

@@ -39,6 +39,7 @@
 #include <parx/transport/detail/abort_watch.hpp>
 #include <parx/transport/detail/job_store.hpp>
 #include <parx/transport/detail/peer_directory.hpp>
+#include <parx/transport/detail/silence.hpp>
 #include <parx/transport/detail/sockets.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -68,6 +69,7 @@ class job {
         store_(options_.store),
         peers_(store_, options_.world_size),
         abort_(store_, limit, options_.loss),
+        silence_(options_.world_size),
         ended_(static_cast<std::size_t>(options_.world_size)) {
     options_.store.reset();
   }
@@ -113,6 +115,9 @@ class job {
     report_ended(rank);
     return true;
   }
+  /// For how long the rank's host has not answered has_ended(), while that was asked again and
+  /// again; 0 where it has.
+  [[nodiscard]] std::chrono::nanoseconds silence_of(int rank) { return silence_.of(rank); }
   /// For a network that has found that the rank's process has certainly ended. A link that broke is
   /// not enough for that.
   void report_ended(int rank) noexcept { flag_of(rank).store(true, std::memory_order_relaxed); }
@@ -213,7 +218,13 @@ class job {
     if (record == nullptr) return false;
     const auto address = detail::socket_address::tcp(record->address, record->port);
     const int found = detail::probe_address(address.data(), address.length, patience_ms);
-    if (found == 0 || found == ECONNREFUSED) return found != 0;
+    if (found == 0 || found == ECONNREFUSED) {
+      silence_.note_answer(rank);
+      return found != 0;
+    }
+    const bool has_no_answer =
+        found == EINPROGRESS || found == EHOSTUNREACH || found == ENETUNREACH;
+    if (has_no_answer) silence_.note_no_answer(rank);
     bool lost = false;
     store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
       lost = all.check(std::vector{lost_key(rank)}, limit);
@@ -227,6 +238,7 @@ class job {
   detail::abort_watch abort_;
   std::mutex notices_mutex_;
   std::vector<std::pair<std::uint64_t, std::string>> notices_;  ///< by group, the oldest first
+  detail::silence silence_;
   std::vector<std::atomic<bool>> ended_;  ///< by rank
   std::atomic<std::uint32_t> losses_{0};
 };

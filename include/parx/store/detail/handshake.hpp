@@ -42,14 +42,16 @@ struct server_address {
   std::optional<job_key> key = {};  ///< required by the server
 };
 
-/// Connects once. Throws store_failure{peer_lost} where no address accepts, protocol where the
-/// server does not know the key.
+/// Connects once. Throws store_failure{peer_lost} where no address accepts, timeout where none has
+/// answered before the limit, protocol where the server does not know the key.
 [[nodiscard]] inline connection dial(const server_address& server, const deadline& limit,
                                      encounter which = encounter::first) {
   std::string reason;
   const address_list addresses = resolve(server.host, server.port, reason);
   descriptor socket = addresses ? connect_any(addresses.get(), limit, reason) : descriptor{};
-  if (!socket.valid()) throw store_failure{errc::peer_lost, reason, false};
+  if (!socket.valid()) {
+    throw store_failure{limit.passed() ? errc::timeout : errc::peer_lost, reason, false};
+  }
   set_stream_options(socket.get());
   connection opened(std::move(socket));
   if (server.key) be_admitted(opened, *server.key, which, limit);

@@ -9,6 +9,7 @@
 // Threads: safe from any thread.
 #pragma once
 
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -68,6 +69,10 @@ class arrivals {
     // A connection inherits the listener's congestion control before the peer's host is known.
     network_control_ = congestion_control_of(tcp_.get());
     if (network_control_.starts_with("bbr")) avoid_pacing(tcp_.get());
+    // A connection without a hello is a probe (job::has_ended). Those of the ranks that wait while
+    // this one computes would fill the backlog, which then would not answer those that open links.
+    const int to_send_hello = 30;  // seconds
+    ::setsockopt(tcp_.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &to_send_hello, sizeof to_send_hello);
     const bool listens = tcp_.valid() &&
                          ::bind(tcp_.get(), address_.data(), address_.length) == 0 &&
                          ::listen(tcp_.get(), SOMAXCONN) == 0 &&

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include <parx/core/host_name.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/random_hex.hpp>
+#include <parx/core/stream_options.hpp>
 #include <parx/store/store.hpp>
 #include <parx/transport/detail/interfaces.hpp>
 #include <parx/transport/detail/network.hpp>
@@ -32,6 +34,8 @@ struct endpoint_options {
   bool may_spin = false;
   environment env;
   std::optional<job_key> key = std::nullopt;  ///< where the job has a secret
+  /// After which a host is taken for lost of which there is no connection that the kernel watches.
+  std::chrono::milliseconds longest_silence = detail::longest_silence;
 };
 
 /// A value of PARX_TRANSPORT.

@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -29,9 +30,9 @@ namespace parx::inline PARX_ABI::detail {
 
 class tcp_stream {
  public:
-  /// A stream whose peer connects.
-  tcp_stream(endpoint& shared, const link_key& key, bool same_host)
-      : shared_(&shared), key_(key), same_host_(same_host) {}
+  /// A stream that the peer, which is `rank` in the job, connects.
+  tcp_stream(endpoint& shared, const link_key& key, int rank, bool same_host)
+      : shared_(&shared), key_(key), rank_(rank), same_host_(same_host) {}
 
   /// A stream that connects, as rank `from` of the group, to the peer that is `rank` in the job.
   /// Throws link_lost, and parx::error where no socket can be made.
@@ -54,6 +55,9 @@ class tcp_stream {
     expected_ = shared.welcome_to(greeting_);
     state_ = state::connecting;
     if (same_host_) avoid_pacing(socket_.get());
+    // Before connect(): a host that does not answer the first packet is given up as soon as one
+    // that falls silent later. By itself the kernel goes on for two minutes.
+    set_stream_options(socket_.get());
     if (::connect(socket_.get(), address.data(), address.length) != 0 && errno != EINPROGRESS) {
       refuse(errno);
     }
@@ -215,8 +219,14 @@ class tcp_stream {
         throw link_lost(key_.peer, "this rank closed the connection");
       case state::awaiting: {
         auto arrived = shared_->incoming().claim(key_);
-        if (!arrived) return false;
+        if (!arrived) {
+          // No connection that could tell: what job::has_ended() has found must do.
+          const auto silence = shared_->options().longest_silence;
+          if (shared_->job()->silence_of(rank_) < silence) return false;
+          throw link_lost(key_.peer, silence_text(silence));
+        }
         socket_ = std::move(arrived.socket);
+        set_stream_options(socket_.get());
         if (shared_->encrypts()) encrypt(tls_side::server, arrived.proof);
         if (!same_host_) {
           set_congestion_control(socket_.get(), shared_->incoming().network_control());
@@ -235,7 +245,6 @@ class tcp_stream {
         break;
       }
     }
-    set_stream_options(socket_.get());
     state_ = state::open;
     return true;
   }
@@ -255,16 +264,18 @@ class tcp_stream {
   [[nodiscard]] std::string reason(int number) const {
     if (number == EPROTO && tls_) return tls_->reason();
     if (number == ECONNRESET || number == EPIPE) return "it closed the connection (reset)";
-    if (number == ETIMEDOUT) {
-      return formatted("nothing was heard from it for {} s (host or network down?)",
-                       longest_silence.count());
-    }
+    if (number == ETIMEDOUT) return silence_text(longest_silence);
     return errno_text(number);
+  }
+
+  [[nodiscard]] static std::string silence_text(std::chrono::milliseconds silence) {
+    return formatted("nothing was heard from it for {} s (host or network down?)",
+                     std::chrono::floor<std::chrono::seconds>(silence).count());
   }
 
   endpoint* shared_;
   link_key key_;
-  int rank_ = -1;  ///< the peer's in the job, of a stream that connects
+  int rank_;  ///< the peer's in the job
   bool same_host_;
   link_hello greeting_;          ///< of a stream that connects
   std::optional<mac> expected_;  ///< the peer's proof, until it has arrived

@@ -72,13 +72,7 @@ class watch {
 
   /// Called after each sleep.
   void look(waiter who) {
-    throw_if_aborted(network_);
-    pending_.for_each([&](const call& request) {
-      if (!request.until().passed()) return;
-      const auto missing = pending_.missing_peers(request);
-      throw failure{formatted("timed out {}", pending_.waiting_text(request)), errc::timeout,
-                    missing.empty() ? -1 : missing.front()};
-    });
+    throw_if_over();
     const auto idle_time = clock::now() - *idle_since_;
     const std::uint32_t losses = network_.job().losses();
     const bool lost_one = std::exchange(seen_losses_, losses) != losses;
@@ -99,6 +93,27 @@ class watch {
   static constexpr std::chrono::milliseconds shortest_pause{50}, longest_pause{1000};
   static constexpr std::chrono::milliseconds longest_search_pause{30'000};
 
+  /// Throws where a rank has aborted the job or a call's time is over.
+  void throw_if_over() const {
+    throw_if_aborted(network_);
+    pending_.for_each([&](const call& request) {
+      if (!request.until().passed()) return;
+      const auto missing = pending_.missing_peers(request);
+      throw failure{formatted("timed out {}", pending_.waiting_text(request)), errc::timeout,
+                    missing.empty() ? -1 : missing.front()};
+    });
+  }
+
+  /// Whether the rank has ended. Where its host does not answer, that takes 200 ms, and a rank may
+  /// wait for many such: so this throws what ends the wait meanwhile.
+  [[nodiscard]] bool has_ended(int peer) const {
+    if (peer == network_.rank()) return false;
+    if (pending_.has_lost(peer) || network_.job().has_ended(network_.job_rank(peer))) return true;
+    network_.job().abort_signalled();  // perhaps: no wait() has polled the descriptor since
+    throw_if_over();
+    return false;
+  }
+
   /// Checks what links do not show: a peer may have ended before it opened a link, and two
   /// different calls with the same number may have no link in common.
   void look_around(waiter who) {
@@ -107,10 +122,7 @@ class watch {
     next_look_ = clock::now() + pause_;
     pause_ = std::min(2 * pause_, longest_pause);
     std::vector<int> peers;
-    const auto ended = [&](int peer) {
-      return peer != network_.rank() &&
-             (pending_.has_lost(peer) || network_.job().has_ended(network_.job_rank(peer)));
-    };
+    const auto ended = [this](int peer) { return has_ended(peer); };
     pending_.for_each([&](const call& request) {
       auto missing = pending_.missing_peers(request);
       // For a receive from any rank, senders may leave, but none may have been killed.
