@@ -1,5 +1,5 @@
 // Lets every thread but those that say so run out of memory. For one file of a program: it replaces
-// operator new.
+// operator new, except under clang's sanitizers, which link their own into the program.
 #pragma once
 
 #include <atomic>
@@ -7,12 +7,24 @@
 #include <cstdlib>
 #include <new>
 
+#include "sanitizers.hpp"
+
 namespace parx_test {
 
 inline std::atomic<bool> memory_is_short{false};
 inline thread_local bool has_its_own = false;  ///< not short for this thread
 
 }  // namespace parx_test
+
+#if defined(__clang__) && \
+    (defined(PARX_TEST_ADDRESS_SANITIZER) || defined(PARX_TEST_THREAD_SANITIZER))
+namespace parx_test {
+inline constexpr bool memory_can_be_short = false;
+}
+#else
+namespace parx_test {
+inline constexpr bool memory_can_be_short = true;
+}
 
 // noinline: once inlined, gcc takes malloc and free for a mismatched pair.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
@@ -22,3 +34,4 @@ inline thread_local bool has_its_own = false;  ///< not short for this thread
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#endif
