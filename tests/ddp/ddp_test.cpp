@@ -1,3 +1,4 @@
+// Gradients of a ddp are those of one process, bit for bit, however the ranks share the work.
 #include <parx/ddp.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -5,14 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <stdexcept>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
+#include <ddp/exact.hpp>
 #include <ddp/ranks.hpp>
-#include <messages.hpp>
 
 #include <parx/autograd.hpp>
 #include <parx/nn.hpp>
@@ -20,34 +19,7 @@
 
 namespace {
 
-using parx::tensor;
-
-// Integer-valued inputs and weights keep every intermediate exact in float, so that any order of
-// summation must give the same bits.
-tensor<float> integers(std::size_t rows, std::size_t columns, int salt) {
-  tensor<float> x = tensor<float>::zeros({rows, columns});
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    x.data()[i] = static_cast<float>((static_cast<int>(i) * 7 + salt * 13) % 5 - 2);
-  }
-  return x;
-}
-
-struct model : parx::nn::module<model> {
-  parx::nn::linear<> first{6, 8};
-  parx::nn::linear<> second{8, 3};
-  parx::nn::linear<> spare{6, 8};  // used on request only
-  bool use_spare = false;
-
-  parx::variable<float> forward(const parx::variable<float>& x) {
-    return second(parx::relu(use_spare ? first(x) + spare(x) : first(x)));
-  }
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("first", first);
-    visit("second", second);
-    visit("spare", spare);
-  }
-};
+using namespace exact;
 
 // Does not name its second layer, unless asked to.
 struct forgetful : parx::nn::module<forgetful> {
@@ -64,51 +36,6 @@ struct forgetful : parx::nn::module<forgetful> {
     if (all) visit("second", second);
   }
 };
-
-void make_integer_valued(model& m) {
-  int salt = 0;
-  m.materialize();
-  m.for_each_parameter([&](const std::string&, auto& p) {
-    auto value = p.value();
-    for (std::size_t i = 0; i < value.size(); ++i) {
-      value.data()[i] = static_cast<float>((static_cast<int>(i) * 3 + salt) % 3 - 1);
-    }
-    ++salt;
-  });
-}
-
-std::vector<float> gradients_of(model& m) {
-  std::vector<float> all;
-  m.for_each_parameter([&](const std::string&, auto& p) {
-    if (!p.has_grad()) {
-      all.push_back(12345);  // a mark for "absent"
-      return;
-    }
-    const auto grad = p.grad();
-    all.insert(all.end(), grad.data(), grad.data() + grad.size());
-  });
-  return all;
-}
-
-// sum over rows and columns of (prediction - target)^2 / 2-like, exact on integers
-parx::weighted_loss<float> loss_of(const parx::variable<float>& prediction,
-                                   const tensor<float>& wanted, double count) {
-  const parx::variable<float> difference = prediction - parx::variable<float>(wanted);
-  return {parx::sum(difference * difference), count};
-}
-
-// The rows of a global batch of 16 that a rank works on, dealt unevenly.
-std::pair<std::size_t, std::size_t> rows_of(int rank, int world) {
-  return {parx::chunk_begin(16, world, rank), parx::chunk_begin(16, world, rank + 1)};
-}
-
-std::vector<float> single_process(bool spare) {
-  model m;
-  m.use_spare = spare;
-  make_integer_valued(m);
-  loss_of(m(integers(16, 6, 1)), integers(16, 3, 2), 16).backward();
-  return gradients_of(m);
-}
 
 }  // namespace
 
@@ -304,91 +231,6 @@ BOOST_AUTO_TEST_CASE(all_ranks_start_from_rank_0s_values_and_stay_bit_equal) {
   for (const auto& each : results) BOOST_TEST(each == results[0]);
 }
 
-BOOST_AUTO_TEST_CASE(backward_twice_without_step_is_refused) {
-  std::string text;
-  parx::run_threads(1, [&](parx::process_group& group) {
-    model m;
-    parx::ddp ddp{m, group};
-    const auto backward = [&] { loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4).backward(); };
-    backward();
-    try {
-      backward();
-    } catch (const parx::usage_error& refused) {
-      text = refused.what();
-    }
-  });
-  BOOST_TEST(text.find("first.weight") != std::string::npos, text);
-  BOOST_TEST(text.find("no_sync") != std::string::npos, text);
-}
-
-BOOST_AUTO_TEST_CASE(a_step_of_gradients_that_have_not_left_the_rank_is_refused) {
-  for (const int world : {1, 2}) {
-    parx::run_threads(world, [&](parx::process_group& group) {
-      model m;
-      parx::ddp ddp{m, group};
-      parx::optim::sgd opt{ddp.parameters(), {.lr = 0.1f}};
-      const auto backward = [&] {
-        loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4).backward();
-      };
-      {
-        const auto guard = ddp.no_sync();
-        backward();
-      }
-      const std::string said = parx_test::message_of([&] { opt.step(); });
-      parx::require(parx_test::mentions(said, "usage: ", "under no_sync()"), "{}", said);
-      backward();  // the last micro-batch
-      opt.step();
-      parx::require(ddp.replicas_equal(), "the ranks have different parameters");
-    });
-  }
-}
-
-BOOST_AUTO_TEST_CASE(a_loss_from_before_a_step_is_refused) {
-  const auto told = on_ranks(2, [&](parx::process_group& group) {
-    model m;
-    parx::ddp ddp{m, group};
-    parx::optim::sgd opt{ddp.parameters(), {.lr = 0.1f}};
-    const auto loss = [&] { return loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4); };
-    const auto old = loss();
-    loss().backward();
-    opt.step();
-    std::string said = parx_test::message_of([&] { old.backward(); });
-    loss().backward();  // nothing has started: the ranks go on
-    return said;
-  });
-  for (const std::string& each : told) {
-    BOOST_TEST(parx_test::mentions(each, "usage: backward at ddp_test.cpp:", ".weight\"",
-                                   "before an optimizer's step changed it"),
-               each);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(a_layer_that_is_frozen_on_one_rank_alone_is_refused_on_all) {
-  const auto train = [](int world, auto freeze) {
-    return on_ranks(world, [&](parx::process_group& group) {
-      model m;
-      parx::ddp ddp{m, group};
-      return parx_test::message_of([&] {
-        for (const int step : {0, 1}) {
-          freeze(m, group.rank(), step);
-          loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4).backward();
-          ddp.zero_grad();
-        }
-      });
-    });
-  };
-  for (const std::string& said : train(3, [](model& m, int rank, int step) {
-         if (rank == 1 && step == 1) m.second.freeze();
-       })) {
-    BOOST_TEST(parx_test::mentions(said, "ddp at ddp_test.cpp:", "\"second.weight\" is frozen on "
-                                   "rank 1 of 3", "Call freeze() on all ranks or on none"),
-               said);
-  }
-  for (const std::string& said :
-       train(3, [](model& m, int, int) { m.second.freeze(); }))
-    BOOST_TEST(said == "nothing was thrown");
-}
-
 BOOST_AUTO_TEST_CASE(a_layer_that_all_ranks_freeze_after_some_have_used_it_keeps_that_gradient) {
   const auto train = [](bool freezes) {
     return on_ranks(2, [&](parx::process_group& group) {
@@ -433,84 +275,6 @@ BOOST_AUTO_TEST_CASE(micro_batches_that_zero_grad_discards_do_not_count) {
     });
     for (const auto& each : results) BOOST_TEST(each == expected, "world " << world);
   }
-}
-
-BOOST_AUTO_TEST_CASE(a_refused_backward_names_the_ddp_and_leaves_the_group_open) {
-  std::vector<std::string> texts(2);
-  parx::run_threads(2, [&](parx::process_group& group) {
-    model m;
-    parx::ddp ddp{m, group};
-    const auto backward = [&] { loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4).backward(); };
-    backward();
-    try {
-      backward();
-    } catch (const parx::usage_error& refused) {
-      texts[static_cast<std::size_t>(group.rank())] = refused.what();
-    }
-    parx::barrier(group);
-    m.zero_grad();
-    backward();
-  });
-  for (const auto& text : texts) {
-    BOOST_TEST(text.find("ddp at ddp_test.cpp:") != std::string::npos, text);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(alone_a_failed_backward_closes_nothing_and_its_remains_are_refused) {
-  std::string text;
-  parx::run_threads(1, [&](parx::process_group& group) {
-    model m;
-    make_integer_valued(m);
-    parx::ddp ddp{m, group};
-    bool fail = true;
-    const auto backward = [&] {
-      const auto hidden = parx::relu(m.first(integers(16, 6, 1)));
-      const auto fragile = parx::differentiable(
-          hidden.value().clone(),
-          [&](const tensor<float>& upstream, const parx::grad_sink<float>& sink) {
-            if (fail) throw std::runtime_error("no");
-            sink.add(upstream);
-          },
-          hidden);
-      loss_of(m.second(fragile), integers(16, 3, 2), 16).backward();
-    };
-    try {
-      backward();
-    } catch (const std::runtime_error&) {
-    }
-    parx::barrier(group);  // throws where the group was closed
-    fail = false;
-    try {
-      backward();
-    } catch (const parx::usage_error& refused) {
-      text = refused.what();
-    }
-    m.zero_grad();
-    backward();
-    if (gradients_of(m) != single_process(false)) throw std::logic_error("other gradients");
-  });
-  BOOST_TEST(text.find("zero_grad()") != std::string::npos, text);
-}
-
-BOOST_AUTO_TEST_CASE(a_second_ddp_of_a_model_is_refused_and_the_first_still_works) {
-  std::vector<std::string> texts(2);
-  const auto results = on_ranks(2, [&](parx::process_group& group) {
-    model m;
-    make_integer_valued(m);
-    parx::ddp first{m, group};
-    try {
-      parx::ddp second{m, group};
-    } catch (const parx::usage_error& refused) {
-      texts[static_cast<std::size_t>(group.rank())] = refused.what();
-    }
-    const auto [begin, end] = rows_of(group.rank(), group.size());
-    loss_of(first(integers(16, 6, 1).slice(0, begin, end)), integers(16, 3, 2).slice(0, begin, end),
-            static_cast<double>(end - begin)).backward();
-    return gradients_of(m);
-  });
-  for (const auto& text : texts)
-    BOOST_TEST(text.find("another wrapper") != std::string::npos, text);
-  for (const auto& each : results) BOOST_TEST(each == single_process(false));
 }
 
 BOOST_AUTO_TEST_CASE(a_model_can_be_wrapped_again_after_its_ddp_has_gone) {
