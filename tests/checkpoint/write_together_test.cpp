@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <span>
@@ -22,11 +21,13 @@
 #include <parx/checkpoint/manager.hpp>
 #include <parx/comm/threads.hpp>
 
+#include <checkpoint/filled.hpp>
 #include <data/support.hpp>
 #include <launch/processes.hpp>
 #include <messages.hpp>
 
 using parx_test::mentions;
+using parx_test::names_in;
 using parx_test::scratch_folder;
 
 namespace {
@@ -70,14 +71,6 @@ struct piece {
   parx::shard_place place;
   std::vector<std::uint32_t> values;
 };
-
-std::set<std::string> names_in(const std::string& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().filename() != ".parx-lock") names.insert(entry.path().filename().string());
-  }
-  return names;
-}
 
 }  // namespace
 
