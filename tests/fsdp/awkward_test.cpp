@@ -1,3 +1,4 @@
+// Units within units, and what a step may do besides one pass: to the bits of a ddp.
 #include <parx/fsdp.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -6,12 +7,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <iterator>
 #include <string>
 #include <vector>
 
 #include <comm/jobs.hpp>
+#include <fsdp/blocks.hpp>
+#include <fsdp/nested.hpp>
 #include <messages.hpp>
 
 #include <parx/comm/threads.hpp>
@@ -23,71 +25,9 @@
 
 namespace {
 
-using parx::tensor;
+using namespace nested;
+using blocks::failures_of;
 using parx_test::expect_failures;
-using variable = parx::variable<float>;
-
-// A unit with another one within it, which it gives one of its own parameters to.
-struct inner : parx::nn::module<inner> {
-  parx::nn::linear<> second{5, 6};
-  variable forward(const variable& x, const variable& scale) { return second(x) * scale; }
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("second", second);
-  }
-};
-struct block : parx::nn::module<block> {
-  using value_type = float;
-  parx::nn::linear<> first{6, 5};
-  inner within;
-  parx::parameter<float> scale{"scale", {6}};
-  parx::parameter<float> empty{"empty", {0, 3}};
-  variable forward(const variable& x) { return x + within(parx::relu(first(x)), scale); }
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("first", first);
-    visit("within", within);
-    visit("scale", scale, parx::nn::init::constant(0.5));
-    visit("empty", empty, parx::nn::init::constant(0));
-  }
-};
-struct model : parx::nn::module<model> {
-  using value_type = float;
-  std::vector<block> blocks;
-  parx::nn::linear<> spare{6, 6};  // used on request only
-  parx::nn::linear<> head{6, 3};
-  bool use_spare = false;
-  bool recompute = false;
-
-  model() {
-    for (int i = 0; i < 3; ++i) blocks.emplace_back();
-  }
-  variable forward(const variable& x) { return head(encode(x)); }
-  variable encode(const variable& x) {
-    variable y = x;
-    for (block& each : blocks) y = recompute ? parx::checkpoint(each, y) : each(y);
-    return use_spare ? spare(y) : y;
-  }
-  template <typename Visit>
-  void members(Visit& visit) {
-    visit("blocks", blocks);
-    visit("spare", spare);
-    visit("head", head);
-  }
-};
-
-tensor<float> samples(int rank, int step, std::size_t rows = 4) {
-  tensor<float> x = tensor<float>::empty({rows, 6});
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const auto k = static_cast<int>(i) * 7 + rank * 13 + step * 5;
-    x.data()[i] = static_cast<float>(k % 11 - 5) * 0.37F;
-  }
-  return x;
-}
-
-/// One step's forward and backward passes, on any wrapper.
-template <typename Wrapper>
-using step_of = std::function<void(Wrapper&, model&, parx::process_group&, int)>;
 
 struct variant {
   bool recompute = false;
@@ -159,16 +99,6 @@ const auto plain_step = [](auto& wrapper, model&, parx::process_group& group, in
 
 constexpr auto gathered = parx::value_storage::gathered;
 
-/// What each rank of two threw in body(fsdp, model).
-template <typename Body>
-std::vector<std::string> refusals(parx::fsdp_options options, Body body) {
-  return jobs::run_collecting(jobs::kind::inproc, 2, [&](parx::process_group& group) {
-    model m;
-    parx::fsdp fsdp{m, group, options};
-    body(fsdp, m, group);
-  });
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(units_within_units_train_to_the_bits_of_ddp) { check_all(plain_step); }
@@ -228,14 +158,6 @@ BOOST_AUTO_TEST_CASE(hosts_or_an_axis_that_cut_the_model_among_themselves_train_
       BOOST_TEST((axis == expected), "pairs in stage " << stage);
     }
   }
-}
-
-BOOST_AUTO_TEST_CASE(ranks_that_cannot_be_divided_evenly_are_refused) {
-  const auto failures = jobs::run_collecting(jobs::kind::hybrid, 3, [](auto& group) {
-    model m;
-    parx::fsdp fsdp{m, group, {.shard_within = "host"}};
-  });
-  expect_failures(failures, ".shard_within divides the ranks of group");
 }
 
 BOOST_AUTO_TEST_CASE(however_the_model_is_cut_into_units) {
@@ -315,32 +237,10 @@ BOOST_AUTO_TEST_CASE(evaluation_between_steps_changes_nothing) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(a_read_outside_of_its_unit_names_the_parameter) {
-  for (const int stage : {1, 3}) {
-    const parx::fsdp_options options{
-        .stage = stage, .units = parx::by_type<block>, .values = gathered};
-    expect_failures(
-        refusals(options, [](auto&, model& m, auto&) { (void)m.blocks[1].scale.value(); }),
-        "parameter \"blocks.1.scale\" (6) is sharded by fsdp");
-    // Also right after a forward pass, and for the root.
-    expect_failures(refusals(options,
-                             [](auto& fsdp, model& m, auto& group) {
-                               (void)fsdp(samples(group.rank(), 0));
-                               (void)m.head.weight().value();
-                             }),
-                    "parameter \"head.weight\"");
-    expect_failures(refusals(options,
-                             [](auto&, model& m, auto& group) {
-                               (void)m.head(samples(group.rank(), 0));  // not through fsdp
-                             }),
-                    "fsdp.call([&]");
-  }
-}
-
 BOOST_AUTO_TEST_CASE(values_can_be_read_while_they_are_gathered_and_methods_called_in_call) {
   for (const int stage : {1, 2, 3}) {
     std::vector<std::vector<float>> found(2), encoded(2);
-    const auto failures = refusals(
+    const auto failures = failures_of<model>(
         {.stage = stage, .units = parx::by_type<block>, .values = gathered},
         [&](auto& fsdp, model& m, auto& group) {
           const auto at = static_cast<std::size_t>(group.rank());
@@ -386,80 +286,21 @@ BOOST_AUTO_TEST_CASE(each_rank_takes_its_part_of_rank_0s_values) {
 
 BOOST_AUTO_TEST_CASE(an_average_that_is_swapped_in_is_what_the_model_computes_with) {
   for (const int stage : {1, 3}) {
-    expect_failures(refusals({.stage = stage, .units = parx::by_type<block>, .values = gathered},
-                             [&](auto& fsdp, model& m, auto& group) {
-                               parx::optim::ema average{fsdp.parameters(), {.decay = 0}};
-                               const auto before = fsdp.values_hash();
-                               parx::optim::sgd opt{fsdp.parameters(), {.lr = 0.1}};
-                               plain_step(fsdp, m, group, 0);
-                               opt.step();
-                               const auto after = fsdp.values_hash();
-                               parx::require(before != after, "no step");
-                               const auto swapped = average.swap();
-                               parx::require(fsdp.values_hash() == before, "not the average");
-                             }),
-                    "");
-  }
-}
-
-BOOST_AUTO_TEST_CASE(options_that_cannot_be_are_refused) {
-  const auto nothing = [](auto&, model&, auto&) {};
-  expect_failures(refusals({.stage = 4}, nothing), ".stage is 1");
-  expect_failures(refusals({.units = parx::by_type<parx::nn::dropout>}, nothing),
-                  "has no module of type parx::");
-  expect_failures(refusals({.units = parx::by_path({"blocks.7"})}, nothing),
-                  "has no module \"blocks.7\"");
-}
-
-BOOST_AUTO_TEST_CASE(an_optimizer_of_the_models_own_parameters_is_refused) {
-  expect_failures(refusals({.units = parx::by_type<block>},
-                           [](auto& fsdp, model& m, auto& group) {
-                             parx::optim::sgd opt{m.parameters(), {.lr = 0.1F}};
+    expect_failures(
+        failures_of<model>({.stage = stage, .units = parx::by_type<block>, .values = gathered},
+                           [&](auto& fsdp, model& m, auto& group) {
+                             parx::optim::ema average{fsdp.parameters(), {.decay = 0}};
+                             const auto before = fsdp.values_hash();
+                             parx::optim::sgd opt{fsdp.parameters(), {.lr = 0.1}};
                              plain_step(fsdp, m, group, 0);
                              opt.step();
+                             const auto after = fsdp.values_hash();
+                             parx::require(before != after, "no step");
+                             const auto swapped = average.swap();
+                             parx::require(fsdp.values_hash() == before, "not the average");
                            }),
-                  "make it of fsdp.parameters()");
-}
-
-BOOST_AUTO_TEST_CASE(ranks_with_other_units_or_models_are_told_the_difference) {
-  const auto failures =
-      jobs::run_collecting(jobs::kind::inproc, 2, [&](parx::process_group& group) {
-        model m;
-        if (group.rank() == 1) m.blocks.pop_back();
-        parx::fsdp fsdp{m, group, {.units = parx::by_type<block>}};
-      });
-  expect_failures(failures,
-                  "- rank 0: blocks.2.scale [6] float32, trained, without values, in unit");
-}
-
-BOOST_AUTO_TEST_CASE(ranks_that_call_units_in_another_order_are_told_so_before_the_step) {
-  expect_failures(refusals({.units = parx::by_type<block>, .values = gathered, .prefetch = 0},
-                           [](auto& fsdp, model& m, auto& group) {
-                             const std::size_t first = group.rank() == 0 ? 0 : 1;
-                             const auto x = samples(group.rank(), 0);
-                             const auto y =
-                                 fsdp.call([&] { return m.blocks[1 - first](m.blocks[first](x)); });
-                             parx::nn::mse_loss(y, x).backward();
-                           }),
-                  "in another order");
-}
-
-BOOST_AUTO_TEST_CASE(a_backward_that_fails_on_one_rank_ends_all_with_its_reason) {
-  const auto failures =
-      refusals({.units = parx::by_type<block>, .values = gathered},
-               [](auto& fsdp, model&, auto& group) {
-        const auto x = samples(group.rank(), 0);
-        const auto y = fsdp(x);
-        const auto z = parx::differentiable(
-            y.value(),
-            [fails = group.rank() == 1](const tensor<float>& upstream, parx::grad_sink<float> dy) {
-              if (fails) throw std::runtime_error("the disk is full");
-              dy.add(upstream);
-            },
-            y);
-        parx::nn::mse_loss(z, x.slice(1, 0, 3)).backward();
-      });
-  expect_failures(failures, "the disk is full");
+        "");
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_gradient_that_some_ranks_have_is_a_mean_and_one_that_none_has_is_absent) {

@@ -71,10 +71,10 @@ inline variable loss_of(const variable& y, const tensor<float>& x) {
 }
 
 /// What each rank threw in body(fsdp, model, group).
-template <typename Body>
+template <typename Model = model, typename Body>
 std::vector<std::string> failures_of(parx::fsdp_options options, Body body, int world = 2) {
   return jobs::run_collecting(jobs::kind::inproc, world, [&](parx::process_group& group) {
-    model m;
+    Model m;
     parx::fsdp fsdp{m, group, options};
     body(fsdp, m, group);
   });

@@ -13,6 +13,7 @@
 
 #include <comm/jobs.hpp>
 #include <fsdp/blocks.hpp>
+#include <fsdp/nested.hpp>
 #include <messages.hpp>
 
 #include <parx/autograd.hpp>
@@ -302,4 +303,101 @@ BOOST_AUTO_TEST_CASE(a_hash_of_all_values_gathers_each_unit_once) {
                     parx::require(hashing == once, "{} bytes instead of {}", hashing, once);
                   }),
       "");
+}
+
+BOOST_AUTO_TEST_CASE(a_read_outside_of_its_unit_names_the_parameter) {
+  for (const int stage : {1, 3}) {
+    const parx::fsdp_options options{
+        .stage = stage, .units = parx::by_type<nested::block>, .values = gathered};
+    expect_failures(
+        failures_of<nested::model>(
+            options, [](auto&, auto& m, auto&) { (void)m.blocks[1].scale.value(); }),
+        "parameter \"blocks.1.scale\" (6) is sharded by fsdp");
+    // Also right after a forward pass, and for the root.
+    expect_failures(failures_of<nested::model>(options,
+                                               [](auto& fsdp, auto& m, auto& group) {
+                                                 (void)fsdp(samples(group.rank(), 0));
+                                                 (void)m.head.weight().value();
+                                               }),
+                    "parameter \"head.weight\"");
+    expect_failures(failures_of<nested::model>(
+                        options,
+                        [](auto&, auto& m, auto& group) {
+                          (void)m.head(samples(group.rank(), 0));  // not through fsdp
+                        }),
+                    "fsdp.call([&]");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(options_that_cannot_be_are_refused) {
+  const auto refused = [](parx::fsdp_options options) {
+    return failures_of<nested::model>(options, [](auto&, auto&, auto&) {});
+  };
+  expect_failures(refused({.stage = 4}), ".stage is 1");
+  expect_failures(refused({.units = parx::by_type<parx::nn::dropout>}),
+                  "has no module of type parx::");
+  expect_failures(refused({.units = parx::by_path({"blocks.7"})}), "has no module \"blocks.7\"");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_cannot_be_divided_evenly_are_refused) {
+  const auto failures = jobs::run_collecting(jobs::kind::hybrid, 3, [](auto& group) {
+    model m;
+    parx::fsdp fsdp{m, group, {.shard_within = "host"}};
+  });
+  expect_failures(failures, ".shard_within divides the ranks of group");
+}
+
+BOOST_AUTO_TEST_CASE(an_optimizer_of_the_models_own_parameters_is_refused) {
+  expect_failures(failures_of({.units = parx::by_type<block>},
+                              [](auto& fsdp, model& m, auto& group) {
+                                parx::optim::sgd opt{m.parameters(), {.lr = 0.1F}};
+                                const auto x = samples(group.rank(), 0);
+                                loss_of(fsdp(x), x).backward();
+                                opt.step();
+                              }),
+                  "make it of fsdp.parameters()");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_with_other_units_or_models_are_told_the_difference) {
+  const auto failures =
+      jobs::run_collecting(jobs::kind::inproc, 2, [&](parx::process_group& group) {
+        nested::model m;
+        if (group.rank() == 1) m.blocks.pop_back();
+        parx::fsdp fsdp{m, group, {.units = parx::by_type<nested::block>}};
+      });
+  expect_failures(failures,
+                  "- rank 0: blocks.2.scale [6] float32, trained, without values, in unit");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_call_units_in_another_order_are_told_so_before_the_step) {
+  expect_failures(
+      failures_of({.units = parx::by_type<block>, .values = gathered, .prefetch = 0},
+                  [](auto& fsdp, model& m, auto& group) {
+                    const auto x = samples(group.rank(), 0);
+                    const auto y = fsdp.call([&] {
+                      return m.head(group.rank() == 0 ? m.second(m.first(x))
+                                                      : m.first(m.second(x)));
+                    });
+                    loss_of(y, x).backward();
+                  }),
+      "in another order");
+}
+
+BOOST_AUTO_TEST_CASE(a_backward_that_fails_on_one_rank_ends_all_with_its_reason) {
+  expect_failures(
+      failures_of(gathered_blocks(),
+                  [](auto& fsdp, model&, auto& group) {
+                    const auto x = samples(group.rank(), 0);
+                    const variable y = fsdp(x);
+                    const variable z = parx::differentiable(
+                        y.value(),
+                        [fails = group.rank() == 1](const tensor<float>& upstream,
+                                                    parx::grad_sink<float> dy) {
+                          if (fails) throw std::runtime_error("the disk is full");
+                          dy.add(upstream);
+                        },
+                        y);
+                    loss_of(z, x).backward();
+                  }),
+      "the disk is full");
 }
