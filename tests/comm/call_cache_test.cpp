@@ -54,8 +54,8 @@ BOOST_AUTO_TEST_CASE(a_plan_is_made_once_for_a_shape_and_again_for_each_differen
   keys[4].shape.root = 1;
   keys[5].shape.element_bytes = 8;
   keys[6].shape.order = parx::reduction_order::ranks;
-  keys[7].shape.shared_input = true;
-  keys[8].shape.shared_output = true;
+  keys[7].shape.shared = parx::shared_buffers::input;
+  keys[8].shape.shared = parx::shared_buffers::output;
   keys[9].counts = other;
   keys[10].incoming = shorter;
   keys[11].counts = none;

@@ -84,8 +84,7 @@ int reduce_in_order(process_group& group) {
         .root = group.size() - 1,
         .element_bytes = sizeof(affine),
         .order = parx::reduction_order::ranks,
-        .shared_input = in_area && has_area,
-        .shared_output = in_area && has_area,
+        .shared = in_area && has_area ? parx::shared_buffers::both : parx::shared_buffers::none,
         .staging_bytes = parx::detail::core_of(group)->issuer().choice().staging_bytes(),
         .host_of = parx::detail::core_of(group)->issuer().choice().hosts()};
     if (!parx::reduces(entry.what) || !parx::can_do(entry, shape)) continue;

@@ -32,7 +32,7 @@ inline bool possible(const catalog_entry& entry, const trial& t, int world, bool
                          .world = world,
                          .count = matrix::has_blocks(t.what) ? t.count * w : t.count,
                          .root = t.root};
-  shape.shared_input = shape.shared_output = shares;
+  if (shares) shape.shared = parx::shared_buffers::both;
   if (kind == jobs::kind::inproc || kind == jobs::kind::shm || kind == jobs::kind::shm_ring) {
     shape.staging_bytes = parx::slice_bytes(world);
   }

@@ -183,7 +183,7 @@ inline std::vector<std::vector<call_shape>> cases(const parx::catalog_entry& ent
   const auto w = static_cast<std::size_t>(world);
   const auto add = [&](std::vector<call_shape> shapes) {
     for (call_shape& each : shapes) {
-      each.shared_input = each.shared_output = true;
+      each.shared = parx::shared_buffers::both;
       // Seven elements a slice; half of the counts are so short that each rank reduces all of it.
       each.element_bytes = each.count % 2 == 0 ? 1 : parx::most_staged_whole;
       each.staging_bytes = 7 * each.element_bytes;

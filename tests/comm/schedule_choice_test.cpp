@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(a_small_broadcast_in_shared_buffers_waits_for_no_meeting) {
     const std::vector<int> one_host(static_cast<std::size_t>(at.world), 0);
     call_shape shape{.what = operation::broadcast,
                      .world = at.world,
-                     .shared_output = true,
+                     .shared = parx::shared_buffers::output,
                      .host_of = one_host};
     for (const std::size_t n : {std::size_t{4}, at.relayed}) {
       shape.count = n;

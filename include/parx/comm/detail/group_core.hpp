@@ -56,7 +56,7 @@ class group_core {
 
   /// The calling thread is in a call while the returned value exists. Throws usage_error while
   /// another thread is in one.
-  [[nodiscard]] sole_user::guard enter(operation what, call_site site) {
+  [[nodiscard]] sole_user::guard enter(operation what, const call_site& site) {
     return sole_user::guard(user_, [&] {
       throw_usage(
           "{} on group \"{}\" at {}: another thread is in a call of this group. A group "

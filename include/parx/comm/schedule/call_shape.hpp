@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include <parx/comm/schedule/operation.hpp>
@@ -10,6 +11,9 @@
 #include <parx/comm/schedule/reduction_order.hpp>
 
 namespace parx::inline PARX_ABI {
+
+/// Which buffers lie in shared areas, at the same offset on all ranks.
+enum class shared_buffers : std::uint8_t { none = 0, input = 1, output = 2, both = 3 };
 
 struct call_shape {
   operation what = operation::barrier;
@@ -27,9 +31,7 @@ struct call_shape {
   partition blocks{};
   /// all_to_all with uneven blocks: the block received from each rank.
   partition incoming{};
-  /// Whether the buffers lie in shared areas, at the same offset on all ranks.
-  bool shared_input = false;
-  bool shared_output = false;
+  shared_buffers shared = shared_buffers::none;
   /// For staged algorithms: bytes of a slice; 0 if the ranks do not share memory.
   std::size_t staging_bytes = 0;
   /// For hierarchical algorithms: the host of each rank, numbered 0, 1, 2, ... in any order; empty
@@ -41,7 +43,10 @@ struct call_shape {
   [[nodiscard]] bool is_like(const call_shape& other) const noexcept {
     return what == other.what && count == other.count && root == other.root &&
            element_bytes == other.element_bytes && order == other.order &&
-           shared_input == other.shared_input && shared_output == other.shared_output;
+           shared == other.shared;
+  }
+  [[nodiscard]] bool shares(shared_buffers which) const noexcept {
+    return (static_cast<int>(shared) & static_cast<int>(which)) == static_cast<int>(which);
   }
   [[nodiscard]] partition cut() const {
     return blocks.parts() == 0 ? partition::even(count, world) : blocks;

@@ -69,10 +69,10 @@ inline constexpr auto must_have_equal_blocks = [](const call_shape& s) -> const 
 };
 
 inline constexpr auto must_share_output = [](const call_shape& s) -> const char* {
-  return s.shared_output ? nullptr : "needs an output from allocate_shared";
+  return s.shares(shared_buffers::output) ? nullptr : "needs an output from allocate_shared";
 };
 inline constexpr auto must_share_input = [](const call_shape& s) -> const char* {
-  return s.shared_input ? nullptr : "needs an input from allocate_shared";
+  return s.shares(shared_buffers::input) ? nullptr : "needs an input from allocate_shared";
 };
 /// A slice takes a few actions and one per rank. Longer plans would take too much memory.
 inline constexpr auto must_stage = [](const call_shape& s) -> const char* {

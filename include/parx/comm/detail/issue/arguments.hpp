@@ -51,7 +51,7 @@ struct arithmetic {
 
 struct collective_arguments {
   operation what = operation::barrier;
-  std::string_view form{};  ///< see call_check
+  const char* form = "";  ///< see call_check
   call_site site{};
   elements input{};
   elements output{};          ///< its data is null if this rank receives nothing
@@ -108,7 +108,7 @@ void read_arithmetic(const Options& options, arithmetic& how) {
 class call_check {
  public:
   call_check(const process_group& group, operation what, call_site site,
-             std::string_view form = {}) noexcept
+             const char* form = "") noexcept
       : group_(group), what_(what), form_(form), site_(site) {}
 
   template <typename... Args>
@@ -257,7 +257,7 @@ class call_check {
 
   const process_group& group_;
   operation what_;
-  std::string_view form_;
+  const char* form_;
   call_site site_;
 };
 

@@ -52,8 +52,9 @@ inline call_key issuer::key_of(const collective_arguments& given, const call& re
   key.shape.root = given.root;
   key.shape.element_bytes = described.size;
   key.shape.order = needed_order(how, described.type, world_);
-  key.shape.shared_input = request.data.shared_input.area != nullptr;
-  key.shape.shared_output = request.data.shared_output.area != nullptr;
+  key.shape.shared =
+      static_cast<shared_buffers>((request.data.shared_input.area != nullptr ? 1 : 0) +
+                                  (request.data.shared_output.area != nullptr ? 2 : 0));
   if (reduces(given.what)) {
     key.arithmetic = hash_of(how, given.input.size);
     key.reduction = how.user ? call_header::user_reduction : static_cast<std::uint8_t>(how.op);

@@ -33,7 +33,7 @@ struct any_shape_receive {
 
 struct call {
   operation what = operation::barrier;
-  std::string_view form{};  ///< "_v": what the called function's name has beyond the operation's
+  const char* form = "";  ///< "_v": what the called function's name has beyond the operation's
   call_site site;
   std::chrono::milliseconds timeout{0};
 
