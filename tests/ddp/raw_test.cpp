@@ -209,7 +209,8 @@ BOOST_AUTO_TEST_CASE(eigen_matrices_are_parameters_also_of_a_rank_whose_samples_
     parx::ddp ddp{raw, group};
     const Eigen::MatrixXf upstream = Eigen::MatrixXf::Constant(2, samples, 12);
     auto pass = raw.begin_backward(samples);
-    Eigen::Map<Eigen::VectorXf>(raw.grad(b).data(), 2) = upstream.rowwise().sum();
+    // Not rowwise().sum(), which adds to a null pointer where there is no column.
+    Eigen::Map<Eigen::VectorXf>(raw.grad(b).data(), 2) = upstream * Eigen::VectorXf::Ones(samples);
     pass.ready(b);
     Eigen::Map<Eigen::MatrixXf>(raw.grad(w).data(), 2, 3) =
         upstream * Eigen::MatrixXf::Constant(samples, 3, 2);
