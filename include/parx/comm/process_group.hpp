@@ -21,7 +21,6 @@
 #include <vector>
 
 #include <parx/comm/options.hpp>
-#include <parx/core/deadline.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {

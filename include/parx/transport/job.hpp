@@ -15,8 +15,6 @@
 // wait then probe at once.
 #pragma once
 
-#include <sys/socket.h>
-
 #include <atomic>
 #include <cerrno>
 #include <chrono>

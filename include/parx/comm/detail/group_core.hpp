@@ -4,11 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include <parx/comm/detail/issue/issuer.hpp>

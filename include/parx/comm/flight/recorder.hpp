@@ -8,7 +8,6 @@
 #pragma once
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,8 +18,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include <fmt/core.h>
 
 #include <parx/comm/flight/directory.hpp>
 #include <parx/comm/flight/layout.hpp>

@@ -10,7 +10,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <array>
 #include <bit>
@@ -28,7 +27,6 @@
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/host_name.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/store/store.hpp>

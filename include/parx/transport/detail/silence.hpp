@@ -9,7 +9,6 @@
 #include <mutex>
 #include <vector>
 
-#include <parx/core/abi.hpp>
 #include <parx/core/stream_options.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -3,10 +3,8 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 
-#include <cerrno>
 #include <cstring>
 #include <string>
 #include <string_view>

@@ -17,7 +17,6 @@
 #include <span>
 #include <vector>
 
-#include <parx/core/abi.hpp>
 #include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {

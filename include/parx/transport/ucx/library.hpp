@@ -14,7 +14,6 @@
 #include <string_view>
 #include <type_traits>
 
-#include <parx/core/abi.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/split.hpp>
 

@@ -14,7 +14,6 @@
 #include <span>
 #include <type_traits>
 
-#include <parx/core/abi.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/links.hpp>
 

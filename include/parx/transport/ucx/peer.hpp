@@ -16,7 +16,6 @@
 #include <string_view>
 #include <utility>
 
-#include <parx/core/abi.hpp>
 #include <parx/transport/ucx/worker.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include <parx/core/abi.hpp>
 #include <parx/transport/ucx/inbox.hpp>
 #include <parx/transport/ucx/message.hpp>
 

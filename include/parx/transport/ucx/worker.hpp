@@ -7,9 +7,7 @@
 #include <ucp/api/ucp.h>
 
 #include <string>
-#include <string_view>
 
-#include <parx/core/abi.hpp>
 #include <parx/transport/ucx/library.hpp>
 #include <parx/transport/ucx/settings.hpp>
 

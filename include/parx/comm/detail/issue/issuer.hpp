@@ -4,7 +4,6 @@
 // Threads: those of its group, one at a time.
 #pragma once
 
-#include <cstddef>
 #include <memory>
 
 #include <parx/comm/detail/issue/choice.hpp>

@@ -11,7 +11,6 @@
 #include <tuple>
 #include <type_traits>
 
-#include <parx/comm/options.hpp>
 #include <parx/comm/user_op.hpp>
 #include <parx/types/buffer.hpp>
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 
 #include <parx/comm/detail/progress/host_barrier.hpp>

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include <parx/core/error.hpp>
 #include <parx/core/failure_record.hpp>

@@ -3,11 +3,9 @@
 // Threads: those of its group, one at a time.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include <parx/comm/detail/progress/collective_data.hpp>
