@@ -90,6 +90,14 @@ struct schedule {
                        std::int32_t also = no_action) {
     return add({.kind = action_kind::receive, .peer = peer, .to = to, .after = {after, also}});
   }
+  /// to = mine op (what `peer` sends); `rest` holds the other fields, such as `after`.
+  std::int32_t receive_reduce(int peer, region mine, region to, action rest = {}) {
+    rest.kind = action_kind::receive_reduce;
+    rest.peer = peer;
+    rest.from = mine;
+    rest.to = to;
+    return add(rest);
+  }
   std::int32_t copy(region from, region to, std::int32_t after = no_action,
                     std::int32_t also = no_action) {
     return add({.kind = action_kind::copy, .from = from, .to = to, .after = {after, also}});

@@ -39,11 +39,8 @@ namespace parx::inline PARX_ABI::algorithms {
   std::int32_t partial = no_action;
   region current = input;
   if (position < world - 1) {
-    partial = plan.add({.kind = action_kind::receive_reduce,
-                        .peer = wrap(rank + 1, world),
-                        .from = input,
-                        .to = sum,
-                        .completes = position == 0});
+    partial =
+        plan.receive_reduce(wrap(rank + 1, world), input, sum, {.completes = position == 0});
     current = sum;
   }
   if (position != 0) {
@@ -61,8 +58,8 @@ namespace parx::inline PARX_ABI::algorithms {
   const bool last = rank == world - 1;
   std::int32_t here = no_action;
   if (rank > 0) {
-    here = plan.add({.kind = action_kind::receive_reduce, .peer = rank - 1, .from = input,
-                     .to = output, .completes = last, .received_first = true});
+    here = plan.receive_reduce(rank - 1, input, output,
+                               {.completes = last, .received_first = true});
   }
   if (!last) {
     here = plan.send(rank + 1, rank > 0 ? output : input, here);
@@ -84,9 +81,8 @@ namespace parx::inline PARX_ABI::algorithms {
     return plan;
   }
   plan.scratch_count = sum.count;
-  std::int32_t here = plan.add({.kind = action_kind::receive_reduce, .peer = rank - 1,
-                                .from = input, .to = sum, .completes = last,
-                                .received_first = true});
+  std::int32_t here =
+      plan.receive_reduce(rank - 1, input, sum, {.completes = last, .received_first = true});
   if (!last) {
     // The partial sum is overwritten by the sums of all blocks up to this rank's.
     here = plan.fence(plan.send(rank + 1, sum, here));

@@ -8,11 +8,11 @@
 
 namespace parx::inline PARX_ABI::algorithms {
 
-/// Appends schedule `part` for the ranks `members` (part's rank i is members[i]). It begins after
-/// action `start` and reads its input from `input`. Returns an action that completes when all of
-/// `part` has.
-inline std::int32_t append(schedule& plan, const schedule& part, std::span<const int> members,
-                           place input, std::int32_t start) {
+/// Appends schedule `part`, which begins after action `start` and reads its input from `input`.
+/// Part's rank i is members[i]; without members it is rank i. Returns an action that completes when
+/// all of `part` has.
+inline std::int32_t append(schedule& plan, const schedule& part, place input, std::int32_t start,
+                           std::span<const int> members = {}) {
   const auto base = static_cast<std::int32_t>(plan.actions.size());
   const auto placed = [&](region at) {
     if (at.where == place::input) at.where = input;
@@ -24,7 +24,9 @@ inline std::int32_t append(schedule& plan, const schedule& part, std::span<const
     action step = each;
     step.from = placed(each.from);
     step.to = placed(each.to);
-    if (each.peer >= 0) step.peer = members[static_cast<std::size_t>(each.peer)];
+    if (each.peer >= 0 && !members.empty()) {
+      step.peer = members[static_cast<std::size_t>(each.peer)];
+    }
     bool waits = false;
     for (std::int32_t& dependency : step.after) {
       if (dependency == no_action) continue;

@@ -10,23 +10,21 @@
 
 namespace parx::inline PARX_ABI::algorithms {
 
-/// Input holds block `rank`; output receives all of them.
-[[nodiscard]] inline schedule direct_all_gather(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::direct};
+namespace detail {
+
+/// Appends the sends of `own`, which is this rank's block once action `ready` is complete, to all
+/// other ranks, and the receipt of theirs.
+inline void direct_gather_phase(schedule& plan, int rank, const partition& blocks, region own,
+                                std::int32_t ready) {
   const int world = blocks.parts();
-  const region own = blocks.alone(place::input, rank);
-  plan.copy(own, blocks.block(place::output, rank));
   for (int distance = 1; distance < world; ++distance) {
-    plan.send(wrap(rank + distance, world), own);
+    plan.send(wrap(rank + distance, world), own, ready);
   }
   for (int distance = 1; distance < world; ++distance) {
     const int peer = wrap(rank - distance, world);
     plan.receive(peer, blocks.block(place::output, peer));
   }
-  return plan;
 }
-
-namespace detail {
 
 /// Appends the reduction of `mine` and the data that all other ranks send; `sum` may be the same
 /// region as `mine`. Returns its last action.
@@ -43,14 +41,11 @@ inline std::int32_t fold_serially(schedule& plan, int rank, int world, region mi
   for (int peer = rank > 1 ? 1 : 0; peer < world; ++peer) {
     if (peer == rank) continue;
     const region to = peer + 1 < rank ? current : sum;
-    partial = plan.add({.kind = action_kind::receive_reduce,
-                        .peer = peer,
-                        .from = current,
-                        .to = to,
-                        .after = {partial, no_action},
-                        .completes = peer == last,
-                        .received_first = rank == 1 && peer == 0,
-                        .own = rank > 1 && peer + 1 == rank ? mine : region{}});
+    partial = plan.receive_reduce(peer, current, to,
+                                  {.after = {partial, no_action},
+                                   .completes = peer == last,
+                                   .received_first = rank == 1 && peer == 0,
+                                   .own = rank > 1 && peer + 1 == rank ? mine : region{}});
     current = to;
   }
   return partial;
@@ -69,6 +64,15 @@ inline std::int32_t direct_reduce_phase(schedule& plan, int rank, const partitio
 
 }  // namespace detail
 
+/// Input holds block `rank`; output receives all of them.
+[[nodiscard]] inline schedule direct_all_gather(int rank, const partition& blocks) {
+  schedule plan{.name = algorithm::direct};
+  const region own = blocks.alone(place::input, rank);
+  plan.copy(own, blocks.block(place::output, rank));
+  detail::direct_gather_phase(plan, rank, blocks, own, no_action);
+  return plan;
+}
+
 /// Input holds all blocks; output holds block `rank`, reduced.
 [[nodiscard]] inline schedule direct_reduce_scatter(int rank, const partition& blocks) {
   schedule plan{.name = algorithm::direct};
@@ -82,14 +86,8 @@ inline std::int32_t direct_reduce_phase(schedule& plan, int rank, const partitio
   const partition blocks = partition::even(count, world);
   const region own = blocks.block(place::output, rank);
   const std::int32_t reduced = detail::direct_reduce_phase(plan, rank, blocks, own);
-  for (int distance = 1; distance < world; ++distance) {
-    plan.send(wrap(rank + distance, world), own, reduced);
-  }
   // In place, a block arrives only after its owner has received this rank's part of it.
-  for (int distance = 1; distance < world; ++distance) {
-    const int peer = wrap(rank - distance, world);
-    plan.receive(peer, blocks.block(place::output, peer));
-  }
+  detail::direct_gather_phase(plan, rank, blocks, own, reduced);
   return plan;
 }
 

@@ -26,11 +26,7 @@ namespace parx::inline PARX_ABI::algorithms {
   std::int32_t partial = no_action;  // the action that made the current partial sum
   region current = input;
   if (folded.is_proxy(rank)) {
-    partial = plan.add({.kind = action_kind::receive_reduce,
-                        .peer = rank - 1,
-                        .from = input,
-                        .to = output,
-                        .received_first = true});
+    partial = plan.receive_reduce(rank - 1, input, output, {.received_first = true});
     current = output;
   }
   const int position = folded.position(rank);
@@ -38,13 +34,10 @@ namespace parx::inline PARX_ABI::algorithms {
     const int partner = folded.rank_at(position ^ bit);
     const std::int32_t sent = plan.send(partner, current, partial);
     // The partial sum may be overwritten only once it has been sent.
-    partial = plan.add({.kind = action_kind::receive_reduce,
-                        .peer = partner,
-                        .from = current,
-                        .to = output,
-                        .after = {sent, partial},
-                        .completes = 2 * bit == folded.power,
-                        .received_first = partner < rank});
+    partial = plan.receive_reduce(partner, current, output,
+                                  {.after = {sent, partial},
+                                   .completes = 2 * bit == folded.power,
+                                   .received_first = partner < rank});
     current = output;
   }
   if (folded.is_proxy(rank)) plan.send(rank - 1, output, partial);

@@ -33,8 +33,7 @@ struct execution_plan {
   execution_plan result{.steps = std::move(steps)};
   result.awaited.resize(result.steps.actions.size());
   const auto lane_of = [&](int peer) -> lane_plan& {
-    const auto found = std::find_if(result.lanes.begin(), result.lanes.end(),
-                                    [&](const lane_plan& lane) { return lane.peer == peer; });
+    const auto found = std::ranges::find(result.lanes, peer, &lane_plan::peer);
     if (found != result.lanes.end()) return *found;
     return result.lanes.emplace_back(lane_plan{.peer = peer});
   };
@@ -45,15 +44,6 @@ struct execution_plan {
       if (before != no_action) result.awaited[static_cast<std::size_t>(before)] = true;
     }
     switch (step.kind) {
-      case action_kind::copy:
-      case action_kind::fetch:
-      case action_kind::spread:
-      case action_kind::combine:
-      case action_kind::combine_for_all: result.local.push_back(index); break;
-      case action_kind::barrier:
-        result.local.push_back(index);
-        result.has_barrier = true;
-        break;
       case action_kind::send: lane_of(step.peer).sends.push_back(index); break;
       case action_kind::receive_reduce: {
         lane_plan& lane = lane_of(step.peer);
@@ -62,6 +52,9 @@ struct execution_plan {
         break;
       }
       case action_kind::receive: lane_of(step.peer).receives.push_back(index); break;
+      default:
+        result.local.push_back(index);
+        result.has_barrier |= step.kind == action_kind::barrier;
     }
   }
   return result;

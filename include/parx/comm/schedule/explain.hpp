@@ -57,11 +57,8 @@ struct explanation {
                     : "as cheap";
     }
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const explanation& a, const explanation& b) {
-    if (std::isnan(a.seconds) || std::isnan(b.seconds)) {
-      return std::isnan(b.seconds) && !std::isnan(a.seconds);
-    }
-    return a.seconds < b.seconds;
+  std::ranges::stable_sort(rows, {}, [](const explanation& row) {
+    return std::isnan(row.seconds) ? std::numeric_limits<double>::infinity() : row.seconds;
   });
   return rows;
 }

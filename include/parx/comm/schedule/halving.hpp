@@ -29,11 +29,7 @@ namespace parx::inline PARX_ABI::algorithms {
   place current = place::input;
   std::int32_t partial = no_action;
   if (folded.is_proxy(rank)) {
-    partial = plan.add({.kind = action_kind::receive_reduce,
-                        .peer = rank - 1,
-                        .from = input,
-                        .to = output,
-                        .received_first = true});
+    partial = plan.receive_reduce(rank - 1, input, output, {.received_first = true});
     current = place::output;
   }
 
@@ -47,13 +43,11 @@ namespace parx::inline PARX_ABI::algorithms {
     const int keep = (position & bit) == 0 ? first : first + size;
     const int give = (position & bit) == 0 ? first + size : first;
     plan.send(partner, chunks.blocks(current, give, give + size), partial);
-    partial = plan.add({.kind = action_kind::receive_reduce,
-                        .peer = partner,
-                        .from = chunks.blocks(current, keep, keep + size),
-                        .to = chunks.blocks(place::output, keep, keep + size),
-                        .after = {partial, no_action},
-                        .completes = size == 1,
-                        .received_first = partner < rank});
+    partial = plan.receive_reduce(partner, chunks.blocks(current, keep, keep + size),
+                                  chunks.blocks(place::output, keep, keep + size),
+                                  {.after = {partial, no_action},
+                                   .completes = size == 1,
+                                   .received_first = partner < rank});
     current = place::output;
     first = keep;
   }
@@ -92,11 +86,8 @@ namespace parx::inline PARX_ABI::algorithms {
   std::int32_t partial = no_action;
   if (folded.is_proxy(rank)) {
     plan.scratch_count = blocks.total();
-    partial = plan.add({.kind = action_kind::receive_reduce,
-                        .peer = rank - 1,
-                        .from = all,
-                        .to = {place::scratch, 0, blocks.total()},
-                        .received_first = true});
+    partial = plan.receive_reduce(rank - 1, all, {place::scratch, 0, blocks.total()},
+                                  {.received_first = true});
     current = place::scratch;
   }
   const auto at = [&](place where, int first_rank, int last_rank) {
@@ -117,12 +108,9 @@ namespace parx::inline PARX_ABI::algorithms {
       scratch_begin = kept.offset;
       plan.scratch_count = kept.count;
     }
-    partial = plan.add({.kind = action_kind::receive_reduce,
-                        .peer = partner,
-                        .from = kept,
-                        .to = at(place::scratch, folded.first(keep), folded.first(keep + bit)),
-                        .after = {partial, no_action},
-                        .received_first = partner < rank});
+    partial = plan.receive_reduce(
+        partner, kept, at(place::scratch, folded.first(keep), folded.first(keep + bit)),
+        {.after = {partial, no_action}, .received_first = partner < rank});
     current = place::scratch;
     first = keep;
   }
@@ -136,13 +124,9 @@ namespace parx::inline PARX_ABI::algorithms {
   }
   for (int r = folded.first(position); r < folded.first(position + 1); ++r) {
     const region from = at(current, r, r + 1);
-    const std::int32_t reduced = plan.add({.kind = action_kind::receive_reduce,
-                                           .peer = partner,
-                                           .from = from,
-                                           .to = r == rank ? own : from,
-                                           .after = {partial, no_action},
-                                           .completes = true,
-                                           .received_first = partner < rank});
+    const std::int32_t reduced = plan.receive_reduce(
+        partner, from, r == rank ? own : from,
+        {.after = {partial, no_action}, .completes = true, .received_first = partner < rank});
     if (r != rank) plan.send(r, from, reduced);
   }
   return plan;

@@ -82,15 +82,15 @@ struct host_layout {
     if (hosts > 1) {
       for (action& each : part.actions) each.completes = false;
     }
-    done = append(plan, part, local, place::input, done);
+    done = append(plan, part, place::input, done, local);
     current = place::output;
   }
   if (layout.leads() && hosts > 1) {
-    done = append(plan, halving_all_reduce(layout.host, hosts, count), layout.leaders(), current,
-                  done);
+    done = append(plan, halving_all_reduce(layout.host, hosts, count), current, done,
+                  layout.leaders());
   }
   if (neighbours > 1) {
-    append(plan, tree_broadcast(layout.position, neighbours, count, 0), local, place::output, done);
+    append(plan, tree_broadcast(layout.position, neighbours, count, 0), place::output, done, local);
   }
   return plan;
 }
@@ -108,13 +108,13 @@ struct host_layout {
       static_cast<int>(std::find(leaders.begin(), leaders.end(), root) - leaders.begin());
   std::int32_t arrived = no_action;
   if (layout.leads() && hosts > 1) {
-    append(plan, tree_broadcast(layout.host, hosts, count, from), leaders, place::input, no_action);
+    append(plan, tree_broadcast(layout.host, hosts, count, from), place::input, no_action, leaders);
     // A leader's action 0 is its receive; it forwards the vector to its host while it arrives.
     if (rank != root) arrived = 0;
   }
   if (local.size() > 1) {
-    append(plan, tree_broadcast(layout.position, static_cast<int>(local.size()), count, 0), local,
-           rank == root ? place::input : place::output, arrived);
+    append(plan, tree_broadcast(layout.position, static_cast<int>(local.size()), count, 0),
+           rank == root ? place::input : place::output, arrived, local);
   }
   return plan;
 }

@@ -4,9 +4,6 @@
 // latency counts.
 #pragma once
 
-#include <numeric>
-#include <vector>
-
 #include <parx/comm/schedule/compose.hpp>
 #include <parx/comm/schedule/tree.hpp>
 
@@ -15,11 +12,9 @@ namespace parx::inline PARX_ABI::algorithms {
 /// Reduce to rank 0, then broadcast. Input and output hold `count` elements.
 [[nodiscard]] inline schedule tree_all_reduce(int rank, int world, std::size_t count) {
   schedule plan{.name = algorithm::tree};
-  std::vector<int> everybody(static_cast<std::size_t>(world));
-  std::iota(everybody.begin(), everybody.end(), 0);
   const std::int32_t reduced =
-      append(plan, tree_reduce(rank, world, count, 0), everybody, place::input, no_action);
-  append(plan, tree_broadcast(rank, world, count, 0), everybody, place::output, reduced);
+      append(plan, tree_reduce(rank, world, count, 0), place::input, no_action);
+  append(plan, tree_broadcast(rank, world, count, 0), place::output, reduced);
   return plan;
 }
 
@@ -35,19 +30,16 @@ namespace parx::inline PARX_ABI::algorithms {
   for (int u = rank + 1; u < rank + edge && u < world; ++u) {
     const int child = rank + detail::tree_child(u - rank);
     if (rank == 0) {
-      done = plan.add({.kind = action_kind::receive_reduce, .peer = child,
-                       .from = u == 1 ? input : output, .to = output, .after = {done, no_action},
-                       .completes = u == world - 1});
+      done = plan.receive_reduce(child, u == 1 ? input : output, output,
+                                 {.after = {done, no_action}, .completes = u == world - 1});
       continue;
     }
     const region piece{place::scratch, plan.scratch_count, count};
     plan.scratch_count += count;
     done = plan.send(rank - edge, piece, plan.receive(child, piece));
   }
-  std::vector<int> everybody(static_cast<std::size_t>(world));
-  std::iota(everybody.begin(), everybody.end(), 0);
   if (rank > 0) done = plan.fence(done);
-  append(plan, tree_broadcast(rank, world, count, 0), everybody, place::output, done);
+  append(plan, tree_broadcast(rank, world, count, 0), place::output, done);
   return plan;
 }
 

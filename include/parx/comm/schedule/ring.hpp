@@ -29,11 +29,8 @@ std::int32_t ring_reduce_phase(schedule& plan, int rank, const partition& blocks
     const region source = step == 0 ? blocks.block(place::input, outgoing)
                                     : plan.actions[static_cast<std::size_t>(received)].to;
     plan.send(next, source, received);
-    received = plan.add({.kind = action_kind::receive_reduce,
-                         .peer = previous,
-                         .from = blocks.block(place::input, incoming),
-                         .to = last ? own : partial(incoming, step),
-                         .completes = last});
+    received = plan.receive_reduce(previous, blocks.block(place::input, incoming),
+                                   last ? own : partial(incoming, step), {.completes = last});
   }
   return received;
 }

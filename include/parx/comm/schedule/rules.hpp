@@ -24,6 +24,7 @@
 #include <parx/comm/schedule/catalog.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/split.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -120,9 +121,8 @@ struct rule_line {
 [[nodiscard]] inline std::vector<algorithm_rule> parse_algorithm_list(
     std::string_view text, std::string_view source = "PARX_ALGO") {
   std::vector<algorithm_rule> rules;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string_view item = text.substr(at, end - at);
+  for (const std::string_view item : detail::split_at(text, ',')) {
+    const auto at = static_cast<std::size_t>(item.data() - text.data());
     const std::size_t colon = item.find(':');
     if (colon == std::string_view::npos) {
       detail::rule_word{item, source, 1, at + 1}.refuse(
@@ -134,7 +134,6 @@ struct rule_line {
                                        {item.substr(colon + 1), source, 1, at + colon + 2});
     rule.source = formatted("{}:1", source);
     rules.push_back(std::move(rule));
-    at = end + 1;
   }
   return rules;
 }
@@ -145,11 +144,9 @@ struct rule_line {
                                                                        std::string_view source) {
   static constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
   std::vector<algorithm_rule> rules;
-  std::size_t number = 1;
-  for (std::size_t at = 0; at < text.size(); ++number) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const auto [words, count] = detail::split_words(text.substr(at, end - at), source, number);
-    at = end + 1;
+  std::size_t number = 0;
+  for (const std::string_view line : detail::split_at(text, '\n')) {
+    const auto [words, count] = detail::split_words(line, source, ++number);
     if (count == 0) continue;
     if (count != 6) {
       words[std::min<std::size_t>(count - 1, 6)].refuse(

@@ -48,12 +48,8 @@ inline void doubling_scan_steps(schedule& plan, int rank, int world, const scan_
       if (current.where != place::scratch) taken = sent;
     }
     if (distance > below) continue;
-    partial = plan.add({.kind = action_kind::receive_reduce,
-                        .peer = rank - distance,
-                        .from = current,
-                        .to = output,
-                        .after = {partial, taken},
-                        .received_first = true});
+    partial = plan.receive_reduce(rank - distance, current, output,
+                                  {.after = {partial, taken}, .received_first = true});
     current = output;
   }
   if (below == 0) plan.copy(start.value, output, start.here, taken);
@@ -68,12 +64,8 @@ inline void chain_scan_steps(schedule& plan, int rank, int world, const scan_sta
   if (leads) {
     plan.copy(start.value, output, start.here, start.taken);
   } else {
-    prefix = plan.add({.kind = action_kind::receive_reduce,
-                       .peer = rank - 1,
-                       .from = start.value,
-                       .to = output,
-                       .after = {start.here, start.taken},
-                       .received_first = true});
+    prefix = plan.receive_reduce(rank - 1, start.value, output,
+                                 {.after = {start.here, start.taken}, .received_first = true});
     current = output;
   }
   if (rank + 1 < world) plan.send(rank + 1, current, prefix);

@@ -60,12 +60,8 @@ namespace detail {
   region current{place::input, 0, count};
   for (int bit = 1; bit < edge && v + bit < world; bit *= 2) {
     const bool last = v == 0 && (2 * bit >= edge || v + 2 * bit >= world);
-    partial = plan.add({.kind = action_kind::receive_reduce,
-                        .peer = wrap(v + bit + root, world),
-                        .from = current,
-                        .to = sum,
-                        .after = {partial, no_action},
-                        .completes = last});
+    partial = plan.receive_reduce(wrap(v + bit + root, world), current, sum,
+                                  {.after = {partial, no_action}, .completes = last});
     current = sum;
   }
   if (v != 0) {
