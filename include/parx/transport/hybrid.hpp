@@ -15,7 +15,6 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -32,7 +31,7 @@ class hybrid_links final : public links {
  public:
   /// The links among all ranks of the job.
   explicit hybrid_links(const std::shared_ptr<detail::endpoint>& shared)
-      : hybrid_links(shared, everyone(shared->options().world_size), shared->options().rank, 0) {}
+      : hybrid_links(shared, all_ranks(shared->options().world_size), shared->options().rank, 0) {}
 
   link& link_to(int peer, channel traffic,
                 std::chrono::milliseconds patience = longest_patience) override {
@@ -174,11 +173,6 @@ class hybrid_links final : public links {
     return false;
   }
 
-  [[nodiscard]] static std::vector<int> everyone(int world_size) {
-    std::vector<int> ranks(static_cast<std::size_t>(world_size));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return ranks;
-  }
   [[nodiscard]] link_owner& link_slot(int peer, channel traffic) noexcept {
     return links_[static_cast<std::size_t>(peer)][static_cast<std::size_t>(traffic)];
   }

@@ -17,7 +17,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -67,12 +66,9 @@ class inproc_pipe {
   std::size_t write(const_bytes from, clock::time_point visible) {
     const std::lock_guard lock(mutex_);
     const std::size_t fits = std::min(from.size, bytes_.size() - (written_ - read_));
-    for (std::size_t moved = 0; moved < fits;) {
-      const std::size_t at = (written_ + moved) % bytes_.size();
-      const std::size_t piece = std::min(fits - moved, bytes_.size() - at);
-      std::memcpy(bytes_.data() + at, from.data + moved, piece);
-      moved += piece;
-    }
+    for_each_piece(written_, fits, [&](std::byte* at, std::size_t moved, std::size_t size) {
+      std::memcpy(at, from.data + moved, size);
+    });
     written_ += fits;
     if (fits > 0) arrivals_.emplace_back(visible, written_);
     return fits;
@@ -86,12 +82,9 @@ class inproc_pipe {
       arrivals_.pop_front();
     }
     const std::size_t got = std::min(to.size, visible_ - read_);
-    for (std::size_t moved = 0; moved < got;) {
-      const std::size_t at = (read_ + moved) % bytes_.size();
-      const std::size_t piece = std::min(got - moved, bytes_.size() - at);
-      std::memcpy(to.data + moved, bytes_.data() + at, piece);
-      moved += piece;
-    }
+    for_each_piece(read_, got, [&](const std::byte* at, std::size_t moved, std::size_t size) {
+      std::memcpy(to.data + moved, at, size);
+    });
     read_ += got;
     return got;
   }
@@ -109,6 +102,17 @@ class inproc_pipe {
   std::atomic<bool> closed{false};
 
  private:
+  /// Calls copy(place in the buffer, bytes before it, size): twice where the bytes wrap around.
+  template <typename Copy>
+  void for_each_piece(std::size_t from, std::size_t size, Copy copy) {
+    for (std::size_t moved = 0; moved < size;) {
+      const std::size_t at = (from + moved) % bytes_.size();
+      const std::size_t piece = std::min(size - moved, bytes_.size() - at);
+      copy(bytes_.data() + at, moved, piece);
+      moved += piece;
+    }
+  }
+
   std::mutex mutex_;
   std::vector<std::byte> bytes_ = std::vector<std::byte>(std::size_t{256} << 10);
   std::size_t written_ = 0;
@@ -219,8 +223,7 @@ class inproc_link final : public link {
 
   std::size_t try_send(const const_bytes& first, const const_bytes& second) override {
     if (!network_.alive(peer_in_network_)) throw link_lost(peer_, "its thread was killed");
-    if (in_.closed && in_.drained())
-      throw link_lost(peer_, "it closed the connection", link_end::closed);
+    if (in_.closed && in_.drained()) throw closed_by(peer_);
     const auto visible = std::chrono::steady_clock::now() + network_.options_.delay;
     std::size_t sent = out_.write(first, visible);
     if (sent == first.size) sent += out_.write(second, visible);
@@ -229,16 +232,10 @@ class inproc_link final : public link {
   }
 
   std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
-    const bool ended = in_.closed;
     std::size_t received = in_.read(first);
     if (received == first.size) received += in_.read(second);
-    if (received > 0) {
-      network_.events(peer_in_network_).add();  // there is room again
-    } else if (!network_.alive(peer_in_network_) && in_.drained()) {
-      throw link_lost(peer_, "its thread has ended", link_end::closed);
-    } else if (ended && in_.drained()) {
-      throw link_lost(peer_, "it closed the connection", link_end::closed);
-    }
+    if (received > 0) network_.events(peer_in_network_).add();  // there is room again
+    else static_cast<void>(has_unread());                       // throws where the peer has ended
     return received;
   }
 
@@ -248,7 +245,7 @@ class inproc_link final : public link {
     const bool closed = in_.closed;
     if (!in_.drained()) return true;
     if (!alive) throw link_lost(peer_, "its thread has ended", link_end::closed);
-    if (closed) throw link_lost(peer_, "it closed the connection", link_end::closed);
+    if (closed) throw closed_by(peer_);
     return false;
   }
 
@@ -327,8 +324,6 @@ class inproc_links final : public links {
 };
 
 inline std::unique_ptr<links> inproc_network::attach(int rank) {
-  std::vector<int> everyone(ranks_.size());
-  std::iota(everyone.begin(), everyone.end(), 0);
   // The links own the network and the job, and both may call it until they end.
   auto of_rank = std::make_shared<job>(
       job_options{.store = store_,
@@ -337,8 +332,8 @@ inline std::unique_ptr<links> inproc_network::attach(int rank) {
                   .threads = thread_network{
                       .has_ended = [this, rank](int other) { return has_ended(other, rank); },
                       .wake_all = [this] { notify_all(); }}});
-  return std::make_unique<inproc_links>(shared_from_this(), std::move(of_rank),
-                                        std::move(everyone), rank, 0);
+  return std::make_unique<inproc_links>(shared_from_this(), std::move(of_rank), all_ranks(size()),
+                                        rank, 0);
 }
 
 }  // namespace parx

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -52,6 +53,10 @@ class link_lost : public std::runtime_error {
   int peer;
   link_end how;
 };
+/// What a link throws whose peer has closed it, and whose last bytes were received.
+[[nodiscard]] inline link_lost closed_by(int peer) {
+  return {peer, "it closed the connection", link_end::closed};
+}
 
 struct const_bytes {
   const std::byte* data = nullptr;
@@ -103,6 +108,12 @@ struct link_interest {
   const std::atomic<std::uint64_t>* word = nullptr;
   std::uint64_t awaited = 0;
 };
+
+[[nodiscard]] inline std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
 
 /// Memory that all ranks of a host share: an equal part for each rank, in rank order, contiguous
 /// where `bytes` is a multiple of 4096. Lives until its last owner is destroyed.

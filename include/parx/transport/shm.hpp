@@ -42,12 +42,10 @@ class shm_link final : public detail::process_link {
     // Before the send: bytes that are sent before the peer ends may still be received, but not
     // those that are put into the ring after that.
     const bool ended = has_ended();
-    if (ended && !sender_.has_offer())
-      throw link_lost(key_.peer, "it closed the connection", link_end::closed);
+    if (ended && !sender_.has_offer()) throw closed_by(key_.peer);
     const std::size_t sent = sender_.send(first, second);
     if (sender_.published()) wake_peer();
-    if (sent == 0 && ended)
-      throw link_lost(key_.peer, "it closed the connection", link_end::closed);
+    if (sent == 0 && ended) throw closed_by(key_.peer);
     return sent;
   }
 
@@ -56,8 +54,7 @@ class shm_link final : public detail::process_link {
     const bool ended = ended_;
     const std::size_t received = receiver_.receive(first, second, wakes_->pid(), key_.peer);
     if (received > 0 && receiver_.awaited()) wake_peer();
-    if (received == 0 && ended)
-      throw link_lost(key_.peer, "it closed the connection", link_end::closed);
+    if (received == 0 && ended) throw closed_by(key_.peer);
     return received;
   }
 
@@ -68,7 +65,7 @@ class shm_link final : public detail::process_link {
     if (!opened()) return false;
     const bool ended = ended_;
     if (receiver_.ready()) return true;
-    if (ended) throw link_lost(key_.peer, "it closed the connection", link_end::closed);
+    if (ended) throw closed_by(key_.peer);
     return false;
   }
 
@@ -166,7 +163,7 @@ class shm_link final : public detail::process_link {
     receive_wakes();  // no thread may be polling for a link that is not open
     const bool ended = wakes_->ended();
     auto arrived = shared_.incoming().claim(key_);
-    if (!arrived && ended) throw link_lost(key_.peer, "it closed the connection", link_end::closed);
+    if (!arrived && ended) throw closed_by(key_.peer);
     if (!arrived) return false;
     memory_ = std::move(arrived.memory);
     if (memory_.data() == nullptr) {

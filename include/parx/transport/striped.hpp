@@ -74,8 +74,7 @@ class striped_link final : public detail::process_link {
       for (const lane& each : lanes_) awaiting |= each.stream.awaits_peer(polled);
       return {.awaiting = awaiting};
     }
-    const bool busy =
-        std::any_of(lanes_.begin(), lanes_.end(), [](const lane& each) { return each.sending(); });
+    const bool busy = std::ranges::any_of(lanes_, &lane::sending);
     const lane* source = holder();
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
       const lane& each = lanes_[i];
@@ -93,7 +92,6 @@ class striped_link final : public detail::process_link {
     }
     return false;
   }
-  void after_sleep(short) override {}
 
   void close() noexcept override {
     for (lane& each : lanes_) each.stream.close();
@@ -255,7 +253,7 @@ class striped_link final : public detail::process_link {
     if (source == nullptr && received_ >= incoming_stripes_end_) source = lanes_.data();
     if ((source != nullptr && source->stream.ended()) ||
         std::all_of(lanes_.begin(), lanes_.end(), has_ended)) {
-      throw link_lost(peer_, "it closed the connection", link_end::closed);
+      throw closed_by(peer_);
     }
     if (first_end_ == clock::time_point{}) first_end_ = clock::now();
     if (clock::now() - first_end_ > end_patience) {

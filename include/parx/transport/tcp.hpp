@@ -42,7 +42,6 @@ class tcp_link final : public detail::process_link {
   [[nodiscard]] bool ready(bool readable, bool /*writable*/) const noexcept override {
     return readable && (!ahead_.empty() || stream_.may_hold_bytes());
   }
-  void after_sleep(short) override {}
   void close() noexcept override { stream_.close(); }
 
  private:
@@ -82,8 +81,7 @@ class tcp_link final : public detail::process_link {
   std::size_t receive(mutable_bytes first, mutable_bytes second) {
     iovec parts[2] = {{first.data, first.size}, {second.data, second.size}};
     const std::size_t received = stream_.receive(used(parts), first.size + second.size);
-    if (received == 0 && stream_.ended())
-      throw link_lost(peer_, "it closed the connection", link_end::closed);
+    if (received == 0 && stream_.ended()) throw closed_by(peer_);
     return received;
   }
   [[nodiscard]] static std::span<iovec> used(iovec (&parts)[2]) noexcept {

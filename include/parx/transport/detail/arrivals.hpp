@@ -257,17 +257,16 @@ class arrivals {
     return ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family != AF_UNIX;
   }
 
-  /// A connection is closed with its arrival. Memory of a link is marked instead, for the rank that
-  /// passed it.
+  /// A connection is closed with its arrival. Of a link's memory the accepting side is marked as
+  /// closed instead, for the rank that passed it.
   static void refuse(const link_key& wants, const arrival& refused) noexcept {
     if (wants.what_for == purpose::memory || refused.memory.size() < link_memory::rings_at) return;
-    refuse_link(refused.memory.data());
+    link_memory::at(refused.memory.data()).sides[1].closed.store(1, std::memory_order_release);
   }
 
   using arrived = std::pair<link_key, arrival>;
   [[nodiscard]] std::vector<arrived>::iterator find_arrived(const link_key& key) {
-    return std::find_if(arrived_.begin(), arrived_.end(),
-                        [&](const arrived& each) { return each.first == key; });
+    return std::ranges::find(arrived_, key, &arrived::first);
   }
 
   uid_t user_ = ::geteuid();

@@ -12,7 +12,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +24,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/socket_address.hpp>
+#include <parx/core/split.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -68,10 +68,7 @@ struct interface_address {
   const bool exact = !rule.empty() && rule.front() == '=';
   if (exact) rule.remove_prefix(1);
   bool listed = false;
-  while (!rule.empty()) {
-    const auto comma = std::min(rule.find(','), rule.size());
-    const std::string_view item = rule.substr(0, comma);
-    rule.remove_prefix(std::min(comma + 1, rule.size()));
+  for (const std::string_view item : split_at(rule, ',')) {
     if (item.empty()) continue;
     if (const auto inside = in_network(candidate.address, item)) {
       listed |= *inside;

@@ -38,9 +38,4 @@ struct link_memory {
 };
 static_assert(sizeof(link_memory) <= link_memory::rings_at);
 
-/// Tells the connecting rank that its link was refused: marks the accepting side as closed.
-inline void refuse_link(std::byte* memory) noexcept {
-  link_memory::at(memory).sides[1].closed.store(1, std::memory_order_release);
-}
-
 }  // namespace parx::detail

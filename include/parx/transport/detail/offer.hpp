@@ -94,7 +94,7 @@ class offer_taker {
       // Checked after the copy: bytes copied before the sender closed are those that it offered.
       std::atomic_thread_fence(std::memory_order_acquire);
       if (state_->withdrawn.load(std::memory_order_relaxed) != 0) {
-        throw link_lost(peer, "it closed the connection", link_end::closed);
+        throw closed_by(peer);
       }
       to += got;
       size -= static_cast<std::size_t>(got);

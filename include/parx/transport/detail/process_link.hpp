@@ -21,11 +21,9 @@ class process_link : public link {
   [[nodiscard]] virtual sleep_plan before_sleep(bool readable, bool writable,
                                                 std::vector<pollfd>& polled) = 0;
   /// For a link that looks twice: whether bytes can move now, so that the caller must not sleep.
-  [[nodiscard]] virtual bool ready(bool /*readable*/, bool /*writable*/) const noexcept {
-    return false;
-  }
+  [[nodiscard]] virtual bool ready(bool readable, bool writable) const noexcept = 0;
   /// Called after the sleep, with the events of all appended entries combined.
-  virtual void after_sleep(short events) = 0;
+  virtual void after_sleep(short /*events*/) {}
   virtual void close() noexcept = 0;
 };
 

@@ -75,7 +75,7 @@ class pipe_sender {
   /// much where both ranks send. Traffic in one direction only is faster through the ring from two
   /// megabytes on, because there both cores copy, unless a split copy does the same.
   [[nodiscard]] bool should_offer(const const_bytes& piece) const noexcept {
-    const std::size_t copied = piece.recently_written ? 2 * ring_.capacity() : least_offered();
+    const std::size_t copied = piece.recently_written ? 2 * ring_.capacity() : ring_.most_whole();
     if (piece.size <= copied) return false;
     if (piece.send_only && !can_write(piece) && piece.size > 8 * ring_.capacity()) return false;
     return state_->can_read.load(std::memory_order_relaxed) != 0;
@@ -86,7 +86,6 @@ class pipe_sender {
   [[nodiscard]] bool can_write(const const_bytes& piece) const noexcept {
     return piece.send_only && !piece.receiver_reduces && split_.is_permitted();
   }
-  [[nodiscard]] std::size_t least_offered() const noexcept { return ring_.most_whole(); }
 
   pipe_state* state_ = nullptr;
   ring_writer ring_;

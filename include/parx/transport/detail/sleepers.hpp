@@ -57,8 +57,7 @@ class sleepers {
   };
 
   [[nodiscard]] std::vector<sleeper>::iterator find(std::uint64_t group) noexcept {
-    return std::find_if(asleep_.begin(), asleep_.end(),
-                        [group](const sleeper& each) { return each.group == group; });
+    return std::ranges::find(asleep_, group, &sleeper::group);
   }
 
   std::mutex mutex_;

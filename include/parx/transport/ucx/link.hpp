@@ -146,7 +146,7 @@ class ucx_link final : public detail::process_link {
   }
   void throw_if_lost() const {
     if (!stream_->broken.empty()) throw link_lost(key_.peer, stream_->broken);
-    if (stream_->ended) throw link_lost(key_.peer, "it closed the connection", link_end::closed);
+    if (stream_->ended) throw closed_by(key_.peer);
     if (peer_->lost() != UCS_OK) throw lost(peer_->lost());
   }
   [[nodiscard]] link_lost lost(ucs_status_t why) const {

@@ -42,7 +42,7 @@ class messages {
     } else {
       state.receives.push_back(&request);
       if (!match_kept(state, request) && state.lost) {
-        throw link_lost(request.peer, "it closed the connection", link_end::closed);
+        throw closed_by(request.peer);
       }
     }
   }
@@ -303,7 +303,9 @@ class messages {
       state.front_received += got;
       if (state.front_received == header_size) state.check_header();
       if (state.front_received < state.front_size()) return got > 0;
-      begin_body(state);
+      state.body_received = 0;
+      state.body_size = body_bytes(state.arriving);
+      find_receive(state);
       return true;
     }
     if (state.is_unexpected() && !find_receive(state)) return false;
@@ -327,12 +329,6 @@ class messages {
     state.arriving_kept = false;
     state.front_received = 0;
     return true;
-  }
-
-  void begin_body(message_lane& state) {
-    state.body_received = 0;
-    state.body_size = body_bytes(state.arriving);
-    find_receive(state);
   }
 
   /// Matches the arriving message with a posted receive. False if there is none.
