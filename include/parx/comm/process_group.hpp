@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -93,10 +92,6 @@ class process_group {
   friend const std::shared_ptr<detail::group_core>& detail::core_of(const process_group&);
 
   explicit process_group(std::shared_ptr<detail::group_core> core) : core_(std::move(core)) {}
-
-  /// `base` depends on the members only, not on `name`: ranks may name the group differently.
-  [[nodiscard]] process_group derive(std::span<const int> ranks, std::uint64_t base,
-                                     const std::string& name) const;
 
   std::shared_ptr<detail::group_core> core_;
 };

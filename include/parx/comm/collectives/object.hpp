@@ -12,6 +12,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -126,12 +127,6 @@ template <typename T>
   return objects;
 }
 
-[[nodiscard]] inline std::size_t sum_of(std::span<const std::size_t> sizes) noexcept {
-  std::size_t sum = 0;
-  for (const std::size_t each : sizes) sum += each;
-  return sum;
-}
-
 }  // namespace detail
 
 /// Collective. Every rank receives a copy of the root's object; the root's own is unchanged.
@@ -157,7 +152,7 @@ template <transferable T>
                                                call_site site = call_site::current()) {
   const std::vector<std::byte> mine = detail::bytes_of(object);
   const auto sizes = detail::agree_sizes(group, mine.size(), options, "all_gather_object", site);
-  std::vector<std::byte> all(detail::sum_of(sizes));
+  std::vector<std::byte> all(std::reduce(sizes.begin(), sizes.end()));
   all_gather_v(group, mine, all, sizes, {.timeout = options.timeout}, site);
   return detail::objects_of<T>(all, sizes, "all_gather_object", site);
 }
@@ -171,7 +166,7 @@ template <transferable T>
   const std::vector<std::byte> mine = detail::bytes_of(object);
   const auto sizes = detail::agree_sizes(group, mine.size(), options, "gather_object", site);
   const bool is_root = group.rank() == options.root;
-  std::vector<std::byte> all(is_root ? detail::sum_of(sizes) : 0);
+  std::vector<std::byte> all(is_root ? std::reduce(sizes.begin(), sizes.end()) : 0);
   gather_v(group, mine, all, sizes, {.root = options.root, .timeout = options.timeout}, site);
   if (!is_root) return {};
   return detail::objects_of<T>(all, sizes, "gather_object", site);

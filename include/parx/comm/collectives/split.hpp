@@ -30,9 +30,7 @@ inline constexpr int no_group = -1;
     if (all[2 * static_cast<std::size_t>(rank)] == color) members.push_back(rank);
   }
   const auto key_of = [&](int rank) { return all[2 * static_cast<std::size_t>(rank) + 1]; };
-  std::sort(members.begin(), members.end(), [&](int a, int b) {
-    return key_of(a) != key_of(b) ? key_of(a) < key_of(b) : a < b;
-  });
+  std::ranges::stable_sort(members, {}, key_of);
   return group.subgroup(members, {.name = std::move(options.name)}, site);
 }
 

@@ -23,19 +23,17 @@ inline void warm_up(process_group& group, std::span<const int> peers, warm_up_op
   std::unique_ptr<detail::call> first;
   auto* last = &first;
   const detail::call_check check(group, operation::send, site);
-  for (std::size_t i = 0; i < peers.size(); ++i) {
-    check.is_rank(peers[i], "warm_up's peer");
-    check.require(peers[i] != group.rank(), "warm_up lists this rank, {}, itself", peers[i]);
-    check.require(std::find(peers.begin(), peers.begin() + static_cast<std::ptrdiff_t>(i),
-                            peers[i]) == peers.begin() + static_cast<std::ptrdiff_t>(i),
-                  "warm_up lists rank {} twice", peers[i]);
+  for (const int peer : peers) {
+    check.is_rank(peer, "warm_up's peer");
+    check.require(peer != group.rank(), "warm_up lists this rank, {}, itself", peer);
+    check.require(std::ranges::count(peers, peer) == 1, "warm_up lists rank {} twice", peer);
     for (const operation what : {operation::send, operation::recv}) {
       *last = std::make_unique<detail::call>();
       detail::call& request = **last;
       request.what = what;
       request.site = site;
       request.timeout = options.timeout;
-      request.peer = peers[i];
+      request.peer = peer;
       request.header.type = static_cast<std::uint8_t>(dtype::uint8);
       request.header.root = tag;
       last = &request.next;

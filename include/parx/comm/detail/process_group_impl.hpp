@@ -87,9 +87,17 @@ PARX_INLINE process_group process_group::subgroup(std::span<const int> ranks,
   }
   const std::string list = joined_text(ranks, ",");
   check(member, formatted("this rank, {}, is not among the members {}", rank(), list));
+  // The id depends on the members and not on the name: ranks may name the group differently. The
+  // same members may form several groups, whose ids differ by a number.
   const std::uint64_t base = detail::fnv1a(list, detail::core_of(*this)->id());
-  return derive(ranks, base,
-                options.name.empty() ? formatted("{}/[{}]", name(), list) : options.name);
+  const std::uint64_t id = base + core_->next_group_number(base) * 0x9e3779b97f4a7c15u;
+  if (options.name.empty()) options.name = formatted("{}/[{}]", name(), list);
+  group_options own = core_->options();
+  own.choice = core_->issuer().choice().for_subgroup(ranks);
+  return process_group(std::shared_ptr<detail::group_core>(
+      new detail::group_core(core_->network().subgroup(ranks, id), std::move(options.name), id, own,
+                             core_->progress().siblings()),
+      detail::end_in_own_process{}));
 }
 
 PARX_INLINE void process_group::abort(std::string_view reason) {
@@ -97,17 +105,5 @@ PARX_INLINE void process_group::abort(std::string_view reason) {
 }
 PARX_INLINE bool process_group::all_calls_read() { return core_->progress().all_calls_read(); }
 PARX_INLINE bool process_group::closed() const { return core_->progress().has_ended(); }
-
-PARX_INLINE process_group process_group::derive(std::span<const int> ranks, std::uint64_t base,
-                                                const std::string& name) const {
-  // The same members may form several groups: their ids differ by this number.
-  const std::uint64_t id = base + core_->next_group_number(base) * 0x9e3779b97f4a7c15u;
-  group_options options = core_->options();
-  options.choice = core_->issuer().choice().for_subgroup(ranks);
-  return process_group(std::shared_ptr<detail::group_core>(
-      new detail::group_core(core_->network().subgroup(ranks, id), name, id, options,
-                             core_->progress().siblings()),
-      detail::end_in_own_process{}));
-}
 
 }  // namespace parx

@@ -150,9 +150,7 @@ struct flight_column {
     std::set<std::uint64_t> sequences;
     for (std::size_t i = 0; i < logs.size(); ++i) {
       const auto& own = logs[i].groups;
-      const bool member = std::any_of(own.begin(), own.end(),
-                                      [wanted = id](const auto& g) { return g.id == wanted; });
-      if (!member) continue;
+      if (std::ranges::find(own, id, &flight_group_name::id) == own.end()) continue;
       detail::flight_column column{&logs[i], {}};
       for (const flight_record& each : logs[i].records) {
         if (each.call.group != id || each.call.sequence == 0) continue;
@@ -166,9 +164,8 @@ struct flight_column {
     for (const std::uint64_t sequence : sequences) {
       auto here = detail::diverges_at(columns, id, sequence, ahead_of_columns);
       if (!here) continue;
-      const bool differs = std::any_of(
-          here->ranks.begin(), here->ranks.end(),
-          [](const flight_rank& rank) { return rank.part == flight_part::called_other; });
+      const bool differs = std::ranges::find(here->ranks, flight_part::called_other,
+                                             &flight_rank::part) != here->ranks.end();
       if (!first || differs) first = std::move(here);
       if (differs) break;
     }
@@ -227,8 +224,7 @@ struct flight_column {
                                          const std::vector<flight_log>& logs) {
   std::string text = formatted("{} on group \"{}\"", to_text(found.call), found.name);
   const auto ending_of = [&](int rank) {
-    const auto log = std::find_if(logs.begin(), logs.end(),
-                                  [rank](const auto& each) { return each.rank == rank; });
+    const auto log = std::ranges::find(logs, rank, &flight_log::rank);
     return log == logs.end() ? std::string()
                              : formatted(" ({}, pid {}; {})", log->host, log->pid,
                                            to_text(log->ending));

@@ -114,8 +114,7 @@ class failure_log {
       found.push_back(std::move(*each));
     }
   }
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  std::ranges::sort(found, {}, &failure_record::rank);
   return found;
 }
 

@@ -119,8 +119,7 @@ template <std::size_t N>
       ++log.damaged;
     }
   }
-  std::sort(log.records.begin(), log.records.end(),
-            [](const auto& a, const auto& b) { return a.ticket < b.ticket; });
+  std::ranges::sort(log.records, {}, &flight_record::ticket);
   log.forgot = !log.records.empty() && log.records.front().ticket > 1;
   return log;
 }
@@ -167,21 +166,15 @@ struct flight_logs {
     throw_error(errc::io, "there is no flight recorder (rank_0{}, ...) in {}", flight_suffix,
                 directory);
   }
-  std::uint64_t job = 0;
-  std::int64_t newest = -1;
-  for (const flight_log& each : found.ranks) {
-    if (each.made_unix_ns <= newest) continue;
-    newest = each.made_unix_ns;
-    job = each.job;
-  }
+  const auto newest = std::ranges::max_element(found.ranks, {}, &flight_log::made_unix_ns);
+  const std::uint64_t job = newest != found.ranks.end() ? newest->job : 0;
   std::erase_if(found.ranks, [&](const flight_log& each) {
     if (each.job == job) return false;
     found.left_out.push_back(formatted("the file of rank {} is from another start of a job",
                                          each.rank));
     return true;
   });
-  std::sort(found.ranks.begin(), found.ranks.end(),
-            [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  std::ranges::sort(found.ranks, {}, &flight_log::rank);
   return found;
 }
 /// The same for a directory of any user, also by a symbolic link.

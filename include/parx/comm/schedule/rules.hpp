@@ -13,7 +13,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <limits>
@@ -91,27 +90,19 @@ struct rule_word {
   return value << shift;
 }
 
-/// A rule has six words. The seventh of a longer line is kept for the error message.
-struct rule_line {
-  std::array<rule_word, 7> words{};
-  std::size_t count = 0;
-};
-
 /// The words of one line, up to a comment.
-[[nodiscard]] inline rule_line split_words(std::string_view line, std::string_view source,
-                                           std::size_t number) {
+[[nodiscard]] inline std::vector<rule_word> split_words(std::string_view line,
+                                                        std::string_view source,
+                                                        std::size_t number) {
   static constexpr std::string_view blanks = " \t\r";
   line = line.substr(0, line.find('#'));
-  rule_line split;
+  std::vector<rule_word> words;
   for (std::size_t at = line.find_first_not_of(blanks); at != std::string_view::npos;) {
     const std::size_t end = std::min(line.find_first_of(blanks, at), line.size());
-    if (split.count < split.words.size()) {
-      split.words[split.count] = {line.substr(at, end - at), source, number, at + 1};
-    }
-    ++split.count;
+    words.push_back({line.substr(at, end - at), source, number, at + 1});
     at = line.find_first_not_of(blanks, end);
   }
-  return split;
+  return words;
 }
 
 }  // namespace detail
@@ -146,13 +137,13 @@ struct rule_line {
   std::vector<algorithm_rule> rules;
   std::size_t number = 0;
   for (const std::string_view line : detail::split_at(text, '\n')) {
-    const auto [words, count] = detail::split_words(line, source, ++number);
-    if (count == 0) continue;
-    if (count != 6) {
-      words[std::min<std::size_t>(count - 1, 6)].refuse(
+    const auto words = detail::split_words(line, source, ++number);
+    if (words.empty()) continue;
+    if (words.size() != 6) {
+      words[std::min<std::size_t>(words.size() - 1, 6)].refuse(
           "a rule has 6 words (operation, min_bytes, max_bytes, min_ranks, max_ranks, algorithm), "
           "not {}",
-          count);
+          words.size());
     }
     algorithm_rule rule;
     rule.what = detail::parse_operation(words[0]);

@@ -88,14 +88,13 @@ inline void chain_scan_steps(schedule& plan, int rank, int world, const scan_sta
 /// Input and output hold `count` elements; rank 0's output is not written.
 [[nodiscard]] inline schedule doubling_exscan(int rank, int world, std::size_t count) {
   schedule plan{.name = algorithm::doubling};
-  const auto start = detail::shift_for_exscan(plan, rank, world, count);
-  detail::doubling_scan_steps(plan, rank, world, start);
+  detail::doubling_scan_steps(plan, rank, world,
+                              detail::shift_for_exscan(plan, rank, world, count));
   return plan;
 }
 [[nodiscard]] inline schedule chain_exscan(int rank, int world, std::size_t count) {
   schedule plan{.name = algorithm::chain};
-  const auto start = detail::shift_for_exscan(plan, rank, world, count);
-  detail::chain_scan_steps(plan, rank, world, start);
+  detail::chain_scan_steps(plan, rank, world, detail::shift_for_exscan(plan, rank, world, count));
   return plan;
 }
 

@@ -11,8 +11,9 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-[[nodiscard]] inline failure describe_current(links& network, const diagnosis& texts,
-                                              const pending_calls& pending) {
+/// To be called in a handler. Does not throw, even if there is no memory left for the text.
+[[nodiscard, gnu::cold, gnu::noinline]] inline failure current_failure(
+    links& network, const diagnosis& texts, const pending_calls& pending) noexcept try {
   try {
     throw;
   } catch (const header_mismatch& found) {
@@ -32,16 +33,8 @@ namespace parx::inline PARX_ABI::detail {
   } catch (...) {  // thrown by a user's function
     return {"an exception that is not a std::exception", errc::io, -1, std::current_exception()};
   }
-}
-
-/// To be called in a handler. Does not throw, even if there is no memory left for the text.
-[[nodiscard, gnu::cold, gnu::noinline]] inline failure current_failure(
-    links& network, const diagnosis& texts, const pending_calls& pending) noexcept {
-  try {
-    return describe_current(network, texts, pending);
-  } catch (...) {
-    return {"out of memory", errc::io, -1};  // short enough for the string's inline buffer
-  }
+} catch (...) {
+  return {"out of memory", errc::io, -1};  // short enough for the string's inline buffer
 }
 
 }  // namespace parx::detail

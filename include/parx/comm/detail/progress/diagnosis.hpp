@@ -217,30 +217,23 @@ class diagnosis {
   }
 
   [[nodiscard]] std::string mismatch(const message_mismatch& found) const {
-    if (found.receive->any_shape != nullptr) return any_shape_mismatch(found);
+    const call_header& mine = found.receive->header;
+    const call_header& theirs = found.theirs;
+    const auto type_of = [](const call_header& of) { return name_of(static_cast<dtype>(of.type)); };
+    std::string wanted = formatted("recv for {} {}", mine.count, type_of(mine));
+    std::string advice = "Both sides must name the same count and dtype";
+    if (const any_shape_receive* const any = found.receive->any_shape) {
+      wanted = formatted("recv_any_shape for at most {} bytes{}", any->max_bytes,
+                         any->type ? formatted(" of {}", name_of(*any->type)) : std::string());
+      advice = "What it takes is set by .type and .max_bytes";
+    }
     return formatted(
-        "rank {} waits in recv for {} {} with tag {} (at {}), but {} sent {} {} (at {}:{}). Both "
-        "sides must name the same count and dtype",
-        network_.rank(), found.receive->header.count,
-        name_of(static_cast<dtype>(found.receive->header.type)), found.receive->header.root,
-        found.receive->site, network_.describe(found.peer), found.theirs.count,
-        name_of(static_cast<dtype>(found.theirs.type)), found.theirs.file_name(),
-        found.theirs.line);
+        "rank {} waits in {} with tag {} (at {}), but {} sent {} {} (at {}:{}). {}",
+        network_.rank(), wanted, mine.root, found.receive->site, network_.describe(found.peer),
+        theirs.count, type_of(theirs), theirs.file_name(), theirs.line, advice);
   }
 
  private:
-  [[nodiscard]] std::string any_shape_mismatch(const message_mismatch& found) const {
-    const any_shape_receive& any_shape = *found.receive->any_shape;
-    const auto type = static_cast<dtype>(found.theirs.type);
-    return formatted(
-        "rank {} waits in recv_any_shape for at most {} bytes{} with tag {} (at {}), but {} sent "
-        "{} {} (at {}:{}). What it takes is set by .type and .max_bytes",
-        network_.rank(), any_shape.max_bytes,
-        any_shape.type ? formatted(" of {}", name_of(*any_shape.type)) : std::string(),
-        found.receive->header.root, found.receive->site, network_.describe(found.peer),
-        found.theirs.count, name_of(type), found.theirs.file_name(), found.theirs.line);
-  }
-
   /// Differences between two headers that describe() does not show.
   [[nodiscard]] static std::string hidden_difference(const call_header& mine,
                                                      const call_header& theirs) {

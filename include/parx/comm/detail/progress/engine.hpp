@@ -42,8 +42,8 @@ class engine {
     only_sends_ = true;
     overwrites_input_ = data.input == data.output && data.reduce;
     remaining_ = steps.steps.actions.size();
-    progress_.clear();
-    progress_.resize(remaining_);
+    states_.clear();
+    states_.resize(remaining_);
     first_local_ = 0;
     lane_count_ = steps.lanes.size();
     if (lanes_.size() < lane_count_) lanes_.resize(lane_count_);
@@ -128,7 +128,7 @@ class engine {
     std::size_t staged = 0;
   };
 
-  struct progress {
+  struct action_state {
     std::size_t bytes = 0;
     bool complete = false;
   };
@@ -137,7 +137,7 @@ class engine {
     return plan_->steps.actions[static_cast<std::size_t>(index)];
   }
   [[nodiscard]] std::size_t done_at(std::int32_t index) const noexcept {
-    return progress_[static_cast<std::size_t>(index)].bytes;
+    return states_[static_cast<std::size_t>(index)].bytes;
   }
   [[nodiscard]] std::size_t total(std::int32_t index) const noexcept {
     return action_at(index).count() * data_->element_size;
@@ -147,7 +147,7 @@ class engine {
     return position < list.size() ? list[position] : no_action;
   }
   [[nodiscard]] bool complete(std::int32_t index) const noexcept {
-    return progress_[static_cast<std::size_t>(index)].complete;
+    return states_[static_cast<std::size_t>(index)].complete;
   }
 
   /// How many bytes of an action its dependencies allow to move.
@@ -183,10 +183,10 @@ class engine {
     counter.store(counter.load(relaxed) + bytes, relaxed);
   }
   void advance(std::int32_t index, std::size_t bytes) noexcept {
-    progress_[static_cast<std::size_t>(index)].bytes += bytes;
+    states_[static_cast<std::size_t>(index)].bytes += bytes;
   }
   void finish(std::int32_t index) noexcept {
-    progress_[static_cast<std::size_t>(index)].complete = true;
+    states_[static_cast<std::size_t>(index)].complete = true;
     --remaining_;
   }
 
@@ -333,7 +333,7 @@ class engine {
   const execution_plan* plan_ = nullptr;
   collective_data* data_ = nullptr;
   const call_header* header_ = nullptr;
-  std::vector<progress> progress_;  ///< by action
+  std::vector<action_state> states_;  ///< by action
   std::size_t remaining_ = 0;
   std::size_t first_local_ = 0;  ///< all entries of plan_->local before it are complete
   workspace memory_;

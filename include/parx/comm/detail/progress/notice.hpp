@@ -142,10 +142,6 @@ template <typename AwaitedBy>
     std::reverse(ranks.begin(), ranks.end());
     return ranks;
   };
-  const auto known = [&](int rank) {
-    return std::any_of(steps.begin(), steps.end(),
-                       [rank](const step& each) { return each.rank == rank; });
-  };
   wait_chain circle;
   for (std::size_t i = 0; i < std::min(steps.size(), most_asked); ++i) {
     const std::vector<int> next = i == 0 ? awaited : awaited_by(steps[i].rank);
@@ -158,7 +154,7 @@ template <typename AwaitedBy>
       const auto before = chain_to(i);
       const auto again = std::find(before.begin(), before.end(), rank);
       if (again != before.end() && circle.ranks.empty()) circle = {{again, before.end()}, true};
-      if (!known(rank)) steps.push_back({rank, i});
+      if (std::ranges::find(steps, rank, &step::rank) == steps.end()) steps.push_back({rank, i});
     }
   }
   return circle;

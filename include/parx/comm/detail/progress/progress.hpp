@@ -63,7 +63,7 @@ class progress {
       call_lock lock(mutex_, locking_now());
       enqueue(request);
       if (record_.is_driven()) network_.wake();
-      finish(lock, request);
+      await(lock, request);
     }
     request.rethrow();
   }
@@ -85,7 +85,7 @@ class progress {
   /// Waits until an issued call is done; does not throw its failure.
   void wait(call& request) {
     call_lock lock(mutex_, locking_now());
-    finish(lock, request);
+    await(lock, request);
   }
 
   /// Whether an issued call is done. Never blocks.
@@ -156,7 +156,7 @@ class progress {
   }
 
   /// Locked. Waits for a call: drives the progress, or waits for the thread that does.
-  void finish(call_lock& lock, const call& request) {
+  void await(call_lock& lock, const call& request) {
     while (!request.all_done()) {
       if (record_.is_driven()) {
         if (++waiting_ == 1) network_.wake();  // the driver may spin from now on
@@ -214,7 +214,7 @@ class progress {
   /// Moves what can be moved, or waits until something can or a call is issued. Unlocked.
   bool move(waiter who) {
     // The computation that asynchronous calls overlap with uses the same cores, so their thread
-    // does not spin until the program waits for it (finish).
+    // does not spin until the program waits for it (await).
     const auto is_waited_for = [&] {
       return who == waiter::program || waiting_.load(std::memory_order_relaxed) > 0;
     };
