@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -302,8 +303,9 @@ BOOST_AUTO_TEST_CASE(
 }
 
 BOOST_AUTO_TEST_CASE(a_trace_shows_a_staged_call_once_and_by_another_name_the_set_up_ahead_of_it) {
-  const auto path = std::filesystem::temp_directory_path() /
-                    ("parx_shared_test_" + std::to_string(::getpid()) + ".json");
+  static const auto path = std::filesystem::temp_directory_path() /
+                           ("parx_shared_test_" + std::to_string(::getpid()) + ".json");
+  std::atexit([] { std::filesystem::remove(path); });  // after the trace, which is written again
   parx::trace::start({.path = path});
   const auto failure = jobs::run(jobs::kind::inproc, 3, [](parx::process_group& group) {
     std::vector<float> data(100);
@@ -320,7 +322,6 @@ BOOST_AUTO_TEST_CASE(a_trace_shows_a_staged_call_once_and_by_another_name_the_se
     calls += line.find(R"("name":"all_reduce")") != line.npos;
     set_ups += line.find(R"("name":"set-up of shared memory")") != line.npos;
   }
-  std::filesystem::remove(path);
   BOOST_TEST(calls == 12u);
   BOOST_TEST(set_ups == 3u);
 }
