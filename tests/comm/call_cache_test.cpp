@@ -26,10 +26,10 @@ using plan = std::shared_ptr<const parx::execution_plan>;
 template <typename Make>
 plan find_plan(call_cache& cache, const call_key& key, Make make) {
   const prepared_call& found = cache.find(key, [&](const plan& known) {
-    if (known != nullptr) return prepared_call{.steps = known};
-    return prepared_call{.steps = plan(new parx::execution_plan(parx::make_plan(make())))};
+    if (known != nullptr) return prepared_call{.plan = known};
+    return prepared_call{.plan = plan(new parx::execution_plan(parx::make_plan(make())))};
   });
-  return found.steps;
+  return found.plan;
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(calls_of_one_shape_share_a_plan_and_each_keeps_what_its_hea
       if (known == nullptr) ++plans;
       const plan steps =
           known != nullptr ? known : plan(new parx::execution_plan(parx::make_plan({})));
-      prepared_call next{.steps = steps};
+      prepared_call next{.plan = steps};
       next.header.count = static_cast<std::uint64_t>(++made);
       return next;
     });

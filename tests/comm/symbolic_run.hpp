@@ -84,7 +84,7 @@ struct lane_state {
 };
 
 struct rank_state {
-  parx::execution_plan steps;
+  parx::execution_plan plan;
   std::vector<symbol> buffer, scratch;
   std::size_t input_at = 0, input_size = 0;
   std::size_t output_at = 0, output_size = 0;
@@ -111,7 +111,7 @@ struct rank_state {
   }
   [[nodiscard]] const symbol* output() const { return buffer.data() + output_at; }
   [[nodiscard]] const action& step(std::int32_t index) const {
-    return steps.steps.actions[static_cast<std::size_t>(index)];
+    return plan.steps.actions[static_cast<std::size_t>(index)];
   }
 };
 
@@ -153,7 +153,7 @@ class simulation {
 
   /// Rank `rank` never takes part.
   void silence(std::size_t rank) {
-    ranks_[rank].steps = {};
+    ranks_[rank].plan = {};
     ranks_[rank].lanes.clear();
     ranks_[rank].remaining = 0;
   }
@@ -197,14 +197,14 @@ class simulation {
     for (std::size_t k = 0; k < state.input_size; ++k) {
       state.buffer[state.input_at + k] = leaf(shape.rank, k);
     }
-    state.steps = parx::make_plan(parx::make_schedule(shape, use));
-    state.scratch.assign(state.steps.steps.scratch_count, unwritten);
-    state.remaining = state.steps.steps.actions.size();
+    state.plan = parx::make_plan(parx::make_schedule(shape, use));
+    state.scratch.assign(state.plan.steps.scratch_count, unwritten);
+    state.remaining = state.plan.steps.actions.size();
     if (state.remaining == 0) problem_ = "a schedule without actions never ends";
     state.done.assign(state.remaining, 0);
     state.complete.assign(state.remaining, 0);
     const std::size_t world = static_cast<std::size_t>(shape.world);
-    for (const parx::lane_plan& each : state.steps.lanes) {
+    for (const parx::lane_plan& each : state.plan.lanes) {
       const auto peer = static_cast<std::size_t>(each.peer);
       const auto rank = static_cast<std::size_t>(shape.rank);
       state.lanes.push_back({&each, &wires_[rank * world + peer], &wires_[peer * world + rank]});
@@ -214,7 +214,7 @@ class simulation {
 
   void check_regions(std::size_t rank) {
     const rank_state& state = ranks_[rank];
-    for (const action& each : state.steps.steps.actions) {
+    for (const action& each : state.plan.steps.actions) {
       const bool reads = each.kind != action_kind::receive;
       const bool writes = each.kind != action_kind::send;
       const auto inside = [&](const region& r) {
@@ -287,7 +287,7 @@ class simulation {
   bool move(rank_state& state, unsigned chance) {
     if (state.remaining == 0) return false;
     bool progressed = false;
-    for (const auto index : state.steps.local) {
+    for (const auto index : state.plan.local) {
       const action& step = state.step(index);
       if (state.complete[static_cast<std::size_t>(index)] != 0 || !ready(state, step)) continue;
       if (step.kind == action_kind::barrier) {

@@ -108,9 +108,9 @@ class cost_meter {
     call request;
     request.what = operation::broadcast;
     request.site = site_;
-    const execution_plan steps =
+    const execution_plan plan =
         make_plan(algorithms::tree_broadcast(core_.rank(), core_.size(), sizeof costs_, 0));
-    request.steps = &steps;
+    request.plan = &plan;
     request.data.input = reinterpret_cast<const std::byte*>(&costs_);
     request.data.output = reinterpret_cast<std::byte*>(&costs_);
     request.header.type = static_cast<std::uint8_t>(dtype::uint8);

@@ -30,31 +30,31 @@ void for_each_run(int begin, int count, int world, Use use) {
 
 /// Input holds block `rank`; output receives all of them.
 [[nodiscard]] inline schedule bruck_all_gather(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::bruck};
+  schedule steps{.name = algorithm::bruck};
   const int world = blocks.parts();
   std::int32_t ready =
-      plan.copy(blocks.alone(place::input, rank), blocks.block(place::output, rank));
+      steps.copy(blocks.alone(place::input, rank), blocks.block(place::output, rank));
   for (int distance = 1; distance < world; distance *= 2) {
     const int count = std::min(distance, world - distance);
     const std::int32_t before = ready;
     detail::for_each_run(rank, count, world, [&](int first, int last) {
-      plan.send(wrap(rank - distance, world), blocks.blocks(place::output, first, last), before);
+      steps.send(wrap(rank - distance, world), blocks.blocks(place::output, first, last), before);
     });
     detail::for_each_run(rank + distance, count, world, [&](int first, int last) {
-      ready = plan.fence(ready, plan.receive(wrap(rank + distance, world),
-                                             blocks.blocks(place::output, first, last)));
+      ready = steps.fence(ready, steps.receive(wrap(rank + distance, world),
+                                               blocks.blocks(place::output, first, last)));
     });
   }
-  return plan;
+  return steps;
 }
 
 /// Input holds one block for each rank and output one from each, of `block` elements.
 [[nodiscard]] inline schedule bruck_all_to_all(int rank, int world, std::size_t block) {
-  schedule plan{.name = algorithm::bruck};
+  schedule steps{.name = algorithm::bruck};
   const auto block_of = [&](place where, int index) {
     return region{where, static_cast<std::size_t>(index) * block, block};
   };
-  plan.copy(block_of(place::input, rank), block_of(place::output, rank));
+  steps.copy(block_of(place::input, rank), block_of(place::output, rank));
   // By i: where in scratch the block lies that goes i ranks ahead in total, once it has moved.
   std::vector<int> moved_to(static_cast<std::size_t>(world));
   int stored = 0;  // blocks in scratch
@@ -71,22 +71,22 @@ void for_each_run(int begin, int count, int world, Use use) {
       if ((i & bit) == 0) continue;
       int& place_of = moved_to[static_cast<std::size_t>(i)];
       const bool has_moved = (i & (bit - 1)) != 0;
-      pack = plan.copy(has_moved ? block_of(place::scratch, place_of)
-                                 : block_of(place::input, wrap(rank + i, world)),
-                       block_of(place::scratch, stored), ready, pack);
+      pack = steps.copy(has_moved ? block_of(place::scratch, place_of)
+                                  : block_of(place::input, wrap(rank + i, world)),
+                        block_of(place::scratch, stored), ready, pack);
       place_of = moving + stored++;
     }
     stored += moving;
-    plan.send(wrap(rank + bit, world), packed, pack);
-    const std::int32_t received = plan.receive(wrap(rank - bit, world), arriving);
-    ready = plan.fence(received, ready);
+    steps.send(wrap(rank + bit, world), packed, pack);
+    const std::int32_t received = steps.receive(wrap(rank - bit, world), arriving);
+    ready = steps.fence(received, ready);
   }
-  plan.scratch_count = static_cast<std::size_t>(stored) * block;
+  steps.scratch_count = static_cast<std::size_t>(stored) * block;
   for (int i = 1; i < world; ++i) {
-    plan.copy(block_of(place::scratch, moved_to[static_cast<std::size_t>(i)]),
-              block_of(place::output, wrap(rank - i, world)), ready);
+    steps.copy(block_of(place::scratch, moved_to[static_cast<std::size_t>(i)]),
+               block_of(place::output, wrap(rank - i, world)), ready);
   }
-  return plan;
+  return steps;
 }
 
 }  // namespace parx::algorithms

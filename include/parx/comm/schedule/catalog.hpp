@@ -229,16 +229,16 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
 /// The schedule for a world of one: copies the input to the output. (exscan writes nothing, but a
 /// schedule must have an action.)
 [[nodiscard]] inline schedule lone_schedule(const call_shape& shape, algorithm use) {
-  schedule plan{.name = use};
+  schedule steps{.name = use};
   if (shape.what == operation::exscan) {
-    plan.fence(no_action);
-    return plan;
+    steps.fence(no_action);
+    return steps;
   }
-  plan.add({.kind = action_kind::copy,
-            .from = {place::input, 0, shape.count},
-            .to = {place::output, 0, shape.count},
-            .completes = reduces(shape.what) && shape.what != operation::scan});
-  return plan;
+  steps.add({.kind = action_kind::copy,
+             .from = {place::input, 0, shape.count},
+             .to = {place::output, 0, shape.count},
+             .completes = reduces(shape.what) && shape.what != operation::scan});
+  return steps;
 }
 
 [[nodiscard]] inline prices::load load_of(const call_shape& shape) {

@@ -11,12 +11,12 @@ namespace parx::inline PARX_ABI::algorithms {
 /// Appends schedule `part`, which begins after action `start` and reads its input from `input`.
 /// Part's rank i is members[i]; without members it is rank i. Returns an action that completes when
 /// all of `part` has.
-inline std::int32_t append(schedule& plan, const schedule& part, place input, std::int32_t start,
+inline std::int32_t append(schedule& steps, const schedule& part, place input, std::int32_t start,
                            std::span<const int> members = {}) {
-  const auto base = static_cast<std::int32_t>(plan.actions.size());
+  const auto base = static_cast<std::int32_t>(steps.actions.size());
   const auto placed = [&](region at) {
     if (at.where == place::input) at.where = input;
-    if (at.where == place::scratch) at.offset += plan.scratch_count;
+    if (at.where == place::scratch) at.offset += steps.scratch_count;
     return at;
   };
   std::vector<int> waiters(part.actions.size(), 0);  // by action of the part
@@ -36,12 +36,12 @@ inline std::int32_t append(schedule& plan, const schedule& part, place input, st
     }
     // An action that depends on another one of the part thereby depends on `start`.
     if (!waits) step.after[0] = start;
-    plan.add(step);
+    steps.add(step);
   }
-  plan.scratch_count += part.scratch_count;
+  steps.scratch_count += part.scratch_count;
   std::int32_t done = start;
   for (std::size_t i = 0; i < waiters.size(); ++i) {
-    if (waiters[i] == 0) done = plan.fence(done, base + static_cast<std::int32_t>(i));
+    if (waiters[i] == 0) done = steps.fence(done, base + static_cast<std::int32_t>(i));
   }
   return done;
 }

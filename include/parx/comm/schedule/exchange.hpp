@@ -22,20 +22,20 @@ enum class pairing : std::uint8_t { shifted, mutual };
 
 inline schedule exchange(algorithm name, int rank, const partition& outgoing,
                          const partition& incoming, int window, pairing pairs) {
-  schedule plan{.name = name};
+  schedule steps{.name = name};
   const int world = outgoing.parts();
   const bool mutual = pairs == pairing::mutual;
-  plan.copy(outgoing.block(place::input, rank), incoming.block(place::output, rank));
+  steps.copy(outgoing.block(place::input, rank), incoming.block(place::output, rank));
   std::vector<std::int32_t> ended{no_action};  // by step
   for (int step = 1; step < world; ++step) {
     const int to = mutual ? rank ^ step : wrap(rank + step, world);
     const int from = mutual ? rank ^ step : wrap(rank - step, world);
     const std::int32_t gate =
         step > window ? ended[static_cast<std::size_t>(step - window)] : no_action;
-    const std::int32_t sent = plan.send(to, outgoing.block(place::input, to), gate);
-    ended.push_back(plan.fence(sent, plan.receive(from, incoming.block(place::output, from))));
+    const std::int32_t sent = steps.send(to, outgoing.block(place::input, to), gate);
+    ended.push_back(steps.fence(sent, steps.receive(from, incoming.block(place::output, from))));
   }
-  return plan;
+  return steps;
 }
 
 }  // namespace detail

@@ -16,20 +16,20 @@ namespace parx::inline PARX_ABI::algorithms {
 
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule halving_all_reduce(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::halving};
+  schedule steps{.name = algorithm::halving};
   const fold folded(world);
   const region input{place::input, 0, count};
   const region output{place::output, 0, count};
   if (folded.sits_out(rank)) {
-    plan.send(rank + 1, input);
-    plan.receive(rank + 1, output);
-    return plan;
+    steps.send(rank + 1, input);
+    steps.receive(rank + 1, output);
+    return steps;
   }
 
   place current = place::input;
   std::int32_t partial = no_action;
   if (folded.is_proxy(rank)) {
-    partial = plan.receive_reduce(rank - 1, input, output, {.received_first = true});
+    partial = steps.receive_reduce(rank - 1, input, output, {.received_first = true});
     current = place::output;
   }
 
@@ -42,12 +42,11 @@ namespace parx::inline PARX_ABI::algorithms {
     size /= 2;
     const int keep = (position & bit) == 0 ? first : first + size;
     const int give = (position & bit) == 0 ? first + size : first;
-    plan.send(partner, chunks.blocks(current, give, give + size), partial);
-    partial = plan.receive_reduce(partner, chunks.blocks(current, keep, keep + size),
-                                  chunks.blocks(place::output, keep, keep + size),
-                                  {.after = {partial, no_action},
-                                   .completes = size == 1,
-                                   .received_first = partner < rank});
+    steps.send(partner, chunks.blocks(current, give, give + size), partial);
+    partial = steps.receive_reduce(
+        partner, chunks.blocks(current, keep, keep + size),
+        chunks.blocks(place::output, keep, keep + size),
+        {.after = {partial, no_action}, .completes = size == 1, .received_first = partner < rank});
     current = place::output;
     first = keep;
   }
@@ -56,28 +55,28 @@ namespace parx::inline PARX_ABI::algorithms {
   for (int bit = folded.power / 2; bit >= 1; bit /= 2) {
     const int partner = folded.rank_at(position ^ bit);
     const int theirs = (position & bit) == 0 ? first + size : first - size;
-    plan.send(partner, chunks.blocks(place::output, first, first + size), ready);
+    steps.send(partner, chunks.blocks(place::output, first, first + size), ready);
     const std::int32_t received =
-        plan.receive(partner, chunks.blocks(place::output, theirs, theirs + size));
-    ready = plan.fence(ready, received);
+        steps.receive(partner, chunks.blocks(place::output, theirs, theirs + size));
+    ready = steps.fence(ready, received);
     first = first < theirs ? first : theirs;
     size *= 2;
   }
-  if (folded.is_proxy(rank)) plan.send(rank - 1, output, ready);
-  return plan;
+  if (folded.is_proxy(rank)) steps.send(rank - 1, output, ready);
+  return steps;
 }
 
 /// Input holds all blocks; output holds block `rank`, reduced.
 [[nodiscard]] inline schedule halving_reduce_scatter(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::halving};
+  schedule steps{.name = algorithm::halving};
   const int world = blocks.parts();
   const fold folded(world);
   const region all{place::input, 0, blocks.total()};
   const region own = blocks.alone(place::output, rank);
   if (folded.sits_out(rank)) {
-    plan.send(rank + 1, all);
-    plan.receive(rank + 1, own);
-    return plan;
+    steps.send(rank + 1, all);
+    steps.receive(rank + 1, own);
+    return steps;
   }
 
   // Partial sums lie in scratch: all blocks for a proxy, else the half that is kept first.
@@ -85,9 +84,9 @@ namespace parx::inline PARX_ABI::algorithms {
   std::size_t scratch_begin = 0;
   std::int32_t partial = no_action;
   if (folded.is_proxy(rank)) {
-    plan.scratch_count = blocks.total();
-    partial = plan.receive_reduce(rank - 1, all, {place::scratch, 0, blocks.total()},
-                                  {.received_first = true});
+    steps.scratch_count = blocks.total();
+    partial = steps.receive_reduce(rank - 1, all, {place::scratch, 0, blocks.total()},
+                                   {.received_first = true});
     current = place::scratch;
   }
   const auto at = [&](place where, int first_rank, int last_rank) {
@@ -102,13 +101,13 @@ namespace parx::inline PARX_ABI::algorithms {
     const int partner = folded.rank_at(position ^ bit);
     const int keep = (position & bit) == 0 ? first : first + bit;
     const int give = (position & bit) == 0 ? first + bit : first;
-    plan.send(partner, at(current, folded.first(give), folded.first(give + bit)), partial);
+    steps.send(partner, at(current, folded.first(give), folded.first(give + bit)), partial);
     const region kept = at(current, folded.first(keep), folded.first(keep + bit));
-    if (plan.scratch_count == 0) {
+    if (steps.scratch_count == 0) {
       scratch_begin = kept.offset;
-      plan.scratch_count = kept.count;
+      steps.scratch_count = kept.count;
     }
-    partial = plan.receive_reduce(
+    partial = steps.receive_reduce(
         partner, kept, at(place::scratch, folded.first(keep), folded.first(keep + bit)),
         {.after = {partial, no_action}, .received_first = partner < rank});
     current = place::scratch;
@@ -120,16 +119,16 @@ namespace parx::inline PARX_ABI::algorithms {
   const int other = position ^ 1;
   const int partner = folded.rank_at(other);
   for (int r = folded.first(other); r < folded.first(other + 1); ++r) {
-    plan.send(partner, at(current, r, r + 1), partial);
+    steps.send(partner, at(current, r, r + 1), partial);
   }
   for (int r = folded.first(position); r < folded.first(position + 1); ++r) {
     const region from = at(current, r, r + 1);
-    const std::int32_t reduced = plan.receive_reduce(
+    const std::int32_t reduced = steps.receive_reduce(
         partner, from, r == rank ? own : from,
         {.after = {partial, no_action}, .completes = true, .received_first = partner < rank});
-    if (r != rank) plan.send(r, from, reduced);
+    if (r != rank) steps.send(r, from, reduced);
   }
-  return plan;
+  return steps;
 }
 
 }  // namespace parx::algorithms

@@ -70,7 +70,7 @@ struct host_layout {
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule hierarchical_all_reduce(int rank, std::span<const int> host_of,
                                                       std::size_t count) {
-  schedule plan{.name = algorithm::hierarchical};
+  schedule steps{.name = algorithm::hierarchical};
   const host_layout layout(rank, host_of);
   const auto& local = layout.local();
   const int neighbours = static_cast<int>(local.size());
@@ -82,23 +82,24 @@ struct host_layout {
     if (hosts > 1) {
       for (action& each : part.actions) each.completes = false;
     }
-    done = append(plan, part, place::input, done, local);
+    done = append(steps, part, place::input, done, local);
     current = place::output;
   }
   if (layout.leads() && hosts > 1) {
-    done = append(plan, halving_all_reduce(layout.host, hosts, count), current, done,
+    done = append(steps, halving_all_reduce(layout.host, hosts, count), current, done,
                   layout.leaders());
   }
   if (neighbours > 1) {
-    append(plan, tree_broadcast(layout.position, neighbours, count, 0), place::output, done, local);
+    append(steps, tree_broadcast(layout.position, neighbours, count, 0), place::output, done,
+           local);
   }
-  return plan;
+  return steps;
 }
 
 /// The root's input is copied to every rank's output (`count` elements each).
 [[nodiscard]] inline schedule hierarchical_broadcast(int rank, std::span<const int> host_of,
                                                      std::size_t count, int root) {
-  schedule plan{.name = algorithm::hierarchical};
+  schedule steps{.name = algorithm::hierarchical};
   host_layout layout(rank, host_of);
   layout.lead(rank, root);
   const auto& local = layout.local();
@@ -108,21 +109,22 @@ struct host_layout {
       static_cast<int>(std::find(leaders.begin(), leaders.end(), root) - leaders.begin());
   std::int32_t arrived = no_action;
   if (layout.leads() && hosts > 1) {
-    append(plan, tree_broadcast(layout.host, hosts, count, from), place::input, no_action, leaders);
+    append(steps, tree_broadcast(layout.host, hosts, count, from), place::input, no_action,
+           leaders);
     // A leader's action 0 is its receive; it forwards the vector to its host while it arrives.
     if (rank != root) arrived = 0;
   }
   if (local.size() > 1) {
-    append(plan, tree_broadcast(layout.position, static_cast<int>(local.size()), count, 0),
+    append(steps, tree_broadcast(layout.position, static_cast<int>(local.size()), count, 0),
            rank == root ? place::input : place::output, arrived, local);
   }
-  return plan;
+  return steps;
 }
 
 /// Input holds block `rank`; output receives all of them.
 [[nodiscard]] inline schedule hierarchical_all_gather(int rank, std::span<const int> host_of,
                                                       const partition& blocks) {
-  schedule plan{.name = algorithm::hierarchical};
+  schedule steps{.name = algorithm::hierarchical};
   const host_layout layout(rank, host_of);
   const auto& local = layout.local();
   const int hosts = static_cast<int>(layout.hosts.size());
@@ -133,30 +135,30 @@ struct host_layout {
   std::vector<std::int32_t> here(host_of.size(), no_action);
   const auto arrived = [&](int r) -> std::int32_t& { return here[static_cast<std::size_t>(r)]; };
 
-  arrived(rank) = plan.copy(blocks.alone(place::input, rank), block(rank));
+  arrived(rank) = steps.copy(blocks.alone(place::input, rank), block(rank));
   if (layout.leads()) {
     for (const int r : local) {
-      if (r != rank) arrived(r) = plan.receive(r, block(r));
+      if (r != rank) arrived(r) = steps.receive(r, block(r));
     }
   } else {
-    plan.send(local.front(), blocks.alone(place::input, rank));
+    steps.send(local.front(), blocks.alone(place::input, rank));
   }
 
   const auto position = static_cast<std::size_t>(layout.position);
   const int next = position + 1 < local.size() ? local[position + 1] : -1;
   for (int step = 0; step < hosts; ++step) {
     for (const int r : members(layout.host - step)) {
-      if (!layout.leads() && r != rank) arrived(r) = plan.receive(local[position - 1], block(r));
+      if (!layout.leads() && r != rank) arrived(r) = steps.receive(local[position - 1], block(r));
       if (layout.leads() && step > 0) {
-        arrived(r) = plan.receive(members(layout.host - 1).front(), block(r));
+        arrived(r) = steps.receive(members(layout.host - 1).front(), block(r));
       }
-      if (next >= 0 && r != next) plan.send(next, block(r), arrived(r));
+      if (next >= 0 && r != next) steps.send(next, block(r), arrived(r));
       if (layout.leads() && step + 1 < hosts) {
-        plan.send(members(layout.host + 1).front(), block(r), arrived(r));
+        steps.send(members(layout.host + 1).front(), block(r), arrived(r));
       }
     }
   }
-  return plan;
+  return steps;
 }
 
 }  // namespace parx::algorithms

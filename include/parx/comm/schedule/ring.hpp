@@ -16,7 +16,7 @@ namespace detail {
 /// Appends the reduce-scatter phase; returns the index of the action that completes block `rank`.
 /// Partial sums of block i go to `partial(i, step)`; the finished block `rank` goes to `own`.
 template <typename Partial>
-std::int32_t ring_reduce_phase(schedule& plan, int rank, const partition& blocks, region own,
+std::int32_t ring_reduce_phase(schedule& steps, int rank, const partition& blocks, region own,
                                Partial partial) {
   const int world = blocks.parts();
   const int next = wrap(rank + 1, world);
@@ -27,16 +27,16 @@ std::int32_t ring_reduce_phase(schedule& plan, int rank, const partition& blocks
     const int incoming = wrap(rank - 2 - step, world);
     const bool last = step == world - 2;
     const region source = step == 0 ? blocks.block(place::input, outgoing)
-                                    : plan.actions[static_cast<std::size_t>(received)].to;
-    plan.send(next, source, received);
-    received = plan.receive_reduce(previous, blocks.block(place::input, incoming),
-                                   last ? own : partial(incoming, step), {.completes = last});
+                                    : steps.actions[static_cast<std::size_t>(received)].to;
+    steps.send(next, source, received);
+    received = steps.receive_reduce(previous, blocks.block(place::input, incoming),
+                                    last ? own : partial(incoming, step), {.completes = last});
   }
   return received;
 }
 
 /// Appends the all-gather phase: block `rank` is in `own` once action `ready` is complete.
-inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks, region own,
+inline void ring_gather_phase(schedule& steps, int rank, const partition& blocks, region own,
                               std::int32_t ready) {
   const int world = blocks.parts();
   const int next = wrap(rank + 1, world);
@@ -44,8 +44,8 @@ inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks,
   for (int step = 0; step < world - 1; ++step) {
     const int outgoing = wrap(rank - step, world);
     const int incoming = wrap(rank - step - 1, world);
-    plan.send(next, step == 0 ? own : blocks.block(place::output, outgoing), ready);
-    ready = plan.receive(previous, blocks.block(place::output, incoming));
+    steps.send(next, step == 0 ? own : blocks.block(place::output, outgoing), ready);
+    ready = steps.receive(previous, blocks.block(place::output, incoming));
   }
 }
 
@@ -53,42 +53,42 @@ inline void ring_gather_phase(schedule& plan, int rank, const partition& blocks,
 
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule ring_all_reduce(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::ring};
+  schedule steps{.name = algorithm::ring};
   const partition blocks = partition::even(count, world);
   const region own = blocks.block(place::output, rank);
   const std::int32_t reduced = detail::ring_reduce_phase(
-      plan, rank, blocks, own, [&](int index, int) { return blocks.block(place::output, index); });
-  detail::ring_gather_phase(plan, rank, blocks, own, reduced);
-  return plan;
+      steps, rank, blocks, own, [&](int index, int) { return blocks.block(place::output, index); });
+  detail::ring_gather_phase(steps, rank, blocks, own, reduced);
+  return steps;
 }
 
 /// Input holds all blocks; output holds block `rank`, reduced.
 [[nodiscard]] inline schedule ring_reduce_scatter(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::ring};
+  schedule steps{.name = algorithm::ring};
   const int world = blocks.parts();
   // Two partial sums are alive at a time: the one being sent on and the one arriving.
   const std::size_t largest = blocks.largest();
-  plan.scratch_count = world > 2 ? 2 * largest : 0;
+  steps.scratch_count = world > 2 ? 2 * largest : 0;
   detail::ring_reduce_phase(
-      plan, rank, blocks, blocks.alone(place::output, rank), [&](int index, int step) {
+      steps, rank, blocks, blocks.alone(place::output, rank), [&](int index, int step) {
         return region{place::scratch, static_cast<std::size_t>(step % 2) * largest,
                       blocks.count(index)};
       });
   // A partial sum may be overwritten once it has been sent on, two steps later. (By the prefix
   // rule, element by element if the two blocks have the same length.)
   for (std::size_t step = 2; step + 1 < static_cast<std::size_t>(world) - 1; ++step) {
-    plan.actions[2 * step + 1].after[0] = static_cast<std::int32_t>(2 * (step - 1));
+    steps.actions[2 * step + 1].after[0] = static_cast<std::int32_t>(2 * (step - 1));
   }
-  return plan;
+  return steps;
 }
 
 /// Input holds block `rank`; output receives all of them.
 [[nodiscard]] inline schedule ring_all_gather(int rank, const partition& blocks) {
-  schedule plan{.name = algorithm::ring};
+  schedule steps{.name = algorithm::ring};
   const region own = blocks.alone(place::input, rank);
-  plan.copy(own, blocks.block(place::output, rank));
-  detail::ring_gather_phase(plan, rank, blocks, own, no_action);
-  return plan;
+  steps.copy(own, blocks.block(place::output, rank));
+  detail::ring_gather_phase(steps, rank, blocks, own, no_action);
+  return steps;
 }
 
 }  // namespace parx::algorithms

@@ -18,34 +18,34 @@ namespace parx::inline PARX_ABI::algorithms {
 
 /// Input holds block `rank`; the root's output receives all of them.
 [[nodiscard]] inline schedule tree_gather(int rank, const partition& blocks, int root) {
-  schedule plan{.name = algorithm::tree};
+  schedule steps{.name = algorithm::tree};
   const int world = blocks.parts();
   const int v = wrap(rank - root, world);
   const int edge = detail::tree_edge(v, world);
   const int parent = wrap(v - edge + root, world);
   const region own = blocks.alone(place::input, rank);
   if (v == 0) {
-    plan.copy(own, blocks.block(place::output, rank));
+    steps.copy(own, blocks.block(place::output, rank));
   } else {
-    plan.send(parent, own);
+    steps.send(parent, own);
   }
   for (int u = v + 1; u < v + edge && u < world; ++u) {
     const int owner = wrap(u + root, world);
     const int child = wrap(v + detail::tree_child(u - v) + root, world);
     if (v == 0) {
-      plan.receive(child, blocks.block(place::output, owner));
+      steps.receive(child, blocks.block(place::output, owner));
       continue;
     }
-    const region piece{place::scratch, plan.scratch_count, blocks.count(owner)};
-    plan.scratch_count += piece.count;
-    plan.send(parent, piece, plan.receive(child, piece));
+    const region piece{place::scratch, steps.scratch_count, blocks.count(owner)};
+    steps.scratch_count += piece.count;
+    steps.send(parent, piece, steps.receive(child, piece));
   }
-  return plan;
+  return steps;
 }
 
 /// The root's input holds all blocks; output receives block `rank`.
 [[nodiscard]] inline schedule tree_scatter(int rank, const partition& blocks, int root) {
-  schedule plan{.name = algorithm::tree};
+  schedule steps{.name = algorithm::tree};
   const int world = blocks.parts();
   const int v = wrap(rank - root, world);
   const int edge = detail::tree_edge(v, world);
@@ -55,65 +55,65 @@ namespace parx::inline PARX_ABI::algorithms {
     const int owner = wrap(u + root, world);
     const int child = wrap(v + detail::tree_child(u - v) + root, world);
     if (v == 0) {
-      plan.send(child, blocks.block(place::input, owner));
+      steps.send(child, blocks.block(place::input, owner));
       continue;
     }
-    const region piece{place::scratch, plan.scratch_count, blocks.count(owner)};
-    plan.scratch_count += piece.count;
-    plan.send(child, piece, plan.receive(parent, piece));
+    const region piece{place::scratch, steps.scratch_count, blocks.count(owner)};
+    steps.scratch_count += piece.count;
+    steps.send(child, piece, steps.receive(parent, piece));
   }
   const region own = blocks.alone(place::output, rank);
   if (v == 0) {
-    plan.copy(blocks.block(place::input, rank), own);
+    steps.copy(blocks.block(place::input, rank), own);
   } else {
-    plan.receive(parent, own);
+    steps.receive(parent, own);
   }
-  return plan;
+  return steps;
 }
 
 /// Input holds block `rank`; the root's output receives all of them.
 [[nodiscard]] inline schedule direct_gather(int rank, const partition& blocks, int root,
                                             int window = default_window) {
-  schedule plan{.name = algorithm::direct};
+  schedule steps{.name = algorithm::direct};
   const int world = blocks.parts();
   const region own = blocks.alone(place::input, rank);
   if (rank != root) {
     const bool is_requested = wrap(rank - root, world) > window;
-    plan.send(root, own, is_requested ? plan.receive(root, {}) : no_action);
-    return plan;
+    steps.send(root, own, is_requested ? steps.receive(root, {}) : no_action);
+    return steps;
   }
-  plan.copy(own, blocks.block(place::output, rank));
+  steps.copy(own, blocks.block(place::output, rank));
   std::vector<std::int32_t> received{no_action};
   for (int distance = 1; distance < world; ++distance) {
     const int peer = wrap(root + distance, world);
     if (distance > window) {
-      plan.send(peer, {}, received[static_cast<std::size_t>(distance - window)]);
+      steps.send(peer, {}, received[static_cast<std::size_t>(distance - window)]);
     }
-    received.push_back(plan.receive(peer, blocks.block(place::output, peer)));
+    received.push_back(steps.receive(peer, blocks.block(place::output, peer)));
   }
-  return plan;
+  return steps;
 }
 
 /// The root's input holds all blocks; output receives block `rank`.
 [[nodiscard]] inline schedule direct_scatter(int rank, const partition& blocks, int root,
                                              int window = default_window) {
-  schedule plan{.name = algorithm::direct};
+  schedule steps{.name = algorithm::direct};
   const int world = blocks.parts();
   const region own = blocks.alone(place::output, rank);
   if (rank != root) {
-    plan.receive(root, own);
-    return plan;
+    steps.receive(root, own);
+    return steps;
   }
   std::vector<std::int32_t> sent{no_action};
   for (int distance = 1; distance < world; ++distance) {
     const int peer = wrap(root + distance, world);
     const std::int32_t gate = distance > window
-                                  ? plan.fence(sent[static_cast<std::size_t>(distance - window)])
+                                  ? steps.fence(sent[static_cast<std::size_t>(distance - window)])
                                   : no_action;
-    sent.push_back(plan.send(peer, blocks.block(place::input, peer), gate));
+    sent.push_back(steps.send(peer, blocks.block(place::input, peer), gate));
   }
-  plan.copy(blocks.block(place::input, rank), own);
-  return plan;
+  steps.copy(blocks.block(place::input, rank), own);
+  return steps;
 }
 
 }  // namespace parx::algorithms

@@ -23,18 +23,18 @@ struct scan_start {
   int first = 0;                   ///< the lowest rank that takes part
 };
 
-[[nodiscard]] inline scan_start shift_for_exscan(schedule& plan, int rank, int world,
+[[nodiscard]] inline scan_start shift_for_exscan(schedule& steps, int rank, int world,
                                                  std::size_t count) {
   scan_start start{.value = {place::scratch, 0, count}, .first = 1};
-  if (rank < world - 1) start.taken = plan.send(rank + 1, {place::input, 0, count});
+  if (rank < world - 1) start.taken = steps.send(rank + 1, {place::input, 0, count});
   if (rank > 0) {
-    plan.scratch_count = count;
-    start.here = plan.receive(rank - 1, start.value);
+    steps.scratch_count = count;
+    start.here = steps.receive(rank - 1, start.value);
   }
   return start;
 }
 
-inline void doubling_scan_steps(schedule& plan, int rank, int world, const scan_start& start) {
+inline void doubling_scan_steps(schedule& steps, int rank, int world, const scan_start& start) {
   if (rank < start.first) return;
   const region output{place::output, 0, start.value.count};
   region current = start.value;
@@ -44,58 +44,58 @@ inline void doubling_scan_steps(schedule& plan, int rank, int world, const scan_
   for (int distance = 1; distance < world - start.first; distance *= 2) {
     // The value may be overwritten only once it has been sent.
     if (rank + distance < world) {
-      const std::int32_t sent = plan.send(rank + distance, current, partial);
+      const std::int32_t sent = steps.send(rank + distance, current, partial);
       if (current.where != place::scratch) taken = sent;
     }
     if (distance > below) continue;
-    partial = plan.receive_reduce(rank - distance, current, output,
-                                  {.after = {partial, taken}, .received_first = true});
+    partial = steps.receive_reduce(rank - distance, current, output,
+                                   {.after = {partial, taken}, .received_first = true});
     current = output;
   }
-  if (below == 0) plan.copy(start.value, output, start.here, taken);
+  if (below == 0) steps.copy(start.value, output, start.here, taken);
 }
 
-inline void chain_scan_steps(schedule& plan, int rank, int world, const scan_start& start) {
+inline void chain_scan_steps(schedule& steps, int rank, int world, const scan_start& start) {
   if (rank < start.first) return;
   const region output{place::output, 0, start.value.count};
   const bool leads = rank == start.first;
   std::int32_t prefix = start.here;
   region current = start.value;
   if (leads) {
-    plan.copy(start.value, output, start.here, start.taken);
+    steps.copy(start.value, output, start.here, start.taken);
   } else {
-    prefix = plan.receive_reduce(rank - 1, start.value, output,
-                                 {.after = {start.here, start.taken}, .received_first = true});
+    prefix = steps.receive_reduce(rank - 1, start.value, output,
+                                  {.after = {start.here, start.taken}, .received_first = true});
     current = output;
   }
-  if (rank + 1 < world) plan.send(rank + 1, current, prefix);
+  if (rank + 1 < world) steps.send(rank + 1, current, prefix);
 }
 
 }  // namespace detail
 
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule doubling_scan(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::doubling};
-  detail::doubling_scan_steps(plan, rank, world, {.value = {place::input, 0, count}});
-  return plan;
+  schedule steps{.name = algorithm::doubling};
+  detail::doubling_scan_steps(steps, rank, world, {.value = {place::input, 0, count}});
+  return steps;
 }
 [[nodiscard]] inline schedule chain_scan(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::chain};
-  detail::chain_scan_steps(plan, rank, world, {.value = {place::input, 0, count}});
-  return plan;
+  schedule steps{.name = algorithm::chain};
+  detail::chain_scan_steps(steps, rank, world, {.value = {place::input, 0, count}});
+  return steps;
 }
 
 /// Input and output hold `count` elements; rank 0's output is not written.
 [[nodiscard]] inline schedule doubling_exscan(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::doubling};
-  detail::doubling_scan_steps(plan, rank, world,
-                              detail::shift_for_exscan(plan, rank, world, count));
-  return plan;
+  schedule steps{.name = algorithm::doubling};
+  detail::doubling_scan_steps(steps, rank, world,
+                              detail::shift_for_exscan(steps, rank, world, count));
+  return steps;
 }
 [[nodiscard]] inline schedule chain_exscan(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::chain};
-  detail::chain_scan_steps(plan, rank, world, detail::shift_for_exscan(plan, rank, world, count));
-  return plan;
+  schedule steps{.name = algorithm::chain};
+  detail::chain_scan_steps(steps, rank, world, detail::shift_for_exscan(steps, rank, world, count));
+  return steps;
 }
 
 }  // namespace parx::algorithms

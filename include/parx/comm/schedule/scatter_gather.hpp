@@ -17,7 +17,7 @@ namespace parx::inline PARX_ABI::algorithms {
 /// The root's input is copied to every rank's output (`count` elements each).
 [[nodiscard]] inline schedule scatter_gather_broadcast(int rank, int world, std::size_t count,
                                                        int root) {
-  schedule plan{.name = algorithm::scatter_gather};
+  schedule steps{.name = algorithm::scatter_gather};
   const partition blocks = partition::even(count, world);  // numbered from the root, as v is
   const int v = wrap(rank - root, world);
   const auto rank_of = [&](int u) { return wrap(u + root, world); };
@@ -29,9 +29,9 @@ namespace parx::inline PARX_ABI::algorithms {
 
   const int parent = rank_of(v - detail::tree_edge(v, world));
   for (int u = last_of(v) - 1; u >= v; --u) {
-    if (!is_root) arrived(u) = plan.receive(parent, blocks.block(place::output, u));
+    if (!is_root) arrived(u) = steps.receive(parent, blocks.block(place::output, u));
     if (u > v) {
-      plan.send(rank_of(v + detail::tree_child(u - v)), blocks.block(held, u), arrived(u));
+      steps.send(rank_of(v + detail::tree_child(u - v)), blocks.block(held, u), arrived(u));
     }
   }
 
@@ -43,14 +43,14 @@ namespace parx::inline PARX_ABI::algorithms {
   for (int step = 0; step < world; ++step) {
     const int u = wrap(v - step, world);
     if (!has_from_tree(v, u)) {
-      arrived(u) = plan.receive(rank_of(v - 1), blocks.block(place::output, u));
+      arrived(u) = steps.receive(rank_of(v - 1), blocks.block(place::output, u));
     }
     if (v + 1 < world && !has_from_tree(v + 1, u)) {
-      plan.send(rank_of(v + 1), blocks.block(held, u), arrived(u));
+      steps.send(rank_of(v + 1), blocks.block(held, u), arrived(u));
     }
   }
-  if (is_root) plan.copy({place::input, 0, count}, {place::output, 0, count});
-  return plan;
+  if (is_root) steps.copy({place::input, 0, count}, {place::output, 0, count});
+  return steps;
 }
 
 }  // namespace parx::algorithms

@@ -15,61 +15,66 @@ namespace parx::inline PARX_ABI::algorithms {
 
 /// The output is shared; `count` elements.
 [[nodiscard]] inline schedule shared_all_reduce(int rank, int world, std::size_t count) {
-  schedule plan{.name = algorithm::shared};
-  const std::int32_t written = plan.copy({place::input, 0, count}, {place::output, 0, count});
-  const std::int32_t entered = detail::append_host_barrier(plan, rank, world, written);
+  schedule steps{.name = algorithm::shared};
+  const std::int32_t written = steps.copy({place::input, 0, count}, {place::output, 0, count});
+  const std::int32_t entered = detail::append_host_barrier(steps, rank, world, written);
   const region own = chunk(place::output, count, world, rank);
-  const std::int32_t reduced = plan.add({.kind = action_kind::combine_for_all,
-                                         .from = own,
-                                         .to = own,
-                                         .after = {entered, no_action},
-                                         .completes = true});
-  detail::append_host_barrier(plan, rank, world, reduced);
-  return plan;
+  const std::int32_t reduced = steps.add({.kind = action_kind::combine_for_all,
+                                          .from = own,
+                                          .to = own,
+                                          .after = {entered, no_action},
+                                          .completes = true});
+  detail::append_host_barrier(steps, rank, world, reduced);
+  return steps;
 }
 
 /// The input is shared; the output receives this rank's block.
 [[nodiscard]] inline schedule shared_reduce_scatter(int rank, const partition& cut) {
-  schedule plan{.name = algorithm::shared};
-  const std::int32_t entered = detail::append_host_barrier(plan, rank, cut.parts(), no_action);
-  const std::int32_t reduced = plan.add(
-      {.kind = action_kind::combine, .from = cut.block(place::input, rank),
-       .to = cut.alone(place::output, rank), .after = {entered, no_action}, .completes = true});
-  detail::append_host_barrier(plan, rank, cut.parts(), reduced);
-  return plan;
+  schedule steps{.name = algorithm::shared};
+  const std::int32_t entered = detail::append_host_barrier(steps, rank, cut.parts(), no_action);
+  const std::int32_t reduced = steps.add({.kind = action_kind::combine,
+                                          .from = cut.block(place::input, rank),
+                                          .to = cut.alone(place::output, rank),
+                                          .after = {entered, no_action},
+                                          .completes = true});
+  detail::append_host_barrier(steps, rank, cut.parts(), reduced);
+  return steps;
 }
 
 /// The output is shared; the input is this rank's block.
 [[nodiscard]] inline schedule shared_all_gather(int rank, const partition& cut) {
-  schedule plan{.name = algorithm::shared};
+  schedule steps{.name = algorithm::shared};
   const int world = cut.parts();
-  const std::int32_t entered = detail::append_host_barrier(plan, rank, world, no_action);
-  const std::int32_t written = plan.add({.kind = action_kind::spread,
-                                         .from = cut.alone(place::input, rank),
-                                         .to = cut.block(place::output, rank),
-                                         .after = {entered, no_action}});
-  detail::append_host_barrier(plan, rank, world, written);
-  return plan;
+  const std::int32_t entered = detail::append_host_barrier(steps, rank, world, no_action);
+  const std::int32_t written = steps.add({.kind = action_kind::spread,
+                                          .from = cut.alone(place::input, rank),
+                                          .to = cut.block(place::output, rank),
+                                          .after = {entered, no_action}});
+  detail::append_host_barrier(steps, rank, world, written);
+  return steps;
 }
 
 /// The output is shared; `count` elements from the root. The root does its part of the copying: it
 /// writes the last chunk into all other buffers while the other ranks read the rest from its own.
 [[nodiscard]] inline schedule shared_broadcast(int rank, int world, std::size_t count, int root) {
-  schedule plan{.name = algorithm::shared};
+  schedule steps{.name = algorithm::shared};
   const region written = chunk(place::output, count, world, world - 1);
   const region read{place::output, 0, written.offset};
   std::int32_t last = no_action;
-  if (rank == root) last = plan.copy({place::input, 0, count}, {place::output, 0, count});
-  last = detail::append_host_barrier(plan, rank, world, last);
+  if (rank == root) last = steps.copy({place::input, 0, count}, {place::output, 0, count});
+  last = detail::append_host_barrier(steps, rank, world, last);
   if (rank == root) {
-    last = plan.add(
+    last = steps.add(
         {.kind = action_kind::spread, .from = written, .to = written, .after = {last, no_action}});
   } else {
-    last = plan.add({.kind = action_kind::fetch, .peer = root, .from = read, .to = read,
-                     .after = {last, no_action}});
+    last = steps.add({.kind = action_kind::fetch,
+                      .peer = root,
+                      .from = read,
+                      .to = read,
+                      .after = {last, no_action}});
   }
-  detail::append_host_barrier(plan, rank, world, last);
-  return plan;
+  detail::append_host_barrier(steps, rank, world, last);
+  return steps;
 }
 
 }  // namespace parx::algorithms

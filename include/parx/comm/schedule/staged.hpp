@@ -32,13 +32,13 @@ inline constexpr int staging_parts = 3;
 /// signals. `whole`: each rank reduces the whole vector; needs count <= most.
 [[nodiscard]] inline schedule staged_all_reduce(int rank, int world, std::size_t count,
                                                 std::size_t most, bool whole) {
-  schedule plan{.name = algorithm::staged};
-  plan.slices = count == 0 ? 1 : static_cast<int>((count - 1) / most + 1);
-  plan.slice_count = most;
+  schedule steps{.name = algorithm::staged};
+  steps.slices = count == 0 ? 1 : static_cast<int>((count - 1) / most + 1);
+  steps.slice_count = most;
   const std::size_t signal = most * staging_parts;
-  plan.scratch_count = signal + 1;
+  steps.scratch_count = signal + 1;
   const auto slice_at = [&](place where, int slice) {
-    region all = chunk(where, count, plan.slices, slice);
+    region all = chunk(where, count, steps.slices, slice);
     if (where == place::scratch) {
       all.offset = static_cast<std::size_t>(slice % staging_parts) * most;
     }
@@ -59,35 +59,42 @@ inline constexpr int staging_parts = 3;
     const auto piece = [&](place where, std::size_t from, std::size_t to) {
       return region{where, slice_at(where, slice).offset + from, to - from};
     };
-    after = plan.copy(piece(place::input, 0, begin), piece(place::scratch, 0, begin), after);
-    return plan.copy(piece(place::input, end, size), piece(place::scratch, end, size), after);
+    after = steps.copy(piece(place::input, 0, begin), piece(place::scratch, 0, begin), after);
+    return steps.copy(piece(place::input, end, size), piece(place::scratch, end, size), after);
   };
 
   if (whole) {
     const region copy = slice_at(place::scratch, 0);
     const std::int32_t ready = detail::append_host_barrier(
-        plan, rank, world, plan.copy(slice_at(place::input, 0), copy), signal);
-    plan.add({.kind = action_kind::combine, .from = copy, .to = slice_at(place::output, 0),
-              .after = {ready, no_action}, .completes = true});
-    return plan;
+        steps, rank, world, steps.copy(slice_at(place::input, 0), copy), signal);
+    steps.add({.kind = action_kind::combine,
+               .from = copy,
+               .to = slice_at(place::output, 0),
+               .after = {ready, no_action},
+               .completes = true});
+    return steps;
   }
   std::int32_t ready =
-      detail::append_host_barrier(plan, rank, world, copy_in(0, no_action), signal);
-  for (int slice = 0; slice < plan.slices; ++slice) {
-    std::int32_t done = plan.add(
-        {.kind = action_kind::combine, .from = chunk_of(place::scratch, slice, rank),
-         .to = chunk_of(place::output, slice, rank), .after = {ready, no_action}, .completes = true,
-         .own = chunk_of(place::input, slice, rank)});
-    if (slice + 1 < plan.slices) done = copy_in(slice + 1, done);
-    ready = detail::append_host_barrier(plan, rank, world, done, signal);
+      detail::append_host_barrier(steps, rank, world, copy_in(0, no_action), signal);
+  for (int slice = 0; slice < steps.slices; ++slice) {
+    std::int32_t done = steps.add({.kind = action_kind::combine,
+                                   .from = chunk_of(place::scratch, slice, rank),
+                                   .to = chunk_of(place::output, slice, rank),
+                                   .after = {ready, no_action},
+                                   .completes = true,
+                                   .own = chunk_of(place::input, slice, rank)});
+    if (slice + 1 < steps.slices) done = copy_in(slice + 1, done);
+    ready = detail::append_host_barrier(steps, rank, world, done, signal);
     for (int ahead = 1; ahead < world; ++ahead) {
       const int r = wrap(rank + ahead, world);
-      ready = plan.add({.kind = action_kind::fetch, .peer = r,
-                        .from = chunk_of(place::scratch, slice, r),
-                        .to = chunk_of(place::output, slice, r), .after = {ready, no_action}});
+      ready = steps.add({.kind = action_kind::fetch,
+                         .peer = r,
+                         .from = chunk_of(place::scratch, slice, r),
+                         .to = chunk_of(place::output, slice, r),
+                         .after = {ready, no_action}});
     }
   }
-  return plan;
+  return steps;
 }
 
 }  // namespace parx::algorithms

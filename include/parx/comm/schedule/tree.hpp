@@ -30,7 +30,7 @@ namespace detail {
 
 /// The root's input is copied to every rank's output (`count` elements each).
 [[nodiscard]] inline schedule tree_broadcast(int rank, int world, std::size_t count, int root) {
-  schedule plan{.name = algorithm::tree};
+  schedule steps{.name = algorithm::tree};
   const int v = wrap(rank - root, world);
   const int edge = detail::tree_edge(v, world);
   const region output{place::output, 0, count};
@@ -39,20 +39,20 @@ namespace detail {
   if (v == 0) {
     source = {place::input, 0, count};
   } else {
-    here = plan.receive(wrap(v - edge + root, world), output);
+    here = steps.receive(wrap(v - edge + root, world), output);
   }
   // The farthest child first: it has the deepest subtree below it.
   for (int bit = edge / 2; bit >= 1; bit /= 2) {
-    if (v + bit < world) plan.send(wrap(v + bit + root, world), source, here);
+    if (v + bit < world) steps.send(wrap(v + bit + root, world), source, here);
   }
-  if (v == 0) plan.copy(source, output);
-  return plan;
+  if (v == 0) steps.copy(source, output);
+  return steps;
 }
 
 /// All inputs are reduced into the root's output. The other ranks need no output: their partial
 /// sums are in scratch.
 [[nodiscard]] inline schedule tree_reduce(int rank, int world, std::size_t count, int root) {
-  schedule plan{.name = algorithm::tree};
+  schedule steps{.name = algorithm::tree};
   const int v = wrap(rank - root, world);
   const int edge = detail::tree_edge(v, world);
   const region sum{v == 0 ? place::output : place::scratch, 0, count};
@@ -60,15 +60,15 @@ namespace detail {
   region current{place::input, 0, count};
   for (int bit = 1; bit < edge && v + bit < world; bit *= 2) {
     const bool last = v == 0 && (2 * bit >= edge || v + 2 * bit >= world);
-    partial = plan.receive_reduce(wrap(v + bit + root, world), current, sum,
-                                  {.after = {partial, no_action}, .completes = last});
+    partial = steps.receive_reduce(wrap(v + bit + root, world), current, sum,
+                                   {.after = {partial, no_action}, .completes = last});
     current = sum;
   }
   if (v != 0) {
-    if (partial != no_action) plan.scratch_count = count;
-    plan.send(wrap(v - edge + root, world), current, partial);
+    if (partial != no_action) steps.scratch_count = count;
+    steps.send(wrap(v - edge + root, world), current, partial);
   }
-  return plan;
+  return steps;
 }
 
 }  // namespace parx::algorithms

@@ -50,7 +50,7 @@ struct call_key {
 };
 
 struct prepared_call {
-  std::shared_ptr<const execution_plan> steps{};
+  std::shared_ptr<const execution_plan> plan{};
   call_header header{};  ///< but for the group and the number
   reduction reduce{};    ///< empty where the user's function reduces
   scale_function scale = nullptr;
@@ -59,7 +59,7 @@ struct prepared_call {
 
 class call_cache {
  public:
-  /// The call for `key`. If there is none yet: make(steps), where the plan of a call of this shape
+  /// The call for `key`. If there is none yet: make(plan), where the plan of a call of this shape
   /// is passed, or null. The reference is valid until the next find(). (make is not copied: that
   /// would read what was written a moment before, in wider words.)
   template <typename Make>
@@ -79,8 +79,8 @@ class call_cache {
       alike = &each.made;
     }
     bool is_new_plan = alike == nullptr;
-    prepared_call made = make(is_new_plan ? nullptr : alike->steps);
-    const std::size_t actions = made.steps->steps.actions.size();
+    prepared_call made = make(is_new_plan ? nullptr : alike->plan);
+    const std::size_t actions = made.plan->steps.actions.size();
     if (kept_.size() >= most_calls || (is_new_plan && actions_ + actions > most_actions)) {
       kept_.clear();
       actions_ = 0;

@@ -63,8 +63,8 @@ inline call_key issuer::key_of(const collective_arguments& given, const call& re
   return key;
 }
 
-inline std::shared_ptr<const execution_plan> issuer::make_steps(const call_check& check,
-                                                                const call_key& key) const {
+inline std::shared_ptr<const execution_plan> issuer::plan_of(const call_check& check,
+                                                             const call_key& key) const {
   call_shape shape = key.shape;
   complete(shape);
   if (!key.counts.empty()) shape.blocks = partition::uneven(key.counts);
@@ -79,13 +79,13 @@ inline std::shared_ptr<const execution_plan> issuer::make_steps(const call_check
 
 inline prepared_call issuer::prepare(const call_check& check, const collective_arguments& given,
                                      const call_key& key,
-                                     std::shared_ptr<const execution_plan> steps) const {
-  prepared_call made{.steps = steps != nullptr ? std::move(steps) : make_steps(check, key)};
+                                     std::shared_ptr<const execution_plan> plan) const {
+  prepared_call made{.plan = plan != nullptr ? std::move(plan) : plan_of(check, key)};
   call_header& header = made.header;
   header.operation = static_cast<std::uint8_t>(given.what);
   header.type = key.type;
   header.reduction = key.reduction;
-  header.algorithm = static_cast<std::uint8_t>(made.steps->steps.name);
+  header.algorithm = static_cast<std::uint8_t>(made.plan->steps.name);
   header.count = given.incoming.empty() ? given.count : 0;
   header.root = given.root;
   header.line = static_cast<std::uint32_t>(given.site.line);
@@ -125,23 +125,23 @@ inline const std::shared_ptr<const execution_plan>& issuer::fill(const call_chec
     data.shared_output = areas_.find(given.output.data, given.output.bytes());
   }
   const call_key key = key_of(given, request);
-  const prepared_call& made = calls_.find(key, [&](std::shared_ptr<const execution_plan> steps) {
-    return prepare(check, given, key, std::move(steps));
+  const prepared_call& made = calls_.find(key, [&](std::shared_ptr<const execution_plan> plan) {
+    return prepare(check, given, key, std::move(plan));
   });
-  request.steps = made.steps.get();
+  request.plan = made.plan.get();
   request.header = made.header;
   data.reduce = given.combine.user ? given.combine.user : made.reduce;
   data.scale = made.scale;
   data.factor = made.factor;
   data.divide_by = given.combine.divide_by;
-  if (made.steps->steps.name == algorithm::shared) {
+  if (made.plan->steps.name == algorithm::shared) {
     // Other ranks expect this rank's buffer in the same area and at the same offset as their own.
     const shared_view& view =
         given.what == operation::reduce_scatter ? data.shared_input : data.shared_output;
     const std::uint64_t place = view.offset + (view.area->id << 48);
     request.header.sizes ^= static_cast<std::uint32_t>(place * 0x9e3779b97f4a7c15u >> 32);
   }
-  return made.steps;
+  return made.plan;
 }
 
 /// Fills a new `request`. Throws usage_error before any communication; measures the network first
@@ -168,7 +168,7 @@ PARX_INLINE work start(const process_group& group, const collective_arguments& g
   group_core& core = *core_of(group);
   const auto inside = core.enter(given.what, given.site);
   auto request = std::make_unique<call>();
-  request->kept_steps = fill_call(group, given, *request);
+  request->kept_plan = fill_call(group, given, *request);
   request->timed = true;
   core.progress().submit(*request);
   return {core_of(group), std::move(request)};

@@ -44,11 +44,11 @@ class issuer {
 
  private:
   [[nodiscard]] call_key key_of(const collective_arguments& given, const call& request) const;
-  [[nodiscard]] std::shared_ptr<const execution_plan> make_steps(const call_check& check,
-                                                                 const call_key& key) const;
+  [[nodiscard]] std::shared_ptr<const execution_plan> plan_of(const call_check& check,
+                                                              const call_key& key) const;
   [[nodiscard]] prepared_call prepare(const call_check& check, const collective_arguments& given,
                                       const call_key& key,
-                                      std::shared_ptr<const execution_plan> steps) const;
+                                      std::shared_ptr<const execution_plan> plan) const;
 
   int rank_;
   int world_;

@@ -38,7 +38,7 @@ struct call {
   std::chrono::milliseconds timeout{0};
 
   // A collective: its plan, buffers and fingerprint.
-  const execution_plan* steps = nullptr;
+  const execution_plan* plan = nullptr;
   collective_data data;
   call_header header;
 
@@ -46,8 +46,8 @@ struct call {
   bool sets_up_memory = false;         ///< issued by the group itself, see host_memory.hpp
   bool timed = false;                  ///< counts in progress::async_seconds()
   std::shared_ptr<const void> keep{};  ///< owns what `data` refers to
-  /// Owns `steps` if the call cache may drop them before the call ends.
-  std::shared_ptr<const execution_plan> kept_steps{};
+  /// Owns `plan` if the call cache may drop them before the call ends.
+  std::shared_ptr<const execution_plan> kept_plan{};
 
   // A message: the other rank and the user's memory (read by send, written by recv).
   int peer = -1;

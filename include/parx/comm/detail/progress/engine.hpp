@@ -29,27 +29,27 @@ class engine {
   /// call, small enough that received bytes are still in the L2 cache when they are reduced.
   static constexpr std::size_t segment_bytes = std::size_t{256} << 10;
 
-  /// Prepares a run of `steps`. `steps`, `data` and `header` must outlive the run; unset fields of
+  /// Prepares a run of `plan`. `plan`, `data` and `header` must outlive the run; unset fields of
   /// `data` are filled in. Opens the links, with `patience` as in link_to. If the plan has a
   /// barrier, `barrier` must be open.
-  void start(const execution_plan& steps, collective_data& data, const call_header& header,
+  void start(const execution_plan& plan, collective_data& data, const call_header& header,
              links& network, host_barrier& barrier, std::chrono::milliseconds patience) {
-    plan_ = &steps;
+    plan_ = &plan;
     data_ = &data;
     header_ = &header;
-    if (steps.has_barrier) meeting_.start(network, barrier, header, patience);
-    memory_.start(steps.steps, data, network.rank(), network.size());
+    if (plan.has_barrier) meeting_.start(network, barrier, header, patience);
+    memory_.start(plan.steps, data, network.rank(), network.size());
     only_sends_ = true;
     overwrites_input_ = data.input == data.output && data.reduce;
-    remaining_ = steps.steps.actions.size();
+    remaining_ = plan.steps.actions.size();
     states_.clear();
     states_.resize(remaining_);
     first_local_ = 0;
-    lane_count_ = steps.lanes.size();
+    lane_count_ = plan.lanes.size();
     if (lanes_.size() < lane_count_) lanes_.resize(lane_count_);
     for (std::size_t i = 0; i < lane_count_; ++i) {
       lane& state = lanes_[i];
-      const lane_plan& traffic = steps.lanes[i];
+      const lane_plan& traffic = plan.lanes[i];
       state.traffic = &traffic;
       only_sends_ &= traffic.receives.empty();
       state.stream = &network.link_to(traffic.peer, channel::collective, patience);

@@ -23,28 +23,28 @@ class host_memory {
  public:
   /// The set-up call that must be issued before `next`; usually none (null).
   [[nodiscard]] call* ahead_of(const call& next, int rank, int world) {
-    if (set_up_ != nullptr || world == 1 || !wants_memory(*next.steps)) return nullptr;
+    if (set_up_ != nullptr || world == 1 || !wants_memory(*next.plan)) return nullptr;
     set_up_ = std::make_unique<call>();
     set_up_->sets_up_memory = true;
     set_up_->what = next.what;
     set_up_->site = next.site;
     set_up_->timeout = next.timeout;
     set_up_->header = next.header;
-    set_up_->kept_steps.reset(
+    set_up_->kept_plan.reset(
         new execution_plan(make_plan(algorithms::dissemination_barrier(rank, world))));
-    set_up_->steps = set_up_->kept_steps.get();
+    set_up_->plan = set_up_->kept_plan.get();
     return set_up_.get();
   }
 
   /// Called when a call starts to run. Throws what links::share does.
   void prepare(call& next, links& network) {
-    const bool wanted = network.size() > 1 && wants_memory(*next.steps);
+    const bool wanted = network.size() > 1 && wants_memory(*next.plan);
     if (!next.sets_up_memory && !wanted) return;
     if (area_ == nullptr && (wanted || network.rank() == 0)) {
       area_.reset(new shared_area(network.share(bytes, area_id, next.until())));
       barrier_.open(area_, network.rank());
     }
-    const schedule& steps = next.steps->steps;
+    const schedule& steps = next.plan->steps;
     if (wanted && steps.slices > 0) {
       next.data.staging = {area_.get(), steps.slice_count, next_part_};
       next_part_ = (next_part_ + steps.slices) % algorithms::staging_parts;
@@ -59,8 +59,8 @@ class host_memory {
       host_barrier::bytes + (algorithms::staging_parts + 1) * largest_slice;
   static constexpr std::uint64_t area_id = 0;  ///< shared_areas counts from one
 
-  [[nodiscard]] static bool wants_memory(const execution_plan& steps) noexcept {
-    return steps.has_barrier || steps.steps.slices > 0;
+  [[nodiscard]] static bool wants_memory(const execution_plan& plan) noexcept {
+    return plan.has_barrier || plan.steps.slices > 0;
   }
 
   int next_part_ = 0;  ///< the first part of the next staged call; equal on all ranks

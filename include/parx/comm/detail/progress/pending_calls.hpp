@@ -206,7 +206,7 @@ class pending_calls {
     memory_.prepare(front, network_);
     if (trace::enabled()) [[unlikely]]
       open_span(front);
-    engine_.start(*front.steps, front.data, front.header, network_, memory_.barrier(),
+    engine_.start(*front.plan, front.data, front.header, network_, memory_.barrier(),
                   front.timeout);
     if (front.names_late) diagnosis_.post({front.header});
     if (front.timed) async_time_.start();
