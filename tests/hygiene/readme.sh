@@ -56,11 +56,19 @@ programs=$(find "$work" -name '*.cpp' | sort)
 for name in $(sed -nE 's|^parxrun -n [0-9]+ \./([a-z_0-9]+).*|\1|p' "$work/commands" 2>/dev/null); do
   [ -e "$work/$name.cpp" ] || { echo "$text: a line runs ./$name, and no program begins with // $name.cpp"; exit 1; }
 done
+start=$SECONDS
+for program in $programs; do  # compiling is most of the time: one on each core
+  while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
+  "$@" -std=c++20 -DPARX_SEPARATE_COMPILATION -DPARX_COMPILED_MODELS -o "${program%.cpp}" "$program" \
+    "-L$libraries" -lparx_models_compiled -lparx_compiled -lparx_comm_compiled -lfmt -lz -pthread \
+    >"${program%.cpp}.log" 2>&1 &
+done
+wait
+echo "compiled in $((SECONDS - start)) s"
 for program in $programs; do
   start=$SECONDS binary=${program%.cpp}
-  "$@" -std=c++20 -DPARX_SEPARATE_COMPILATION -DPARX_COMPILED_MODELS -o "$binary" "$program" \
-    "-L$libraries" -lparx_models_compiled -lparx_compiled -lparx_comm_compiled -lfmt -lz -pthread || { echo "does not compile:"; cat "$program"; exit 1; }
-  compiled=$((SECONDS - start))
+  cat "$binary.log"
+  [ -x "$binary" ] || { echo "does not compile:"; cat "$program"; exit 1; }
   mkdir "$binary.runs"
   cd "$binary.runs"
   data_sets
@@ -77,6 +85,6 @@ for program in $programs; do
     echo "$name on $ranks ranks${arguments:+, $arguments}: $(tail -n 1 said)"
     rm -rf out
   done <<<"${commands:-parxrun -n 2 ./$name}"
-  echo "$name: compiled in $compiled s, ran in $((SECONDS - start - compiled)) s"
+  echo "$name: ran in $((SECONDS - start)) s"
 done
 echo "$(echo "$programs" | wc -l) programs of $text compile and run"
