@@ -1,6 +1,7 @@
 # The compiled form of parx (parx/src.hpp), one library for each of the header-only targets:
 # parx::comm_compiled for parx::comm, and parx::compiled, which includes it, for parx::parx; and
-# parx::models_compiled, which adds the models of parx in all layouts (parallel/models.hpp). A program that links one includes the same headers and compiles in a fraction of the time. A library
+# parx::models_compiled, which adds the models of parx in all layouts (parallel/models.hpp). A
+# program that links one includes the same headers and compiles in a fraction of the time. A library
 # is built when something links it, and with PARX_INSTALL_COMPILED always. Its objects fit programs
 # that are compiled with the same vector instructions: with PARX_NATIVE those of this machine, which
 # it then hands on to whoever links it.

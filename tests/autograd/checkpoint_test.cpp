@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <gradients.hpp>
+
 #include <parx/autograd.hpp>
 #include <parx/comm.hpp>
 #include <parx/comm/threads.hpp>
@@ -84,19 +86,7 @@ struct network : parx::nn::module<network> {
   }
 };
 
-template <typename Model>
-std::vector<float> gradients_of(Model& m) {
-  std::vector<float> all;
-  m.for_each_parameter([&](const std::string&, auto& p) {
-    if (!p.has_grad()) {
-      all.push_back(12345);  // a mark for "absent"
-      return;
-    }
-    const auto grad = p.grad();
-    all.insert(all.end(), grad.begin(), grad.end());
-  });
-  return all;
-}
+using parx_test::gradients_of;
 
 template <typename Precision>
 std::vector<float> gradients_after_two_passes(how way) {

@@ -11,6 +11,8 @@
 #include <parx/comm.hpp>
 #include <parx/nn.hpp>
 
+#include <gradients.hpp>
+
 namespace exact {
 
 using parx::tensor;
@@ -52,19 +54,7 @@ inline void make_integer_valued(model& m) {
   });
 }
 
-/// All gradients of a model one after the other.
-inline std::vector<float> gradients_of(model& m) {
-  std::vector<float> all;
-  m.for_each_parameter([&](const std::string&, auto& p) {
-    if (!p.has_grad()) {
-      all.push_back(12345);  // a mark for "absent"
-      return;
-    }
-    const auto grad = p.grad();
-    all.insert(all.end(), grad.data(), grad.data() + grad.size());
-  });
-  return all;
-}
+using parx_test::gradients_of;
 
 /// The sum of squared differences over all rows and columns.
 inline parx::weighted_loss<float> loss_of(const parx::variable<float>& prediction,

@@ -19,6 +19,17 @@ namespace {
 
 using namespace exact;
 
+/// What the usage_error says that `call` throws; "" where it throws nothing.
+template <typename Call>
+std::string refusal_of(Call&& call) {
+  try {
+    call();
+  } catch (const parx::usage_error& refused) {
+    return refused.what();
+  }
+  return {};
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(backward_twice_without_step_is_refused) {
@@ -28,11 +39,7 @@ BOOST_AUTO_TEST_CASE(backward_twice_without_step_is_refused) {
     parx::ddp ddp{m, group};
     const auto backward = [&] { loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4).backward(); };
     backward();
-    try {
-      backward();
-    } catch (const parx::usage_error& refused) {
-      text = refused.what();
-    }
+    text = refusal_of(backward);
   });
   BOOST_TEST(text.find("first.weight") != std::string::npos, text);
   BOOST_TEST(text.find("no_sync") != std::string::npos, text);
@@ -114,11 +121,7 @@ BOOST_AUTO_TEST_CASE(a_refused_backward_names_the_ddp_and_leaves_the_group_open)
     parx::ddp ddp{m, group};
     const auto backward = [&] { loss_of(ddp(integers(4, 6, 1)), integers(4, 3, 2), 4).backward(); };
     backward();
-    try {
-      backward();
-    } catch (const parx::usage_error& refused) {
-      texts[static_cast<std::size_t>(group.rank())] = refused.what();
-    }
+    texts[static_cast<std::size_t>(group.rank())] = refusal_of(backward);
     parx::barrier(group);
     m.zero_grad();
     backward();
@@ -152,11 +155,7 @@ BOOST_AUTO_TEST_CASE(alone_a_failed_backward_closes_nothing_and_its_remains_are_
     }
     parx::barrier(group);  // throws where the group was closed
     fail = false;
-    try {
-      backward();
-    } catch (const parx::usage_error& refused) {
-      text = refused.what();
-    }
+    text = refusal_of(backward);
     m.zero_grad();
     backward();
     if (gradients_of(m) != single_process(false)) throw std::logic_error("other gradients");
@@ -170,11 +169,8 @@ BOOST_AUTO_TEST_CASE(a_second_ddp_of_a_model_is_refused_and_the_first_still_work
     model m;
     make_integer_valued(m);
     parx::ddp first{m, group};
-    try {
-      parx::ddp second{m, group};
-    } catch (const parx::usage_error& refused) {
-      texts[static_cast<std::size_t>(group.rank())] = refused.what();
-    }
+    texts[static_cast<std::size_t>(group.rank())] =
+        refusal_of([&] { parx::ddp second{m, group}; });
     const auto [begin, end] = rows_of(group.rank(), group.size());
     loss_of(first(integers(16, 6, 1).slice(0, begin, end)), integers(16, 3, 2).slice(0, begin, end),
             static_cast<double>(end - begin)).backward();

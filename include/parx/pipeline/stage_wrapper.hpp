@@ -8,7 +8,6 @@
 #pragma once
 
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,6 +18,7 @@
 #include <parx/ddp/ddp.hpp>
 #include <parx/fsdp/fsdp.hpp>
 #include <parx/pipeline/stage_part.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -55,7 +55,9 @@ class stage_wrapper {
       summed_part_.reset(new part_type(model, std::move(whole)));
       // Beside an fsdp it has a group of its own: which of the two a pass reaches first may differ
       // between the ranks.
-      if (sharded_) apart_.emplace(data.subgroup(everyone(data), {.name = data.name()}, site));
+      if (sharded_) {
+        apart_.emplace(data.subgroup(all_ranks(data.size()), {.name = data.name()}, site));
+      }
       summed_.reset(new ddp<part_type>(*summed_part_, apart_ ? *apart_ : data,
                                        std::move(reductions), site));
     }
@@ -133,12 +135,6 @@ class stage_wrapper {
   }
 
  private:
-  [[nodiscard]] static std::vector<int> everyone(const process_group& of) {
-    std::vector<int> ranks(static_cast<std::size_t>(of.size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return ranks;
-  }
-
   std::unique_ptr<part_type> summed_part_, sharded_part_;
   std::optional<process_group> apart_;
   std::unique_ptr<ddp<part_type>> summed_;

@@ -5,7 +5,6 @@
 #include <array>
 #include <filesystem>
 #include <future>
-#include <numeric>
 #include <system_error>
 
 #include <parx/checkpoint/agreement.hpp>
@@ -16,6 +15,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/start_thread.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -184,9 +184,7 @@ PARX_INLINE bool checkpoint_manager::any_shards(const checkpoint_parts& parts,
 }
 
 PARX_INLINE process_group checkpoint_manager::all_of(const process_group& group, call_site site) {
-  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return group.subgroup(ranks, {.name = "checkpoint"}, site);
+  return group.subgroup(all_ranks(group.size()), {.name = "checkpoint"}, site);
 }
 
 }  // namespace parx

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
-#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -20,6 +19,7 @@
 #include <parx/fsdp/sharded_units.hpp>
 #include <parx/fsdp/unit_gradients.hpp>
 #include <parx/fsdp/values_in_place.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -261,9 +261,8 @@ PARX_INLINE std::unique_ptr<unit_values> sharded_units::storage_of(const fsdp_op
 PARX_INLINE reduction_layout sharded_units::layout_of(std::vector<std::size_t> part_of,
                                                       const fsdp_options& options, call_site site) {
   if (replicas_.size() > 1) {  // separate from the group of the gathers
-    std::vector<int> ranks(static_cast<std::size_t>(gathering_.size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    shard_sums_.emplace(gathering_.subgroup(ranks, {.name = gathering_.name() + "/sums"}, site));
+    shard_sums_.emplace(gathering_.subgroup(all_ranks(gathering_.size()),
+                                            {.name = gathering_.name() + "/sums"}, site));
   }
   std::optional<replica_plan> virtual_replicas;
   if (options.replicas > 0) {
