@@ -51,7 +51,7 @@ case $how in
     (cd "$work/prefix/include" && find . -name '*.hpp') | sort | diff "$work/sources" -
     use comm,comm_compiled "${without[@]}" -DCMAKE_PREFIX_PATH="$work/prefix"
     rm -rf "$work/build"
-    use parx,compiled -DCMAKE_PREFIX_PATH="$work/prefix"
+    use parx,models_compiled -DCMAKE_PREFIX_PATH="$work/prefix"
     tells_of_instructions yes -DCMAKE_PREFIX_PATH="$work/prefix"
     tells_of_instructions no -DCMAKE_PREFIX_PATH="$work/prefix" -DFLAGS_BY_LIBRARY=ON
     command -v pkg-config >/dev/null || { echo "NOT TRIED: pkg-config, which is not installed"; exit 0; }

@@ -4,10 +4,7 @@
 set -u
 which=$1 include=$2; shift 2
 cd "$include" || exit 1
-depth=99 form=
-# parx/comm.hpp, but not parx/comm/work.hpp; without the definitions, which take twice as long to read
-# and which the header-only tests compile.
-[ "$which" = all ] || depth=2 form=-DPARX_SEPARATE_COMPILATION
+depth=99; [ "$which" = all ] || depth=2  # parx/comm.hpp, but not parx/comm/work.hpp
 # Those over UCX need its headers, which not every machine has.
 has_ucx=$(echo '#include <ucp/api/ucp.h>' | "$@" -E -x c++ - >/dev/null 2>&1 && echo yes)
 [ -n "$has_ucx" ] || echo "NOT TRIED: headers over UCX alone, because libucx-dev is not installed"
@@ -17,15 +14,16 @@ headers() {
 }
 failed=$(headers |
   xargs -P "$(nproc)" -I{} sh -c '
-    form=$1; shift
+    form=
     [ {} != parx/src.hpp ] || form=-DPARX_SEPARATE_COMPILATION
-    "$@" $form -std=c++20 -O0 -I. -fsyntax-only -x c++ -include {} /dev/null >&2 || echo {}' sh "$form" "$@")
+    "$@" $form -std=c++20 -O0 -I. -fsyntax-only -x c++ -include {} /dev/null >&2 || echo {}' sh "$@")
 count=$(headers | wc -l)
 [ -z "$failed" ] || { printf 'does not compile alone: %s\n' $failed; exit 1; }
 echo "$count headers compile alone"
 
 # With an older C++ a chapter says what it needs before anything else goes wrong.
-for chapter in parx.hpp parx/*.hpp; do
-  first=$("$@" -std=c++17 -Wfatal-errors -I. -fsyntax-only -x c++ -include "$chapter" /dev/null 2>&1 | grep -m1 'error:')
-  case $first in *'parx needs C++20'*) ;; *) echo "$chapter with -std=c++17: $first"; exit 1 ;; esac
-done
+wrong=$(printf '%s\n' parx.hpp parx/*.hpp |
+  xargs -P "$(nproc)" -I{} sh -c '
+    first=$("$@" -std=c++17 -Wfatal-errors -I. -fsyntax-only -x c++ -include {} /dev/null 2>&1 | grep -m1 error:)
+    case $first in *"parx needs C++20"*) ;; *) echo "{} with -std=c++17: $first" ;; esac' sh "$@")
+[ -z "$wrong" ] || { echo "$wrong"; exit 1; }
