@@ -66,6 +66,26 @@ bool is_refused(const std::function<void()>& use) {
 
 }  // namespace
 
+// The first test, since what is made at its first use would be made already in a later one.
+BOOST_AUTO_TEST_CASE(a_process_may_be_forked_while_its_store_starts) {
+  int ended_well = 0;
+  for (int i = 0; i < 100; ++i) {
+    const int code = in_forked_process([i] {
+      const parx::tcp_store_server server({.address = "127.0.0.1"});
+      std::this_thread::sleep_for(std::chrono::microseconds(i));
+      const pid_t child = ::fork();
+      if (child == 0) {
+        { const parx::detail::blocked_threads::mark here; }
+        ::_exit(0);
+      }
+      return exit_code_of(child);
+    });
+    if (code != 0) break;
+    ++ended_well;
+  }
+  BOOST_TEST(ended_well == 100);
+}
+
 BOOST_AUTO_TEST_CASE(a_process_forked_from_a_rank_may_drop_its_copy_of_the_job) {
   for (const std::string transport : {"tcp", "auto"}) {
     job all;

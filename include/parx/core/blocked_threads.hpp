@@ -51,10 +51,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class blocked_threads {
  public:
-  [[nodiscard]] static blocked_threads& of_this_process() {
-    static blocked_threads all;
-    return all;
-  }
+  [[nodiscard]] static blocked_threads& of_this_process() noexcept { return process_; }
 
   /// While it exists, the thread that made it waits in a call of parx, or never enters one.
   class mark {
@@ -132,11 +129,17 @@ class blocked_threads {
     return found;
   }
 
+  /// Made before main and not at its first use: a process forked while another thread makes it
+  /// would wait for that thread, which it has not. Never destroyed, since threads may outlive main.
+  static blocked_threads& process_;
+
   std::mutex mutex_;
   std::map<long, int> marks_;  ///< by thread
   std::optional<switches> before_;
   bool all_ = false;
   clock::time_point next_look_{};
 };
+
+inline blocked_threads& blocked_threads::process_ = *new blocked_threads;
 
 }  // namespace parx::detail
