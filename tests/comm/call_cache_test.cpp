@@ -85,9 +85,9 @@ BOOST_AUTO_TEST_CASE(calls_of_one_shape_share_a_plan_and_each_keeps_what_its_hea
     });
   };
   std::vector<call_key> keys(8);
-  keys[1].type = 1;
-  keys[2].reduction = 1;
-  keys[3].sizes = 1;
+  keys[1].set_elements(1, 0, 0);
+  keys[2].set_elements(0, 1, 0);
+  keys[3].set_elements(0, 0, 1);
   keys[4].arithmetic = 1;
   keys[5].factor = 2;
   keys[6].file = "train.cpp";

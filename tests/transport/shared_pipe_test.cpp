@@ -140,7 +140,7 @@ struct offering_pipe : test_pipe {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_small_message_with_the_last_ones_prefix_lies_on_the_line_that_announces_it) {
-  for (const std::size_t body : std::initializer_list<std::size_t>{0, 1, 4, 7, 8, 12, 24}) {
+  for (std::size_t body = 0; body <= 24; ++body) {
     test_pipe between;
     between.send(like(1, body));
     BOOST_TEST(same(between.receive(body), like(1, body)));

@@ -121,7 +121,8 @@ class socketpair_link final : public parx::link {
                   return ::sendmsg(socket_, &all, MSG_DONTWAIT | MSG_NOSIGNAL);
                 });
   }
-  std::size_t try_receive(parx::mutable_bytes first, parx::mutable_bytes second) override {
+  std::size_t try_receive(const parx::mutable_bytes& first,
+                          const parx::mutable_bytes& second) override {
     if (first.size + second.size == 0) return 0;
     ssize_t last = 1;
     const auto got = move(first.data, first.size, second.data, second.size, [&](msghdr& all) {

@@ -74,7 +74,7 @@ class inproc_pipe {
     return fits;
   }
 
-  std::size_t read(mutable_bytes to) {
+  std::size_t read(const mutable_bytes& to) {
     const std::lock_guard lock(mutex_);
     const auto now = clock::now();
     while (!arrivals_.empty() && arrivals_.front().first <= now) {
@@ -231,7 +231,7 @@ class inproc_link final : public link {
     return sent;
   }
 
-  std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
+  std::size_t try_receive(const mutable_bytes& first, const mutable_bytes& second) override {
     std::size_t received = in_.read(first);
     if (received == first.size) received += in_.read(second);
     if (received > 0) network_.events(peer_in_network_).add();  // there is room again

@@ -87,7 +87,7 @@ class link {
   /// still being opened. `first` is the rest of a message's header, `second` that of its body.
   /// Throws link_lost.
   virtual std::size_t try_send(const const_bytes& first, const const_bytes& second) = 0;
-  virtual std::size_t try_receive(mutable_bytes first, mutable_bytes second) = 0;
+  virtual std::size_t try_receive(const mutable_bytes& first, const mutable_bytes& second) = 0;
 
   // Called only for peers that share memory.
   /// Ends the peer's wait() for this link, after this rank has written a word that both see

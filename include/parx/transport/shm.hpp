@@ -49,7 +49,7 @@ class shm_link final : public detail::process_link {
     return sent;
   }
 
-  std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
+  std::size_t try_receive(const mutable_bytes& first, const mutable_bytes& second) override {
     if (!opened()) return 0;
     const bool ended = ended_;
     const std::size_t received = receiver_.receive(first, second, wakes_->pid(), key_.peer);

@@ -52,7 +52,7 @@ class striped_link final : public detail::process_link {
     return static_cast<std::size_t>(whole - std::exchange(sent_, whole));
   }
 
-  std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
+  std::size_t try_receive(const mutable_bytes& first, const mutable_bytes& second) override {
     if (!opened()) return 0;
     const std::size_t room = first.size + second.size;
     std::size_t got = 0;
@@ -165,7 +165,7 @@ class striped_link final : public detail::process_link {
   }
 
   /// Bytes [skip, skip + size) of two buffers taken as one. Returns the number of parts, at most 2.
-  [[nodiscard]] static std::size_t slice(mutable_bytes first, mutable_bytes second,
+  [[nodiscard]] static std::size_t slice(const mutable_bytes& first, const mutable_bytes& second,
                                          std::size_t skip, std::size_t size,
                                          iovec* parts) noexcept {
     std::size_t used = 0;
@@ -226,7 +226,8 @@ class striped_link final : public detail::process_link {
   }
 
   /// Receives bytes of a connection's present segment, and the header of its next one.
-  std::size_t pull(lane& from, mutable_bytes first, mutable_bytes second, std::size_t skip) {
+  std::size_t pull(lane& from, const mutable_bytes& first, const mutable_bytes& second,
+                   std::size_t skip) {
     const std::size_t left = header_bytes + from.in.length - from.in_received;
     const std::size_t size = std::min(left, first.size + second.size - skip);
     iovec parts[3];

@@ -22,7 +22,7 @@ class tcp_link final : public detail::process_link {
     return stream_.send(used(parts), second.more_follows);
   }
 
-  std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
+  std::size_t try_receive(const mutable_bytes& first, const mutable_bytes& second) override {
     if (!stream_.opened()) return 0;
     if (ahead_.empty()) {
       const std::size_t wanted = first.size + second.size;
@@ -78,7 +78,7 @@ class tcp_link final : public detail::process_link {
     std::size_t end_ = 0;
   };
 
-  std::size_t receive(mutable_bytes first, mutable_bytes second) {
+  std::size_t receive(const mutable_bytes& first, const mutable_bytes& second) {
     iovec parts[2] = {{first.data, first.size}, {second.data, second.size}};
     const std::size_t received = stream_.receive(used(parts), first.size + second.size);
     if (received == 0 && stream_.ended()) throw closed_by(peer_);

@@ -88,7 +88,7 @@ class flight_recorder {
     slot.id = id;
   }
 
-  /// An operation has been issued; returns its ticket.
+  /// An operation has been issued at about `now`; returns its ticket.
   [[nodiscard]] std::uint64_t enter(const detail::call_header& call, std::uint64_t bytes, int peer,
                                     clock::time_point now = clock::now()) noexcept {
     const auto ticket = last_.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -102,16 +102,21 @@ class flight_recorder {
     slot.bytes = bytes;
     slot.peer = peer;
     slot.state = flight_state::entered;
-    slot.call = call;
+    call.copy_to(slot.call);
     number.store(ticket, std::memory_order_release);
     return ticket;
   }
 
-  /// The operation has ended. Does nothing if a later operation has taken its slot.
-  void finish(std::uint64_t ticket, flight_state state) noexcept {
+  /// The operation's exact time. As finish(), does nothing if a later one has taken its slot.
+  void begin_time(std::uint64_t ticket, clock::time_point now) noexcept {
+    if (has(ticket)) slot_of(ticket).entered_ns = ns_of(now);
+  }
+  /// The operation has ended.
+  void finish(std::uint64_t ticket, flight_state state,
+              clock::time_point now = clock::now()) noexcept {
+    if (!has(ticket)) return;
     flight_record& slot = slot_of(ticket);
-    if (std::atomic_ref(slot.ticket).load(std::memory_order_relaxed) != ticket) return;
-    slot.finished_ns = ns_of(clock::now());
+    slot.finished_ns = ns_of(now);
     std::atomic_ref(slot.state).store(state, std::memory_order_release);
   }
 
@@ -136,6 +141,10 @@ class flight_recorder {
   }
   [[nodiscard]] flight_record& slot_of(std::uint64_t ticket) const noexcept {
     return records_[(ticket - 1) % flight_capacity];
+  }
+
+  [[nodiscard]] bool has(std::uint64_t ticket) const noexcept {
+    return std::atomic_ref(slot_of(ticket).ticket).load(std::memory_order_relaxed) == ticket;
   }
 
   /// False if it has ended already.

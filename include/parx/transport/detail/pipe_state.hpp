@@ -91,6 +91,22 @@ struct prefix_words {
   }
 };
 
+/// The first up to 8 of `size` bytes, the others 0; size > 0. It is put together in registers: a
+/// load of a word into which fewer bytes were just copied would stall, as above.
+[[nodiscard]] inline std::uint64_t word_of(const std::byte* from, std::size_t size) noexcept {
+  const auto load = [from]<typename Part>(Part part, std::size_t at) {
+    std::memcpy(&part, from + at, sizeof part);
+    return std::uint64_t{part};
+  };
+  if (size >= 8) return load(std::uint64_t{}, 0);
+  // Two parts that overlap where the size is no power of two.
+  if (size >= 4)
+    return load(std::uint32_t{}, 0) | load(std::uint32_t{}, size - 4) << 8 * (size - 4);
+  if (size >= 2)
+    return load(std::uint16_t{}, 0) | load(std::uint16_t{}, size - 2) << 8 * (size - 2);
+  return load(std::uint8_t{}, 0);
+}
+
 /// Identifies the inline message of `body` bytes that ends at `written`; never 0.
 [[nodiscard]] inline std::uint32_t inline_mark_of(std::uint64_t written,
                                                   std::size_t body) noexcept {

@@ -102,13 +102,18 @@ class ring_writer {
     knows_prefix_ = true;
     written_ += prefix_bytes;
   }
+  /// The words are read before the first store to the line: the receiver, which polls it, would
+  /// take the line away between two stores that are far apart.
   void write_inline(const const_bytes& body) noexcept {
+    std::uint64_t words[pipe_state::inline_words];
+    const std::size_t count = (body.size + sizeof words[0] - 1) / sizeof words[0];
+    for (std::size_t i = 0; i < count; ++i) {
+      words[i] = word_of(body.data + i * sizeof words[0], body.size - i * sizeof words[0]);
+    }
     state_->inline_mark.store(0, std::memory_order_relaxed);
     state_->inline_number.store(prefix_.of[prefix_words::number], std::memory_order_release);
-    for (std::size_t done = 0, i = 0; done < body.size; done += sizeof(std::uint64_t), ++i) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, body.data + done, std::min(sizeof word, body.size - done));
-      state_->inline_body[i].store(word, std::memory_order_release);
+    for (std::size_t i = 0; i < count; ++i) {
+      state_->inline_body[i].store(words[i], std::memory_order_release);
     }
     state_->inline_mark.store(inline_mark_of(written_, body.size), std::memory_order_release);
     has_inline_ = true;
@@ -150,7 +155,7 @@ class ring_reader {
 
   /// Receives the latest message from the cache line that announced it; 0 where the message that
   /// is wanted is not stored there.
-  std::size_t take_inline(mutable_bytes prefix, mutable_bytes body) noexcept {
+  std::size_t take_inline(const mutable_bytes& prefix, const mutable_bytes& body) noexcept {
     const auto there = static_cast<std::size_t>(written_ - read_);
     const std::size_t size = there - prefix_bytes;
     if (there < prefix_bytes || size > std::min(body.size, sizeof state_->inline_body)) return 0;
@@ -174,7 +179,7 @@ class ring_reader {
   }
 
   /// Takes a small message whole; false, and nothing done, where it is not small or not there.
-  bool take_whole(mutable_bytes first, mutable_bytes second) noexcept {
+  bool take_whole(const mutable_bytes& first, const mutable_bytes& second) noexcept {
     if (!is_there_at_once(first.size + second.size)) return false;
     take_small(first);
     take_small(second);
@@ -183,13 +188,13 @@ class ring_reader {
     return true;
   }
   /// Takes what is there of the rest of a header.
-  std::size_t get_header(mutable_bytes header) noexcept {
+  std::size_t get_header(const mutable_bytes& header) noexcept {
     const std::size_t got = get(header);
     if (got == prefix_bytes && header.size == prefix_bytes) prefix_.read(header.data);
     return got;
   }
   /// Copies out of the ring, at most a quarter of it at a time, so that the sender soon has room.
-  std::size_t get(mutable_bytes to, std::size_t skip = 0) noexcept {
+  std::size_t get(const mutable_bytes& to, std::size_t skip = 0) noexcept {
     std::size_t done = skip;
     while (done < to.size) {
       const std::size_t wanted = std::min(to.size - done, capacity_ / 4);
@@ -214,7 +219,7 @@ class ring_reader {
     if (written_ - read_ < bytes) written_ = state_->written.load(std::memory_order_acquire);
     return written_ - read_ >= bytes;
   }
-  void take_small(mutable_bytes to) noexcept {
+  void take_small(const mutable_bytes& to) noexcept {
     if (to.size > 0) std::memcpy(to.data, ring_ + (read_ & (capacity_ - 1)), to.size);
     read_ += to.size;
   }

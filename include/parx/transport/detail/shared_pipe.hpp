@@ -113,7 +113,8 @@ class pipe_receiver {
 
   /// Receives as link::try_receive does. `sender` is the process whose memory is read. Throws
   /// link_lost where that process is gone.
-  std::size_t receive(mutable_bytes first, mutable_bytes second, pid_t sender, int peer) {
+  std::size_t receive(const mutable_bytes& first, const mutable_bytes& second, pid_t sender,
+                      int peer) {
     // The ring's bytes come before the offer. This acquire makes them visible with the offer.
     const std::uint64_t offered = offers_.offered();
     offers_.begin_receive();
@@ -147,7 +148,7 @@ class pipe_receiver {
   /// Bytes that one process_vm_readv reads. 256 KiB was measured 10 % slower.
   static constexpr std::size_t most_at_once = std::size_t{4} << 20;
 
-  std::size_t take(mutable_bytes to, std::size_t skip, std::uint64_t offered, pid_t sender,
+  std::size_t take(const mutable_bytes& to, std::size_t skip, std::uint64_t offered, pid_t sender,
                    int peer) {
     if (split_.is_open()) return split_.finish(to.data + skip, offers_, sender, peer);
     const auto there = static_cast<std::size_t>(offered - offers_.taken());

@@ -68,7 +68,7 @@ class ucx_link final : public detail::process_link {
     return counted;
   }
 
-  std::size_t try_receive(mutable_bytes first, mutable_bytes second) override {
+  std::size_t try_receive(const mutable_bytes& first, const mutable_bytes& second) override {
     const std::lock_guard lock(network_.mutex());
     require_open();
     detail::ucx_inbox& inbox = stream_->inbox;

@@ -31,21 +31,30 @@ struct call_key {
   std::span<const std::size_t> counts{};
   std::span<const std::size_t> incoming{};
   // The rest of the header; see call_header.
-  std::uint8_t type = 0;
-  std::uint8_t reduction = call_header::no_reduction;
-  std::uint32_t sizes = 0;
+  /// Type, reduction and sizes in one word: as fields they would be compared in one wider load,
+  /// which stalls as above.
+  std::uint64_t elements = 0;
   std::uint32_t arithmetic = 0;
   double factor = 1;
   const char* file = nullptr;
   int line = 0;
 
+  void set_elements(std::uint8_t type, std::uint8_t reduction, std::uint32_t sizes) noexcept {
+    elements = std::uint64_t{sizes} << 32 | std::uint64_t{reduction} << 8 | type;
+  }
+  [[nodiscard]] std::uint8_t type() const noexcept { return static_cast<std::uint8_t>(elements); }
+  [[nodiscard]] std::uint8_t reduction() const noexcept {
+    return static_cast<std::uint8_t>(elements >> 8);
+  }
+  [[nodiscard]] std::uint32_t sizes() const noexcept {
+    return static_cast<std::uint32_t>(elements >> 32);
+  }
   [[nodiscard]] bool has_shape_of(const call_key& other) const noexcept {
     return asked == other.asked && shape.is_like(other.shape);
   }
   [[nodiscard]] bool has_rest_of(const call_key& other) const noexcept {
-    return type == other.type && reduction == other.reduction && sizes == other.sizes &&
-           arithmetic == other.arithmetic && factor == other.factor && file == other.file &&
-           line == other.line;
+    return elements == other.elements && arithmetic == other.arithmetic && factor == other.factor &&
+           file == other.file && line == other.line;
   }
 };
 

@@ -36,6 +36,7 @@ class choice {
   }
   void set_costs(const link_costs& measured) { costs_ = measured; }
 
+  [[nodiscard]] bool shares_memory() const noexcept { return shares_memory_; }
   /// Bytes of a slice in a staged algorithm; 0 if the ranks do not share memory.
   [[nodiscard]] std::size_t staging_bytes() const noexcept {
     return shares_memory_ ? slice_bytes(static_cast<int>(hosts_.size())) : 0;

@@ -43,8 +43,6 @@ inline call_key issuer::key_of(const collective_arguments& given, const call& re
   call_key key{.asked = given.use,
                .counts = given.counts,
                .incoming = given.incoming,
-               .type = described.type,
-               .sizes = hash_of_sizes(given, described.type, described.size),
                .file = given.site.file,
                .line = given.site.line};
   key.shape.what = given.what;
@@ -55,11 +53,13 @@ inline call_key issuer::key_of(const collective_arguments& given, const call& re
   key.shape.shared =
       static_cast<shared_buffers>((request.data.shared_input.area != nullptr ? 1 : 0) +
                                   (request.data.shared_output.area != nullptr ? 2 : 0));
+  std::uint8_t reduction = call_header::no_reduction;
   if (reduces(given.what)) {
     key.arithmetic = hash_of(how, given.input.size);
-    key.reduction = how.user ? call_header::user_reduction : static_cast<std::uint8_t>(how.op);
+    reduction = how.user ? call_header::user_reduction : static_cast<std::uint8_t>(how.op);
     if (how.op == reduce_op::premul_sum) key.factor = how.factor;
   }
+  key.set_elements(described.type, reduction, hash_of_sizes(given, described.type, described.size));
   return key;
 }
 
@@ -83,13 +83,13 @@ inline prepared_call issuer::prepare(const call_check& check, const collective_a
   prepared_call made{.plan = plan != nullptr ? std::move(plan) : plan_of(check, key)};
   call_header& header = made.header;
   header.operation = static_cast<std::uint8_t>(given.what);
-  header.type = key.type;
-  header.reduction = key.reduction;
+  header.type = key.type();
+  header.reduction = key.reduction();
   header.algorithm = static_cast<std::uint8_t>(made.plan->steps.name);
   header.count = given.incoming.empty() ? given.count : 0;
   header.root = given.root;
   header.line = static_cast<std::uint32_t>(given.site.line);
-  header.sizes = key.sizes;
+  header.sizes = key.sizes();
   header.arithmetic = key.arithmetic;
   header.set_file(given.site.file_name());
   const arithmetic& how = given.combine;
@@ -118,11 +118,12 @@ inline const std::shared_ptr<const execution_plan>& issuer::fill(const call_chec
   data.input = static_cast<const std::byte*>(given.input.data);
   data.output = static_cast<std::byte*>(given.output.data);
   data.element_size = given.described().size;
-  data.pack = given.pack;
   data.counts_differ = !given.incoming.empty();
   if (given.pack.inputs.empty()) {
     data.shared_input = areas_.find(given.input.data, given.input.bytes());
     data.shared_output = areas_.find(given.output.data, given.output.bytes());
+  } else {
+    data.pack = given.pack;  // an empty one is there, and to copy it stalls: see call_cache.hpp
   }
   const call_key key = key_of(given, request);
   const prepared_call& made = calls_.find(key, [&](std::shared_ptr<const execution_plan> plan) {
@@ -130,6 +131,7 @@ inline const std::shared_ptr<const execution_plan>& issuer::fill(const call_chec
   });
   request.plan = made.plan.get();
   request.header = made.header;
+  request.brief = choice_.shares_memory() && given.count * data.element_size <= most_brief_bytes;
   data.reduce = given.combine.user ? given.combine.user : made.reduce;
   data.scale = made.scale;
   data.factor = made.factor;
@@ -170,6 +172,7 @@ PARX_INLINE work start(const process_group& group, const collective_arguments& g
   auto request = std::make_unique<call>();
   request->kept_plan = fill_call(group, given, *request);
   request->timed = true;
+  request->brief = false;  // its time begins now and not when the thread that runs it takes it up
   core.progress().submit(*request);
   return {core_of(group), std::move(request)};
 }

@@ -30,15 +30,18 @@ class backoff {
     began_ = {};
   }
 
+  /// Whether this wait has lasted until a clock was read.
+  [[nodiscard]] bool has_begun() const noexcept { return began_ != clock::time_point{}; }
+
   /// One idle round. False when it is time to sleep.
   [[nodiscard]] bool idle(bool own_core) noexcept {
-    if (!own_core) return ++rounds_ <= crowded_yields && yield(own_core, clock::now());
-    if (!shares_core_ && ++rounds_ % rounds_between_looks != 0) return pause();
+    if (own_core && !shares_core_ && ++rounds_ % rounds_between_looks != 0) return pause();
     const auto now = clock::now();
-    if (began_ == clock::time_point{}) {
+    if (!has_begun()) {
       began_ = now;
-      static_cast<void>(was_switched());  // forgets switches before this wait
+      if (own_core) static_cast<void>(was_switched());  // forgets switches before this wait
     }
+    if (!own_core) return ++rounds_ <= crowded_yields && yield(own_core, now);
     if (now - began_ >= yield_time) return false;
     if (!shares_core_ && now - began_ < spin_time) return pause();
     return yield(own_core, now) && !is_time_to_move(now);

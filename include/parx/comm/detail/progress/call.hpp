@@ -45,6 +45,7 @@ struct call {
   bool names_late = false;             ///< a timeout names all ranks that have not entered the call
   bool sets_up_memory = false;         ///< issued by the group itself, see host_memory.hpp
   bool timed = false;                  ///< counts in progress::async_seconds()
+  bool brief = false;                  ///< takes less than reading the clock twice: see call_record
   std::shared_ptr<const void> keep{};  ///< owns what `data` refers to
   /// Owns `plan` if the call cache may drop them before the call ends.
   std::shared_ptr<const execution_plan> kept_plan{};
@@ -57,7 +58,7 @@ struct call {
   const any_shape_receive* any_shape = nullptr;  ///< of a recv_any_shape
 
   // Set by the group.
-  deadline::clock::time_point issued{};
+  deadline::clock::time_point issued{};  ///< of a brief call: after its first step
   bool done = false;
   std::exception_ptr failure;
   std::uint64_t flight_ticket = 0;  ///< in the rank's flight recorder

@@ -10,6 +10,10 @@
 // on. The first number for which two ranks have different fingerprints is where their calls
 // diverged.
 //
+// A clock takes 20 ns, as long as 4 bytes take to the next core. So of a brief call it is read
+// once, after the call's first step, while the bytes are under way. That is also the time of its
+// end, unless it has to wait for so long that a clock is read meanwhile.
+//
 // Threads: enter(), finish() and what counts are for one thread at a time, under the group's lock;
 // the fingerprints are the driving thread's. The counts are read, and fail() called, by any thread.
 #pragma once
@@ -31,6 +35,7 @@
 #include <parx/comm/flight/failure_log.hpp>
 #include <parx/comm/flight/recorder.hpp>
 #include <parx/comm/options.hpp>
+#include <parx/core/deadline.hpp>
 #include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/transport/links.hpp>
@@ -86,8 +91,9 @@ class call_record {
     return siblings_;
   }
 
-  /// A call is issued: numbers it.
+  /// A call is issued: numbers it. Its time begins, unless it is brief.
   void enter(call& request) noexcept {
+    if (!request.brief) latest_.store(request.issued = clock::now(), relaxed);
     if (is_message(request)) {
       name_call(request);
     } else {
@@ -98,13 +104,17 @@ class call_record {
     if (options_.recorder == nullptr) return;
     const std::size_t bytes =
         is_message(request) ? request.bytes : request.header.count * request.data.element_size;
-    request.flight_ticket =
-        options_.recorder->enter(request.header, bytes, request.peer, request.issued);
+    request.flight_ticket = options_.recorder->enter(request.header, bytes, request.peer, latest());
+  }
+  /// The first step of a brief call was made: its time begins.
+  void begin_time(call& request) noexcept {
+    latest_.store(request.issued = clock::now(), relaxed);
+    if (options_.recorder) options_.recorder->begin_time(request.flight_ticket, request.issued);
   }
   /// A collective begins to run.
   void start(const call_header& call) noexcept {
     // Set-up calls (odd sequence numbers) may be missing on some ranks.
-    if (call.sequence % 2 == 0) recent_[call.number() % recent_.size()] = call;
+    if (call.sequence % 2 == 0) call.copy_to(recent_[call.number() % recent_.size()]);
   }
   /// The driving thread takes over a message to that rank.
   void send_to(int peer) {
@@ -116,7 +126,9 @@ class call_record {
     all[peer].store(all[peer].load(relaxed) + 1, relaxed);
   }
   void finish(const call& request, flight_state state) const noexcept {
-    if (options_.recorder) options_.recorder->finish(request.flight_ticket, state);
+    if (options_.recorder == nullptr) return;
+    options_.recorder->finish(request.flight_ticket, state,
+                              request.brief ? request.issued : clock::now());
   }
   void fail(const failure_record& reason) const noexcept {
     if (options_.recorder) options_.recorder->fail(reason.text);
@@ -125,6 +137,10 @@ class call_record {
 
   /// Collectives issued.
   [[nodiscard]] std::uint64_t calls() const noexcept { return calls_.load(relaxed); }
+  /// When the last call began whose time has begun.
+  [[nodiscard]] deadline::clock::time_point latest() const noexcept {
+    return latest_.load(relaxed);
+  }
   /// A thread drives the group's progress.
   [[nodiscard]] bool is_driven() const noexcept { return driven_.load(relaxed); }
   void set_driven(bool now) noexcept { driven_.store(now, relaxed); }
@@ -166,6 +182,7 @@ class call_record {
   }
 
  private:
+  using clock = deadline::clock;
   using counter = std::atomic<std::uint32_t>;
   static constexpr auto relaxed = std::memory_order_relaxed;
 
@@ -175,6 +192,7 @@ class call_record {
   const group_options& options_;
   const std::shared_ptr<groups_of_rank> siblings_;
   std::atomic<std::uint64_t> calls_{0};
+  std::atomic<clock::time_point> latest_{clock::time_point{}};
   std::array<call_header, 32> recent_{};  ///< by number, modulo its size
   std::atomic<counter*> sent_{nullptr};   ///< by receiver; null before the first message
   std::atomic<bool> driven_{false};

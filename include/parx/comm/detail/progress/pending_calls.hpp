@@ -58,9 +58,16 @@ class pending_calls {
         progressed = true;  // even if there is nothing to do
       }
       progressed |= engine_.step();
+      call& front = *queue_.front();
+      if (front.brief && front.issued == deadline::clock::time_point{}) record_.begin_time(front);
     }
     if (!messages_.unused()) progressed |= messages_.step();
     return progressed;
+  }
+
+  /// The running collective has been waited for: it is not brief any more.
+  void has_waited() noexcept {
+    if (started_) queue_.front()->brief = false;
   }
 
   /// Marks finished calls as done. True if the first collective was among them.

@@ -130,11 +130,10 @@ class progress {
 
   [[nodiscard]] locking locking_now() const noexcept { return locking{has_other_threads_}; }
 
-  /// Numbers a call, or refuses it if the group has ended. Its time begins. Locked.
+  /// Numbers a call, or refuses it if the group has ended. Locked.
   void admit(call& request) {
     if (ending_.has_ended()) throw diagnosis_.refusal_of(request, ending_.reason());
     if (request.timeout.count() <= 0) request.timeout = options_.timeout;
-    request.issued = issued_at_ = clock::now();
     record_.enter(request);
   }
 
@@ -142,6 +141,8 @@ class progress {
   void enqueue(call& request) {
     call* const ahead = pending_.set_up_before(request);
     if (ahead != nullptr) admit(*ahead);
+    // It may have to wait before its first step, and its deadline begins now.
+    if (ahead != nullptr || has_other_threads_) request.brief = false;
     // abort() may end the group meanwhile: the whole chain is admitted before any of it is pending.
     for (call* each = &request; each != nullptr; each = each->next.get()) admit(*each);
     if (ahead != nullptr) incoming_.push_back(ahead);
@@ -189,8 +190,8 @@ class progress {
       std::optional<failure> failed;
       bool must_look = false, progressed = false;
       try {
-        must_look = take_incoming() && issued_at_ >= next_look_;
-        if (must_look) next_look_ = issued_at_ + std::chrono::milliseconds(100);
+        must_look = take_incoming() && record_.latest() >= next_look_;
+        if (must_look) next_look_ = record_.latest() + std::chrono::milliseconds(100);
       } catch (...) {
         failed = current_failure(network_, diagnosis_, pending_);
       }
@@ -224,6 +225,7 @@ class progress {
       progressed = pending_.step();
     }
     if (progressed) {
+      if (backoff_.has_begun()) pending_.has_waited();
       backoff_.progressed();
       watch_.progressed();
     } else if (!is_waited_for()) {
@@ -288,6 +290,7 @@ class progress {
     network_.close();
     const auto end = [&](call& request) {
       if (request.done) return;
+      request.brief = false;  // its end is now
       try {
         request.failure = std::make_exception_ptr(diagnosis_.end_of(request, reason));
       } catch (const std::exception&) {
@@ -315,7 +318,6 @@ class progress {
   bool stopping_ = false;
   std::vector<call*> incoming_;  ///< issued, not yet seen by the driver
   std::atomic<bool> has_incoming_{false};
-  clock::time_point issued_at_{};  ///< the latest call
   ending ending_;
   std::thread thread_;
 
