@@ -134,6 +134,16 @@ BOOST_AUTO_TEST_CASE(a_rank_that_must_connect_but_whose_host_falls_silent_is_giv
   BOOST_TEST(mentions(told, "nothing was heard from it for 1 s"), told);
 }
 
+BOOST_AUTO_TEST_CASE(
+    a_rank_that_the_store_has_lost_and_whose_host_is_silent_is_not_said_to_have_ended) {
+  const lonely_rank here(0, 2, 24s);
+  here.store->set(parx::lost_key(1), "1");
+  auto group = here.group();
+  std::vector<int> x(10);
+  const std::string told = error_of([&] { parx::recv(group, x, 1, {.timeout = 10s}); });
+  BOOST_TEST(mentions(told, "its host does not answer, and the job's store has lost it"), told);
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_that_computes_answers_more_probes_than_its_backlog_takes) {
   const lonely_rank busy(1, 2, 24s);
   const auto address = socket_address::tcp(busy.shared->own().address, busy.shared->own().port);

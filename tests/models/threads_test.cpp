@@ -112,7 +112,7 @@ const auto make_cnn = [] {
 /// PARX_TEST_STEPS for more.
 int steps() {
   const char* const wanted = std::getenv("PARX_TEST_STEPS");
-  return wanted != nullptr ? std::atoi(wanted) : 20;
+  return wanted != nullptr ? std::atoi(wanted) : 8;
 }
 
 struct text {

@@ -116,6 +116,8 @@ class job {
   /// For how long the rank's host has not answered has_ended(), while that was asked again and
   /// again; 0 where it has.
   [[nodiscard]] std::chrono::nanoseconds silence_of(int rank) { return silence_.of(rank); }
+  /// Whether the last has_ended() had no answer from the rank's host.
+  [[nodiscard]] bool is_silent(int rank) { return silence_.has_begun(rank); }
   /// For a network that has found that the rank's process has certainly ended. A link that broke is
   /// not enough for that.
   void report_ended(int rank) noexcept { flag_of(rank).store(true, std::memory_order_relaxed); }

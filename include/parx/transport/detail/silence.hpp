@@ -29,6 +29,11 @@ class silence {
     if (now - known.last > longest_gap) known.first = now;
     known.last = now;
   }
+  /// Whether the rank's last probe had no answer.
+  [[nodiscard]] bool has_begun(int rank) {
+    const std::lock_guard lock(mutex_);
+    return at(rank).last != clock::time_point{};
+  }
   /// From the first to the last of the rank's probes without an answer; 0 where it has answered.
   [[nodiscard]] clock::duration of(int rank) {
     const std::lock_guard lock(mutex_);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,7 +38,7 @@ struct kept_message {
 
 struct message_lane {
   link* stream = nullptr;
-  bool lost = false;
+  std::optional<link_lost> lost{};  ///< why no more can come
   int peer = -1;
   std::vector<call*> sends;
   std::size_t front_sent = 0;  ///< bytes of the first send's header and extents

@@ -42,14 +42,15 @@ class messages {
     } else {
       state.receives.push_back(&request);
       if (!match_kept(state, request) && state.lost) {
-        throw closed_by(request.peer);
+        throw *state.lost;
       }
     }
   }
 
-  [[nodiscard]] bool has_lost(int peer) const noexcept {
+  /// Why no more messages can come from that rank; null while they can.
+  [[nodiscard]] const link_lost* loss_of(int peer) const noexcept {
     const auto found = lanes_.find(peer);
-    return found != lanes_.end() && found->second.lost;
+    return found != lanes_.end() && found->second.lost ? &*found->second.lost : nullptr;
   }
   /// Whether messages of that rank are looked for: from the first operation with it on.
   [[nodiscard]] bool knows(int peer) const noexcept { return lanes_.contains(peer); }
@@ -281,9 +282,9 @@ class messages {
     bool progressed = false;
     try {
       while (receive_piece(state)) progressed = true;
-    } catch (const link_lost&) {
+    } catch (const link_lost& lost) {
       // A peer may leave after its last message: an error only if a request still needs the link.
-      state.lost = true;
+      state.lost = lost;
       if (is_needed(state)) throw;
     }
     return progressed;

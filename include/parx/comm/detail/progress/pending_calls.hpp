@@ -163,7 +163,7 @@ class pending_calls {
     });
     return diagnosis::untaken(untaken);
   }
-  [[nodiscard]] bool has_lost(int peer) const { return messages_.has_lost(peer); }
+  [[nodiscard]] const link_lost* loss_of(int peer) const { return messages_.loss_of(peer); }
   /// Writes into a notice which messages are waited for.
   void describe_messages(notice& mine) const {
     messages_.for_each_wait(

@@ -108,7 +108,8 @@ class watch {
   /// wait for many such: so this throws what ends the wait meanwhile.
   [[nodiscard]] bool has_ended(int peer) const {
     if (peer == network_.rank()) return false;
-    if (pending_.has_lost(peer) || network_.job().has_ended(network_.job_rank(peer))) return true;
+    if (pending_.loss_of(peer) != nullptr) return true;
+    if (network_.job().has_ended(network_.job_rank(peer))) return true;
     network_.job().abort_signalled();  // perhaps: no wait() has polled the descriptor since
     throw_if_over();
     return false;
@@ -142,8 +143,12 @@ class watch {
         next_look_ = {};
         return;
       }
-      throw link_lost(
-          peer, "it has ended without taking part: its program took another way, or it was killed");
+      const link_lost* const lost = pending_.loss_of(peer);
+      if (lost != nullptr && lost->how == link_end::broken) throw *lost;
+      throw link_lost(peer, network_.job().is_silent(network_.job_rank(peer))
+                                ? "its host does not answer, and the job's store has lost it"
+                                : "it has ended without taking part: its program took another "
+                                  "way, or it was killed");
     }
     post_notice(who);
     compare_calls(std::move(peers));
