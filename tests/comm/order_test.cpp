@@ -227,7 +227,7 @@ BOOST_AUTO_TEST_CASE(the_test_data_distinguish_orders_of_summation) {
 BOOST_AUTO_TEST_CASE(
     a_sum_in_serial_order_is_a_loop_over_the_ranks_by_every_algorithm_that_has_it) {
   for (const auto kind : kinds) {
-    for (int world = 2; world <= 8; ++world) {
+    for (const int world : {2, 3, 4, 7}) {
       const auto failure = jobs::run(kind, world, [&](process_group& group) {
         for (const std::size_t n : {1u, 37u, 1003u}) {
           const int tried = run_all<float>(group, n);
