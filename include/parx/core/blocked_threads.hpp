@@ -51,7 +51,11 @@ namespace parx::inline PARX_ABI::detail {
 
 class blocked_threads {
  public:
-  [[nodiscard]] static blocked_threads& of_this_process() noexcept { return process_; }
+  /// Never destroyed, since threads may outlive main.
+  [[nodiscard]] static blocked_threads& of_this_process() {
+    static blocked_threads& all = *new blocked_threads;
+    return all;
+  }
 
   /// While it exists, the thread that made it waits in a call of parx, or never enters one.
   class mark {
@@ -129,10 +133,6 @@ class blocked_threads {
     return found;
   }
 
-  /// Made before main and not at its first use: a process forked while another thread makes it
-  /// would wait for that thread, which it has not. Never destroyed, since threads may outlive main.
-  static blocked_threads& process_;
-
   std::mutex mutex_;
   std::map<long, int> marks_;  ///< by thread
   std::optional<switches> before_;
@@ -140,6 +140,8 @@ class blocked_threads {
   clock::time_point next_look_{};
 };
 
-inline blocked_threads& blocked_threads::process_ = *new blocked_threads;
+/// Makes it before main and not at its first use, if that is not earlier: a process that is forked
+/// while another thread makes it would wait for that thread, which it has not.
+inline const blocked_threads& blocked_threads_are_made = blocked_threads::of_this_process();
 
 }  // namespace parx::detail
