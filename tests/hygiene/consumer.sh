@@ -22,7 +22,7 @@ use() {
   local components=${1//,/;}
   shift
   configure -S "$here/consumer" -B "$work/build" "-DCOMPONENTS=$components" "$@"
-  quietly cmake --build "$work/build"
+  quietly cmake --build "$work/build" --parallel 2
   for component in ${components//;/ }; do says_the_sum "$work/build/consumer_$component"; done
 }
 # tells_of_instructions YES_OR_NO OPTION...: whether configuring the consumer warns that its products
@@ -57,14 +57,17 @@ case $how in
     command -v pkg-config >/dev/null || { echo "NOT TRIED: pkg-config, which is not installed"; exit 0; }
     PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name parx.pc)")
     export PKG_CONFIG_PATH
-    for module in parx-comm parx-comm-compiled parx-compiled parx-models-compiled; do
+    modules="parx-comm parx-comm-compiled parx-compiled parx-models-compiled"
+    for module in $modules; do
       definition=()
       case $module in parx-comm*) definition=(-DONLY_COMM) ;; esac
       # shellcheck disable=SC2046
-      quietly "$compiler" -std=c++20 "${definition[@]}" "$here/consumer/main.cpp" -o "$work/$module" \
-        $(pkg-config --cflags --libs "$module")
-      says_the_sum "$work/$module"
-    done ;;
+      "$compiler" -std=c++20 "${definition[@]}" "$here/consumer/main.cpp" -o "$work/$module" \
+        $(pkg-config --cflags --libs "$module") &
+      [ $module != parx-comm-compiled ] || wait  # two at a time
+    done
+    wait
+    for module in $modules; do says_the_sum "$work/$module"; done ;;
   comm_only)
     # Should anything include these after all, it does not compile.
     mkdir -p "$work/absent/Eigen" "$work/absent/boost"
