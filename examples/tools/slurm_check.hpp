@@ -231,6 +231,19 @@ inline std::string lines_of_blame(const std::string& errors) {
   return failures.empty() ? errors : failures;
 }
 
+/// Of the nodes that Slurm itself has lost, a line each: "node2 is down*". Where it has ended the
+/// job for one, srun may end without a word.
+inline std::string lost_nodes(const std::vector<std::string>& nodes) {
+  const auto answer = parx::slurm::run_command(
+      {"sinfo", "-h", "-N", "-n", parx::slurm::compress_hostlist(nodes), "-o", "%N is %t"},
+      std::chrono::seconds(10));
+  std::string lost;
+  for (const std::string_view line : parx::detail::split_at(answer.out, '\n')) {
+    if (line.find(" is down") != line.npos || line.ends_with('*')) lost.append(line) += '\n';
+  }
+  return lost;
+}
+
 /// Slurm 22.05 does not tell its steps when the job ends.
 inline void add_time_left(const std::string& job, std::vector<parx::slurm::host_facts>& facts) {
   if (facts.empty() || facts.front().time_left_s >= 0) return;
@@ -254,7 +267,7 @@ inline check_result check_nodes(const check_options& options,
   check_result result;
   result.facts = parx::slurm::facts_among(answer.out);
   add_time_left(options.job, result.facts);
-  const std::string blame = lines_of_blame(answer.err);
+  std::string blame = lines_of_blame(answer.err);
   // What a node has said before it went does not count: its end has ended the step on all nodes.
   if (blame != answer.err) {
     std::erase_if(result.facts, [&](const auto& each) {
@@ -262,6 +275,10 @@ inline check_result check_nodes(const check_options& options,
     });
   }
   result.found = parx::slurm::preflight(options.nodes, result.facts, options.takes);
+  const auto is_named = [&](const auto& each) { return !srun_says(blame, each.node).empty(); };
+  if (result.facts.empty() && std::none_of(result.found.begin(), result.found.end(), is_named)) {
+    blame = lost_nodes(options.nodes);
+  }
   for (auto& each : result.found) {
     if (!each.fact.starts_with(parx::slurm::did_not_answer)) continue;
     if (const std::string said = srun_says(blame, each.node); !said.empty()) {
@@ -269,7 +286,6 @@ inline check_result check_nodes(const check_options& options,
     }
   }
   // One node that Slurm cannot reach keeps srun from starting anything on the others.
-  const auto is_named = [&](const auto& each) { return !srun_says(blame, each.node).empty(); };
   if (result.facts.empty() && std::any_of(result.found.begin(), result.found.end(), is_named)) {
     std::erase_if(result.found, [&](const auto& each) { return !is_named(each); });
   }

@@ -219,6 +219,17 @@ if [ "$SLURM_TEST_MODE" = hosts ]; then
   claim "the nodes are idle" within 60 are_idle
   claim "the next check finds nothing" in_a_job "$bin/parx_slurm" check
   claim "and removes what the node has got later" test ! -e "$stopped"
+  # Slurm ends the job for it, and may do so before srun has said a word.
+  claim "the nodes are idle" within 40 are_idle
+  kill -STOP "$(slurmd_of node2)"
+  (sleep 4; scontrol update nodename=node2 state=down reason=lost) &
+  claim "a node that Slurm takes away ends the run" ends_with 4 runs -N 3 -- ./program
+  wait $!
+  claim "and is named, alone" says '^! node2: it did not answer'
+  claim "the others are not" ends_with 1 says '^! node[13]'
+  kill -CONT "$(slurmd_of node2)"
+  scontrol update nodename=node2 state=resume
+  claim "the node comes back" within 60 are_idle
 fi
 
 claim "the nodes are idle" within 40 are_idle
