@@ -1,4 +1,4 @@
-// Real processes that do not meet: ranks that never come, do not match, or fail before all have come.
+// Real processes that do not meet: ranks that never come, do not match or fail too early.
 #include <parx/launch.hpp>
 
 #include <boost/test/unit_test.hpp>
