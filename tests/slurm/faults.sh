@@ -219,7 +219,9 @@ if [ "$SLURM_TEST_MODE" = hosts ]; then
   claim "the nodes are idle" within 60 are_idle
   claim "the next check finds nothing" in_a_job "$bin/parx_slurm" check
   claim "and removes what the node has got later" test ! -e "$stopped"
-  # Slurm ends the job for it, and may do so before srun has said a word.
+fi
+# Slurm ends the job for it, and may do so before srun has said a word.
+if [ "$SLURM_TEST_MODE" = hosts ] && [ "$form" = all ]; then
   claim "the nodes are idle" within 40 are_idle
   kill -STOP "$(slurmd_of node2)"
   (sleep 4; scontrol update nodename=node2 state=down reason=lost) &
