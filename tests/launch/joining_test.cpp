@@ -3,7 +3,6 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <arpa/inet.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -119,18 +118,11 @@ BOOST_AUTO_TEST_CASE(a_second_process_with_the_same_rank_is_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(a_port_that_is_in_use_names_its_owner) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  ::bind(listener, reinterpret_cast<sockaddr*>(&address), length);
-  ::listen(listener, 1);
-  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
-  job all(ntohs(address.sin_port));
+  const auto listener = processes::bound_socket();
+  ::listen(listener.get(), 1);
+  job all(processes::port_of(listener));
   all.start(0, 2, [](parx::world&) {});
   const auto results = all.wait();
-  ::close(listener);
   BOOST_TEST(results[0].exit_code == 1);
   BOOST_TEST(mentions(results[0].text, std::to_string(::getpid())), results[0].text);
   BOOST_TEST(mentions(results[0].text, "that of PARX_MASTER_PORT"), results[0].text);

@@ -1,7 +1,6 @@
 // A job of real processes on this host: started by fork, each with its standard error in a file.
 #pragma once
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -18,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include <parx/core/descriptor.hpp>
+#include <parx/core/socket_address.hpp>
 #include <parx/launch.hpp>
 
 namespace processes {
@@ -25,17 +26,17 @@ namespace processes {
 using namespace std::chrono_literals;
 using clock_type = std::chrono::steady_clock;
 
-inline std::uint16_t free_port() {
-  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  ::bind(probe, reinterpret_cast<sockaddr*>(&address), length);
-  ::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length);
-  ::close(probe);
-  return ntohs(address.sin_port);
+/// A socket that has a port of this host to itself.
+inline parx::descriptor bound_socket() {
+  auto made = parx::detail::stream_socket(AF_INET);
+  const auto any = parx::detail::socket_address::tcp("127.0.0.1", 0);
+  ::bind(made.get(), any.data(), any.length);
+  return made;
 }
+inline std::uint16_t port_of(const parx::descriptor& bound) {
+  return parx::detail::socket_address::of(bound.get()).port();
+}
+inline std::uint16_t free_port() { return port_of(bound_socket()); }
 
 struct outcome {
   int exit_code = -1;  // 128 + signal for a killed one
