@@ -103,7 +103,7 @@ class flight_recorder {
     slot.bytes = bytes;
     slot.peer = peer;
     slot.state = flight_state::entered;
-    call.copy_to(slot.call);
+    slot.call = call;
     number.store(ticket, std::memory_order_release);
     return ticket;
   }

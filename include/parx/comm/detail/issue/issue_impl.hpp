@@ -172,7 +172,6 @@ PARX_INLINE work start(const process_group& group, const collective_arguments& g
   auto request = std::make_unique<call>();
   request->kept_plan = fill_call(group, given, *request);
   request->timed = true;
-  request->brief = false;  // its time begins now and not when the thread that runs it takes it up
   core.progress().submit(*request);
   return {core_of(group), std::move(request)};
 }

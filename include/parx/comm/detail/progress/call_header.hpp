@@ -7,10 +7,8 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -51,16 +49,6 @@ struct call_header {
     // The end of an over-long name says more than its beginning.
     if (name.size() > file.size()) name.remove_prefix(name.size() - file.size());
     std::copy(name.begin(), name.end(), file.begin());
-  }
-  /// As `to = *this`, in words, the size in which fields are written: a wider load of a field that
-  /// was just written would stall until all earlier stores have left the store buffer.
-  void copy_to(call_header& to) const noexcept {
-    for (std::size_t at = 0; at < sizeof *this; at += sizeof(std::uint64_t)) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, reinterpret_cast<const std::byte*>(this) + at, sizeof word);
-      std::atomic_signal_fence(std::memory_order_seq_cst);  // else the compiler merges the words
-      std::memcpy(reinterpret_cast<std::byte*>(&to) + at, &word, sizeof word);
-    }
   }
   /// For error texts. Made printable, because another rank has sent it.
   [[nodiscard]] std::string file_name() const {
