@@ -276,7 +276,8 @@ inline check_result check_nodes(const check_options& options,
   }
   result.found = parx::slurm::preflight(options.nodes, result.facts, options.takes);
   const auto is_named = [&](const auto& each) { return !srun_says(blame, each.node).empty(); };
-  if (result.facts.empty() && std::none_of(result.found.begin(), result.found.end(), is_named)) {
+  if (result.facts.empty() && !signals.one_waits() &&
+      std::none_of(result.found.begin(), result.found.end(), is_named)) {
     blame = lost_nodes(options.nodes);
   }
   for (auto& each : result.found) {
