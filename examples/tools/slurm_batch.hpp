@@ -82,7 +82,7 @@ inline batch_job batch_job_of(const cxxopts::ParseResult& given,
   parx::slurm::batch_options& job = whole.script;
   job.name = word("job-name");
   if (job.name.empty() && !command.empty()) {
-    job.name = std::filesystem::path(command.front()).stem().string();
+    job.name = parx::slurm::job_name_of(std::filesystem::path(command.front()).stem().string());
   }
   job.partition = word("partition");
   job.account = word("account");

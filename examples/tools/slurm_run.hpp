@@ -149,7 +149,8 @@ inline std::vector<std::string> launch_command(const run_options& options,
     parxrun = (here / "parxrun").string();
   }
   for (std::string& each : parx::slurm::ranks_in(options.check.box, parxrun, takes.ranks,
-                                                 takes.threads, more, options.command)) {
+                                                 takes.threads, more,
+                                                 parx::slurm::through_srun(options.command))) {
     words.push_back(std::move(each));
   }
   return words;

@@ -103,6 +103,7 @@ inline std::vector<std::string> scale_command(const scale_options& options,
                                    static_cast<std::size_t>(tasks));
     words.insert(words.end(), {"-c", std::to_string(point.ranks * point.threads / tasks),
                                "--overlap", "--kill-on-bad-exit=0"});
+    command = parx::slurm::through_srun(command);
   }
   if (options.job.empty() || in_image) {
     const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();

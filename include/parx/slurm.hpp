@@ -14,5 +14,6 @@
 #include <parx/slurm/run_command.hpp>    // IWYU pragma: export
 #include <parx/slurm/scaling.hpp>        // IWYU pragma: export
 #include <parx/slurm/staging.hpp>        // IWYU pragma: export
+#include <parx/slurm/through_srun.hpp>   // IWYU pragma: export
 #include <parx/slurm/where_command.hpp>  // IWYU pragma: export
 #include <parx/slurm/where_text.hpp>     // IWYU pragma: export

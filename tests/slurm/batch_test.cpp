@@ -3,8 +3,15 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include <parx/core/file_text.hpp>
+#include <parx/core/split.hpp>
 #include <parx/slurm.hpp>
 
 namespace {
@@ -18,6 +25,108 @@ batch_options small() {
   job.command = {"./train", "--name", "it's"};
   job.written_by = {"parx_slurm", "batch"};
   return job;
+}
+
+/// A text of a user's: what shells, Slurm and terminals take for something else, and commands that
+/// would leave a file "ran" behind.
+std::string random_text(std::mt19937& draw) {
+  static const std::vector<std::string> parts{"\n",
+                                              "\r\n",
+                                              "\ntouch ran\n",
+                                              "\n#SBATCH --nodes=9\n",
+                                              "'",
+                                              "\"",
+                                              "`touch ran`",
+                                              "$(touch ran)",
+                                              "${IFS}",
+                                              "$HOME",
+                                              "\\",
+                                              "\\n",
+                                              "!",
+                                              "!!",
+                                              "#",
+                                              " ",
+                                              "\t",
+                                              ":",
+                                              ";touch ran;",
+                                              "&touch ran&",
+                                              "|",
+                                              ">ran",
+                                              "*",
+                                              "?",
+                                              "~",
+                                              "[a-z]",
+                                              "{a,b}",
+                                              "=",
+                                              "%j",
+                                              "-",
+                                              "--",
+                                              "'; touch ran; '",
+                                              "\x1b[31m",
+                                              "\x7f",
+                                              "\xc3\xa9",
+                                              "\xe4\xb8\xad",
+                                              "\xe2\x80\xae",
+                                              "\xff",
+                                              "\x80\xfe",
+                                              "\x01",
+                                              "END",
+                                              "a",
+                                              "7",
+                                              "word",
+                                              "/",
+                                              "\xc2\xa0",
+                                              "\\\n"};
+  std::string text;
+  for (auto left = draw() % 5; left > 0; --left) text += parts[draw() % parts.size()];
+  return text;
+}
+
+/// A folder of its own, which is removed.
+class scratch_folder {
+ public:
+  scratch_folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "parx-batch-XXXXXX").string();
+    BOOST_REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  scratch_folder(const scratch_folder&) = delete;
+  scratch_folder& operator=(const scratch_folder&) = delete;
+  ~scratch_folder() { std::filesystem::remove_all(path_); }
+  [[nodiscard]] std::filesystem::path operator/(const std::string& name) const {
+    return path_ / name;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void write(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path) << text;
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+}
+
+/// The words that sbatch reads in a line behind "#SBATCH": quotes group, a backslash takes the next
+/// character as it is, "#" begins a comment.
+std::vector<std::string> words_of_sbatch(std::string_view line) {
+  std::vector<std::string> words;
+  bool in_word = false;
+  char quote = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quote == 0 && c == '#') break;
+    if (quote == 0 && (c == ' ' || c == '\t')) {
+      in_word = false;
+      continue;
+    }
+    if (!in_word) words.emplace_back();
+    in_word = true;
+    if (c == '\\' && i + 1 < line.size()) words.back() += line[++i];
+    else if (quote == c) quote = 0;
+    else if (quote == 0 && (c == '"' || c == '\'')) quote = c;
+    else words.back() += c;
+  }
+  return words;
 }
 
 bool has_line(const std::string& text, const std::string& line) {
@@ -46,7 +155,7 @@ BOOST_AUTO_TEST_CASE(a_script_asks_for_what_was_asked_for) {
         "#SBATCH --account=lab", "#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=4",
         "#SBATCH --cpus-per-task=8", "#SBATCH --mem=2000M", "#SBATCH --time=90",
         "#SBATCH --output=train-%A_%a.log", "#SBATCH --open-mode=append", "#SBATCH --array=0-4",
-        "#SBATCH --signal=USR1@300", "#SBATCH --requeue", "#SBATCH --constraint=\"milan|rome\"",
+        "#SBATCH --signal=USR1@300", "#SBATCH --requeue", "#SBATCH --constraint=milan|rome",
         "#SBATCH --exclude=n[3,7],n8",
         R"(srun --kill-on-bad-exit=0 ./train --name 'it'\''s' || code=$?)"}) {
     BOOST_TEST(has_line(text, line), line);
@@ -93,7 +202,7 @@ BOOST_AUTO_TEST_CASE(nodes_older_than_the_program_are_kept_out_by_a_feature_or_b
       "# Without n[1-2]: the program was compiled for AVX2, which they do not have.";
   auto text = script(nodes("ivybridge,big", "big,haswell"), small());
   BOOST_TEST(has_line(text, says));
-  BOOST_TEST(has_line(text, "#SBATCH --constraint=\"haswell\""));
+  BOOST_TEST(has_line(text, "#SBATCH --constraint=haswell"));
   BOOST_TEST(text.find("--exclude") == std::string::npos);
   // No feature tells them apart, or the constraint is the user's.
   text = script(nodes("ivybridge,big", "big"), small());
@@ -105,7 +214,7 @@ BOOST_AUTO_TEST_CASE(nodes_older_than_the_program_are_kept_out_by_a_feature_or_b
   job.exclude = "n4";
   text = script(nodes("ivybridge,big", "big,haswell"), job);
   BOOST_TEST(has_line(text, "#SBATCH --exclude=n4,n[1-2]"));
-  BOOST_TEST(has_line(text, "#SBATCH --constraint=\"big\""));
+  BOOST_TEST(has_line(text, "#SBATCH --constraint=big"));
   // Good nodes, nodes that say nothing, and those of another partition need no line.
   for (const char* const features : {"zen3", "(null)"}) {
     text = script(nodes(features, "haswell"), small());
@@ -165,17 +274,131 @@ BOOST_AUTO_TEST_CASE(bash_accepts_every_form_of_the_script) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(
+    whatever_the_arguments_are_bash_gives_them_to_the_program_and_runs_nothing_else) {
+  const scratch_folder place;
+  std::filesystem::create_directories(place / "bin");
+  // In place of srun: what it was given, a byte 0 behind each word. 75 lets the script go on to its
+  // end.
+  write(place / "bin/srun", "#!/bin/bash\nprintf '%s\\0' \"$@\" >../given\nexit 75\n");
+  write(place / "bin/scontrol", "#!/bin/bash\nprintf '%s ' \"$@\" >../asked\n");
+  std::mt19937 draw(7);
+  for (int round = 0; round < 24; ++round) {
+    auto job = small();
+    job.command = {"./train"};
+    while (job.command.size() < 24) job.command.push_back(random_text(draw));
+    job.written_by = job.command;
+    job.checkpoints = round % 3 == 0 ? "-out" : "out" + random_text(draw);
+    std::replace(job.checkpoints.begin(), job.checkpoints.end(), '/', '_');
+    const bool boxed = round % 4 == 3;
+    if (boxed)
+      job.box = {"apptainer", "/images/it's\nnew.sif", "/home/a b", {"/data/$(touch ran)"}};
+    std::filesystem::remove_all(place / "job");
+    std::filesystem::create_directories(place / "job" / job.checkpoints);
+    const std::string script = batch_script(job);
+    BOOST_TEST(script.find("\n#SBATCH --nodes=") == script.rfind("\n#SBATCH --nodes="));
+    write(place / "script", script);
+    const auto result =
+        run_command({"env", "-C", (place / "job").string(),
+                     "PATH=" + (place / "bin").string() + ":/usr/bin:/bin", "SLURM_CPUS_PER_TASK=1",
+                     "SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=n1", "bash", "../script"},
+                    std::chrono::seconds(120));
+    BOOST_TEST(result.code == 0);
+    BOOST_TEST(result.err == "");
+    BOOST_TEST(std::count(result.out.begin(), result.out.end(), '\n') == 1);
+    std::vector<std::string> wanted{"--kill-on-bad-exit=0"};
+    const auto program = through_srun(job.command);
+    const auto words = boxed ? ranks_in(job.box, "parxrun", 1, 1, {}, program) : program;
+    wanted.insert(wanted.end(), words.begin(), words.end());
+    std::string given;
+    for (const std::string& each : wanted) given += each + '\0';
+    BOOST_TEST((parx::detail::file_text((place / "given").string()) == given), job.command.back());
+    BOOST_TEST(parx::detail::file_text((place / "asked").string()).value_or("") == "requeue 7 ");
+    std::vector<std::string> left;
+    for (const auto& each : std::filesystem::recursive_directory_iterator(place / "job")) {
+      left.push_back(each.path().lexically_relative(place / "job").string());
+    }
+    std::sort(left.begin(), left.end());
+    BOOST_TEST(left == (std::vector<std::string>{job.checkpoints,
+                                                 job.checkpoints + "/turns-without-progress"}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(srun_takes_a_colon_for_another_step_so_a_shell_puts_it_back) {
+  BOOST_TEST(through_srun({"./train", "a:b", "::"}) ==
+             (std::vector<std::string>{"./train", "a:b", "::"}));
+  std::vector<std::string> command{"printf", "%s\\n"};
+  std::string said;
+  for (int i = 0; i < 14; ++i) {
+    command.push_back(i % 5 == 2 ? ":" : parx::formatted("it's ${}", i));
+    said += command.back() + "\n";
+  }
+  const auto words = through_srun(command);
+  BOOST_TEST(std::count(words.begin(), words.end(), ":") == 0);
+  BOOST_TEST(run_command(words, std::chrono::seconds(60)).out == said);
+}
+
+BOOST_AUTO_TEST_CASE(an_option_of_a_script_has_the_value_that_sbatch_reads_or_is_refused) {
+  std::mt19937 draw(11);
+  int refused = 0, read = 0;
+  for (int round = 0; round < 2000; ++round) {
+    auto job = small();
+    const std::string value = "x" + random_text(draw);
+    job.partition = job.account = job.constraint = job.exclude = job.array = value;
+    std::string text;
+    try {
+      text = batch_script(job);
+    } catch (const parx::usage_error&) {
+      ++refused;
+      BOOST_TEST(parx::printable(value) != value);
+      continue;
+    }
+    ++read;
+    BOOST_TEST(parx::printable(value) == value);
+    std::vector<std::string> found;
+    for (const std::string_view line : parx::detail::split_at(text, '\n')) {
+      if (!line.starts_with("#SBATCH ")) continue;
+      const auto words = words_of_sbatch(line.substr(8));
+      BOOST_TEST(words.size() == 1u);
+      if (words.front().ends_with("=" + value)) found.push_back(words.front());
+    }
+    BOOST_TEST(found == (std::vector<std::string>{"--partition=" + value, "--account=" + value,
+                                                  "--array=" + value, "--exclude=" + value,
+                                                  "--constraint=" + value}));
+  }
+  BOOST_TEST(refused > 100);
+  BOOST_TEST(read > 100);
+  BOOST_TEST(sbatch_option("array", "0-15%4") == "#SBATCH --array=0-15%4\n");
+  BOOST_TEST(sbatch_option("comment", R"(it's "a\b" #1)") ==
+             "#SBATCH --comment=\"it's \\\"a\\\\b\\\" #1\"\n");
+  BOOST_CHECK_THROW(static_cast<void>(sbatch_option("comment", std::string(5000, 'a'))),
+                    parx::usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(a_jobs_name_is_that_of_its_log) {
+  for (const char* const name : {"a/b", "50%", "a\\b", "a\nb"}) {
+    auto job = small();
+    job.name = name;
+    BOOST_CHECK_THROW(static_cast<void>(batch_script(job)), parx::usage_error);
+    BOOST_TEST(job_name_of(name).find_first_of("%/\\\n") == std::string::npos);
+  }
+  BOOST_TEST(job_name_of("train-2 b") == "train-2_b");
+  BOOST_TEST(job_name_of("\xe4\xb8\xad") == "\xe4\xb8\xad");
+  BOOST_TEST(job_name_of("\xff") == "_");
+  BOOST_TEST(job_name_of("") == "job");
+  auto job = small();
+  job.name = "my job";
+  const std::string text = batch_script(job);
+  BOOST_TEST(has_line(text, "#SBATCH --job-name=\"my job\""));
+  BOOST_TEST(has_line(text, "#SBATCH --output=\"my job-%j.log\""));
+}
+
 BOOST_AUTO_TEST_CASE(a_time_without_room_for_the_warning_is_refused) {
   auto job = small();
   job.time = std::chrono::seconds(60);
   BOOST_CHECK_EXCEPTION(static_cast<void>(batch_script(job)), parx::usage_error, [](const auto& e) {
     return std::string(e.what()).find("--time 60 s is not longer than --warning 120 s") !=
            std::string::npos;
-  });
-  job = small();
-  job.name = "my job";
-  BOOST_CHECK_EXCEPTION(static_cast<void>(batch_script(job)), parx::usage_error, [](const auto& e) {
-    return std::string(e.what()).find("--job-name \"my job\" has a space") != std::string::npos;
   });
   job = small();
   job.command.clear();

@@ -240,7 +240,7 @@ claim "a processor older than the program is kept out" ends_with 3 runs -N 3 -- 
 claim "with the node and what to do" says '^node2 has the wrong processor: the program was compiled for AVX.*: compile it without -march=native'
 writes() { shown=no; timeout 60 "$bin/parx_slurm" batch -N 2 -t 5m -- ./program >"$work/out" 2>&1; }
 claim "a script of parx_slurm batch keeps it out as well" writes
-claim "by a feature of the others" says '^#SBATCH --constraint="avx512"$'
+claim "by a feature of the others" says '^#SBATCH --constraint=avx512$'
 claim "and says why" says '^# Without node2: the program was compiled for AVX.*, which they do not have\.$'
 sed -n '/^#!/,$p' "$work/out" >kept_out.sbatch
 goes_around() { job=$(sbatch --parsable --wait kept_out.sbatch) && cat "program-$job.log" >"$work/out"; }

@@ -145,6 +145,21 @@ END
   claim "and a warning" says 'with --save-strategy no the program saves nothing'
   claim "a program of PATH gets a script" asks batch -- ls /
   claim "with its absolute path" says "^srun .*/bin/ls / "
+  # Slurm and bash read a script of any texts as these texts.
+  printf '#!/bin/sh\nprintf "<%%s>" "$@"\n' >words && chmod +x words
+  odd=("new
+touch ran
+line" : '$(touch ran)' "it's" '' -n '#' "end")
+  claim "arguments of any characters get a script" asks batch -J "it's \"a\" #1" -- ./words "${odd[@]}"
+  sed -n '/^#!/,$p' "$work/out" >odd.sbatch
+  submits_odd() {
+    local job; job=$(sbatch --parsable odd.sbatch) || return 1
+    is_done() { scontrol show job "$job" | grep -q JobState=COMPLETED; }
+    within 60 is_done && cat "it's \"a\" #1-$job.log" >"$work/out"
+  }
+  claim "Slurm runs it, with a log of that name" submits_odd
+  claim "the program gets them as they are" test "$(sed '1d' "$work/out")" = "$(printf '<%s>' "${odd[@]}")"
+  claim "and nothing else runs" test ! -e ran
   for run in old1 old2; do
     mkdir $run && echo "{\"hosts\": \"${run#old}\", \"ranks\": \"4\", \"threads of a rank\": \"1\", \"samples of an epoch\": \"1,000\"}" >$run/run.json
     echo '{"step_ms": 10, "samples_per_second": 100}' >$run/train.jsonl

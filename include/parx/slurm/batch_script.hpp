@@ -4,16 +4,19 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/slurm/container.hpp>
 #include <parx/slurm/instruction_level.hpp>
 #include <parx/slurm/older_nodes.hpp>
 #include <parx/slurm/salloc.hpp>
+#include <parx/slurm/sbatch_option.hpp>
 #include <parx/slurm/shell_text.hpp>
+#include <parx/slurm/through_srun.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
 
@@ -46,21 +49,14 @@ struct batch_options {
       "--time {} s is not longer than --warning {} s, the time before its end in which the ranks "
       "save: raise --time, or lower --warning",
       job.time.count(), job.warning.count());
-  for (const auto& [flag, value] :
-       {std::pair<const char*, const std::string&>("--job-name", job.name),
-        {"--partition", job.partition},
-        {"--account", job.account},
-        {"--constraint", job.constraint},
-        {"--exclude", job.exclude},
-        {"--array", job.array}}) {
-    require(value.find_first_of(" \t\n\"'\\") == value.npos && value.find('%') == value.npos,
-            "{} \"{}\" has a space, a quote or a % sign, which a line of #SBATCH cannot have", flag,
-            value);
-  }
+  require(job.name.find_first_of("%\\/") == job.name.npos && job.name.size() <= 200,
+          "--job-name \"{}\": it is a part of the log's name, which may have no %, no slash, no "
+          "backslash and no more than 200 bytes",
+          printable(job.name));
   std::string text = "#!/bin/bash\n";
   const auto line = [&](const std::string& each) { text += each + "\n"; };
-  const auto option = [&](const std::string& name, const std::string& value) {
-    if (!value.empty()) line("#SBATCH --" + name + "=" + value);
+  const auto option = [&](std::string_view name, const std::string& value) {
+    if (!value.empty()) text += sbatch_option(name, value);
   };
   line("# Written by: " + shell_text(job.written_by));
   line("# Submit it in the folder where relative paths begin: sbatch THIS_FILE");
@@ -81,8 +77,10 @@ struct batch_options {
     }
   }
   option("exclude", exclude);
-  option("constraint", constraint.empty() ? "" : "\"" + constraint + "\"");
+  option("constraint", constraint);
   std::vector<std::string> command = job.command;
+  if (command.front().starts_with('-')) command.front().insert(0, "./");  // no option of srun
+  command = through_srun(command);
   if (job.box.is_used()) {
     line("# One container on each node, whose parxrun starts the ranks.");
     command = ranks_in(job.box, std::string(parxrun_of_image), job.ranks, job.threads, {}, command);
@@ -110,9 +108,10 @@ echo "turn ${SLURM_RESTART_COUNT:-0} of job $SLURM_JOB_ID on $SLURM_JOB_NODELIST
 )END";
   const bool watched = !job.checkpoints.empty();
   if (watched) {
-    line("checkpoints=" + shell_text({job.checkpoints}));
+    line("checkpoints=" + shell_word(job.checkpoints));
     text += R"END(newest() {
-  ls -d "$checkpoints"/checkpoint-* 2>/dev/null | sort -V | tail -n 1 || true
+  local each
+  for each in "$checkpoints"/checkpoint-*; do echo "${each##*/}"; done | sort -V | tail -n 1
 }
 before=$(newest)
 )END";
@@ -127,7 +126,7 @@ code=0
     text += R"END(# Three turns without a new checkpoint: the next one would not get further either.
 idle=0
 if [ "$(newest)" = "$before" ]; then
-  idle=$(($(cat "$checkpoints/turns-without-progress" 2>/dev/null || echo 0) + 1))
+  idle=$(($(cat 2>/dev/null <"$checkpoints/turns-without-progress" || echo 0) + 1))
 fi
 echo "$idle" >"$checkpoints/turns-without-progress"
 if [ "$idle" -ge 3 ]; then
