@@ -1,56 +1,47 @@
 // For parx_slurm: "logs", how a job ended, by its logs and Slurm's own records.
 #pragma once
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "slurm_where.hpp"
 #include <parx/core/check.hpp>
+#include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/error.hpp>
 #include <parx/core/file_text.hpp>
+#include <parx/core/parse_number.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/launch/rank_list.hpp>
 #include <parx/slurm.hpp>
 
 namespace examples {
 
-/// What Slurm knows of a job; empty where it has forgotten it and keeps no accounts.
-struct job_record {
-  std::string state;
-  std::string exit_code;
-  std::string nodes;
-  std::string restarts;
-  std::string log;
-  std::string reason;  ///< why it waits
-};
-
-inline job_record record_of(const std::string& job) {
+/// What Slurm knows of a job, or of the tasks of an array; empty where it has forgotten it and
+/// keeps no accounts.
+inline std::vector<parx::slurm::job_record> records_of(const std::string& job) {
   using parx::slurm::run_command;
   const std::chrono::seconds limit(20);
-  job_record record;
   const auto shown = run_command({"scontrol", "show", "job", "-o", job}, limit);
-  if (shown.success()) {
-    auto fields = parx::slurm::parse_record(shown.out.substr(0, shown.out.find('\n')));
-    record = {fields["JobState"], fields["ExitCode"], fields["NodeList"],
-              fields["Restarts"], fields["StdOut"],   fields["Reason"]};
-  }
-  const auto accounts =
-      run_command({"sacct", "-j", job, "-X", "-n", "-P", "-o", "State,ExitCode,NodeList"}, limit);
-  const auto words = parx::detail::split_at(
-      std::string_view(accounts.out).substr(0, accounts.out.find('\n')), '|');
-  if (accounts.success() && words.size() == 3) {
-    record.state = words[0];
-    record.exit_code = words[1];
-    record.nodes = words[2];
-  }
-  return record;
+  const auto accounts = run_command(
+      {"sacct", "-j", job, "-X", "-n", "-P", "-o", "JobID,State,ExitCode,NodeList"}, limit);
+  return parx::slurm::job_records(shown.success() ? shown.out : "",
+                                  accounts.success() ? accounts.out : "");
 }
 
 /// Whether a file's name has the number of a job in it: "train-7.log", "lab.7.n1.0.out".
@@ -64,32 +55,39 @@ inline bool names_job(const std::string& file, const std::string& job) {
   return false;
 }
 
-/// The logs of a job or at a path, in the order of their names. `looked` gets the places.
-inline std::vector<std::filesystem::path> find_logs(const std::string& what,
-                                                    const job_record& record,
-                                                    std::vector<std::string>& looked) {
+/// The logs of a job or at a path, in the order of their names. `looked` gets the places, with what
+/// kept it from looking there.
+inline std::vector<std::filesystem::path> find_logs(
+    const std::string& what, const std::vector<parx::slurm::job_record>& records,
+    std::vector<std::string>& looked) {
   namespace fs = std::filesystem;
+  std::error_code none;
   std::vector<fs::path> found;
-  if (!record.log.empty()) {
-    looked.push_back(record.log);
-    if (fs::is_regular_file(record.log)) return {record.log};
+  for (const auto& each : records) {
+    if (each.log.empty()) continue;
+    looked.push_back(each.log);
+    if (fs::is_regular_file(each.log, none)) found.emplace_back(each.log);
   }
   const auto take_all = [&](const fs::path& folder, bool any) {
-    looked.push_back(folder.string());
-    std::error_code none;
-    for (const auto& each : fs::directory_iterator(folder, none)) {
+    std::error_code failure;
+    for (const auto& each : fs::directory_iterator(folder, failure)) {
       const std::string name = each.path().filename().string();
       const std::string kind = each.path().extension().string();
       const bool is_log = kind == ".log" || kind == ".out" || kind == ".err";
-      if (is_log && each.is_regular_file() && (any || names_job(name, what))) {
+      if (is_log && each.is_regular_file(none) && (any || names_job(name, what))) {
         found.push_back(each.path());
       }
     }
+    const bool is_missing = failure == std::errc::no_such_file_or_directory;
+    looked.push_back(folder.string() +
+                     (failure && !is_missing ? " (" + failure.message() + ")" : ""));
   };
-  if (fs::is_regular_file(what)) {
-    found.push_back(what);
-  } else if (fs::is_directory(what)) {
+  if (!found.empty()) {
+    // where Slurm says
+  } else if (fs::is_directory(what, none)) {
     take_all(what, true);
+  } else if (fs::is_regular_file(what, none)) {
+    found.emplace_back(what);
   } else {
     const auto home = parx::env_string(parx::process_environment(), "HOME").value_or(".");
     for (const fs::path& folder :
@@ -98,7 +96,87 @@ inline std::vector<std::filesystem::path> find_logs(const std::string& what,
     }
   }
   std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
+}
+
+/// Reads the first `limit` bytes of a file, in pieces. Returns why it cannot be read; empty: it
+/// can.
+inline std::string read_pieces(const std::filesystem::path& file, std::uint64_t limit,
+                               const std::function<void(std::string_view)>& take) {
+  const parx::descriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened.valid()) return parx::errno_text(errno);
+  std::vector<char> piece(std::size_t{1} << 18);
+  while (limit > 0) {
+    const ssize_t got =
+        ::read(opened.get(), piece.data(),
+               static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), limit)));
+    if (got == 0) break;
+    if (got < 0 && errno != EINTR) return parx::errno_text(errno);
+    if (got < 0) continue;
+    take({piece.data(), static_cast<std::size_t>(got)});
+    limit -= static_cast<std::uint64_t>(got);
+  }
+  return {};
+}
+
+/// A job, or a task of an array: what Slurm knows of it, and what its logs tell.
+struct told_job {
+  std::string name;  ///< of a task "7_3", of a job its number; empty: of no other
+  parx::slurm::job_record record;
+  std::vector<std::filesystem::path> files;
+  std::map<std::filesystem::path, std::string> unreadable;  ///< of them, and why
+  parx::slurm::log_summary summary;
+
+  [[nodiscard]] std::string state() const {
+    return record.state.empty() ? parx::slurm::state_from_lines(summary.slurm_lines) : record.state;
+  }
+  [[nodiscard]] bool is_read() const { return files.size() > unreadable.size(); }
+  /// How bad its end is; where Slurm does not know, by its logs.
+  [[nodiscard]] std::pair<int, int> badness() const {
+    const std::string code = record.exit_code.substr(0, record.exit_code.find(':'));
+    const bool failed = state().empty() && parx::slurm::culprit_of(summary);
+    return {failed ? 1 : parx::slurm::severity(state()),
+            parx::detail::parse_number<int>(code).value_or(0)};
+  }
+};
+
+/// One for each job and task of an array whose logs or records there are. Of a job that is no array
+/// all files are its own, whoever has written them.
+inline std::vector<told_job> told_jobs(bool is_job,
+                                       const std::vector<parx::slurm::job_record>& records,
+                                       const std::vector<std::filesystem::path>& files) {
+  std::vector<told_job> jobs;
+  const auto job_named = [&](const std::string& name) -> told_job& {
+    const auto found = std::find_if(jobs.begin(), jobs.end(),
+                                    [&](const told_job& each) { return each.name == name; });
+    if (found != jobs.end()) return *found;
+    jobs.push_back({.name = name, .record = {}, .files = {}, .unreadable = {}, .summary = {}});
+    return jobs.back();
+  };
+  for (const auto& each : records) job_named(each.task).record = each;
+  for (const auto& file : files) {
+    std::string first_lines;
+    static_cast<void>(
+        read_pieces(file, 65536, [&](std::string_view piece) { first_lines += piece; }));
+    std::string name = parx::slurm::job_of_log(file.filename().string(), first_lines);
+    const auto of_log = std::find_if(records.begin(), records.end(),
+                                     [&](const auto& each) { return each.log == file; });
+    if (of_log != records.end()) name = of_log->task;
+    else if (is_job && name.find('_') == name.npos) name.clear();
+    job_named(name).files.push_back(file);
+  }
+  for (told_job& job : jobs) {
+    for (const auto& file : job.files) {
+      const auto attempt = parx::detail::file_text((file.parent_path() / "attempt.json").string());
+      parx::slurm::log_reader reader(file.string(), job.summary, attempt.value_or(""));
+      const std::string problem =
+          read_pieces(file, UINT64_MAX, [&](std::string_view piece) { reader.read(piece); });
+      reader.end();
+      if (!problem.empty()) job.unreadable[file] = problem;
+    }
+  }
+  return jobs;
 }
 
 inline constexpr std::string_view logs_usage =
@@ -108,54 +186,34 @@ inline constexpr std::string_view logs_usage =
     "  parx_slurm logs tiny.log     a log\n"
     "  parx_slurm logs slurm_logs   all logs in a folder: .log, .out and .err\n";
 
-/// Prints how the job ended, or for --help what may be asked. Returns 0; 3 where there are neither
-/// logs nor records of it.
-inline int logs(const std::string& what) {
+/// Prints what is known of a job.
+inline void print_job(const told_job& job, const std::vector<std::string>& looked) {
   using parx::printable;
-  if (what == "-h" || what == "--help") {
-    fmt::print("{}", logs_usage);
-    return 0;
-  }
-  const bool is_job = !what.empty() && what.find_first_not_of("0123456789_") == what.npos;
-  const job_record record = is_job ? record_of(what) : job_record{};
-  std::vector<std::string> looked;
-  const auto files = find_logs(what, record, looked);
-  if (files.empty() && record.state.empty()) {
-    fmt::print(stderr, "parx_slurm: no logs of {}: {}\n", printable(what),
-               printable(parx::slurm::no_log_text(looked)));
-    return 3;
-  }
-  parx::slurm::log_summary summary;
-  for (const auto& file : files) {
-    const auto text_of = [](const std::filesystem::path& path) {
-      return parx::detail::file_text(path.string()).value_or("");
-    };
-    parx::slurm::read_log(text_of(file), file.string(), summary,
-                          text_of(file.parent_path() / "attempt.json"));
-  }
-  const std::string state =
-      record.state.empty() ? parx::slurm::state_from_lines(summary.slurm_lines) : record.state;
+  const parx::slurm::log_summary& summary = job.summary;
+  const std::string state = job.state();
   const bool is_waiting = state == "PENDING";
-  fmt::print("{}{}\n", is_job ? "job " : "", printable(what));
   if (!state.empty()) {
     const std::string meaning = parx::slurm::meaning_of_state(state);
-    const std::string reason = is_waiting && !record.reason.empty() && record.reason != "None"
-                                   ? " (" + record.reason + ")"
-                                   : std::string();
+    const auto& [reason, code] = std::tie(job.record.reason, job.record.exit_code);
+    const bool has_reason = is_waiting && !reason.empty() && reason != "None";
     const bool has_ended = state != "RUNNING" && state != "PENDING" && state != "COMPLETING";
-    fmt::print(
-        "  state   {}{}{}{}{}\n", printable(state), printable(reason),
-        record.exit_code.empty() || !has_ended ? "" : ", exit code " + printable(record.exit_code),
-        meaning.empty() ? "" : ": ", meaning);
+    fmt::print("  state   {}{}{}{}{}\n", printable(state),
+               has_reason ? " (" + printable(reason) + ")" : "",
+               code.empty() || !has_ended ? "" : ", exit code " + printable(code),
+               meaning.empty() ? "" : ": ", meaning);
   }
-  if (!record.nodes.empty() && record.nodes != "(null)") {
-    fmt::print("  nodes   {}\n", printable(record.nodes));
+  if (!job.record.nodes.empty() && job.record.nodes != "(null)") {
+    fmt::print("  nodes   {}\n", printable(job.record.nodes));
   }
   if (summary.turns > 0) fmt::print("  turns   {}\n", summary.turns);
-  if (files.empty() && !is_waiting) {
+  if (job.files.empty() && !is_waiting) {
     fmt::print("  log     none found: {}\n", printable(parx::slurm::no_log_text(looked)));
   }
-  for (const auto& file : files) fmt::print("  log     {}\n", printable(file.string()));
+  for (const auto& file : job.files) {
+    const auto problem = job.unreadable.find(file);
+    fmt::print("  log     {}{}\n", printable(file.string()),
+               problem == job.unreadable.end() ? "" : " cannot be read: " + problem->second);
+  }
   if (!summary.ranks.empty()) {
     const auto world = static_cast<std::size_t>(summary.world_size);
     fmt::print("  ranks   {}\n", parx::slurm::writers_text(summary));
@@ -171,7 +229,7 @@ inline int logs(const std::string& what) {
   for (const std::string& line : summary.launcher_lines) fmt::print("  {}\n", printable(line));
   const std::string signal = parx::slurm::signal_text(summary, state);
   if (!signal.empty()) fmt::print("  signal  {}\n", signal);
-  if (files.empty()) return 0;
+  if (!job.is_read()) return;
   for (const std::string& line : parx::slurm::earlier_lines(summary)) {
     fmt::print("{}\n", printable(line));
   }
@@ -180,7 +238,63 @@ inline int logs(const std::string& what) {
   }
   const std::string end = parx::slurm::end_text(summary, state);
   if (!end.empty()) fmt::print("{}\n", end);
-  return 0;
+}
+
+/// Prints a line for each of several jobs, and all that is known of the one that ended worst.
+inline void print_jobs(const std::vector<told_job>& jobs, const std::vector<std::string>& looked) {
+  const told_job* worst = &jobs.front();
+  for (const told_job& job : jobs) {
+    if (job.badness() > worst->badness()) worst = &job;
+    const std::string state = job.state(), code = job.record.exit_code;
+    const auto culprit = parx::slurm::culprit_lines(job.summary);
+    std::string text =
+        culprit.empty() ? parx::slurm::end_text(job.summary, state) : culprit.front();
+    if (text.ends_with(':')) text.pop_back();
+    if (!job.is_read()) text = job.files.empty() ? "no log" : "its log cannot be read";
+    if (state == "PENDING") text = "it has not begun";
+    fmt::print("  {}{}: {}\n", parx::printable(job.name.empty() ? "the other logs" : job.name),
+               state.empty() ? ""
+                             : "  " + parx::printable(state) +
+                                   (code.empty() || code == "0:0" ? "" : ", exit code " + code),
+               parx::printable(text));
+  }
+  if (worst->badness().first == 0) return;
+  fmt::print("the worst of them, {}\n",
+             parx::printable(worst->name.empty() ? "the other logs" : worst->name));
+  print_job(*worst, looked);
+}
+
+/// Prints how the job ended, or for --help what may be asked; of several jobs, or tasks of an
+/// array, each. Returns 0; 3 where there are neither logs nor records of it, or one of its logs
+/// cannot be read.
+inline int logs(const std::string& what) {
+  using parx::printable;
+  if (what == "-h" || what == "--help") {
+    fmt::print("{}", logs_usage);
+    return 0;
+  }
+  const bool is_job = !what.empty() && what.find_first_not_of("0123456789_") == what.npos;
+  const auto records = is_job ? records_of(what) : std::vector<parx::slurm::job_record>();
+  std::vector<std::string> looked;
+  const auto files = find_logs(what, records, looked);
+  if (files.empty() && records.empty()) {
+    fmt::print(stderr, "parx_slurm: no logs of {}: {}\n", printable(what),
+               printable(parx::slurm::no_log_text(looked)));
+    return 3;
+  }
+  const auto jobs = told_jobs(is_job, records, files);
+  std::vector<std::string> states;
+  for (const told_job& job : jobs) {
+    if (!job.record.state.empty()) states.push_back(job.record.state);
+  }
+  const bool is_alone = jobs.size() == 1;
+  fmt::print("{}{}{}\n", is_job ? "job " : "", printable(what),
+             is_alone || states.empty() ? "" : ": " + printable(parx::slurm::states_text(states)));
+  if (is_alone) print_job(jobs.front(), looked);
+  else print_jobs(jobs, looked);
+  const bool all_read = std::all_of(jobs.begin(), jobs.end(),
+                                    [](const told_job& job) { return job.unreadable.empty(); });
+  return all_read ? 0 : 3;
 }
 
 }  // namespace examples

@@ -7,6 +7,8 @@
 #include <parx/slurm/batch_script.hpp>   // IWYU pragma: export
 #include <parx/slurm/held_signals.hpp>   // IWYU pragma: export
 #include <parx/slurm/job_code.hpp>       // IWYU pragma: export
+#include <parx/slurm/job_records.hpp>    // IWYU pragma: export
+#include <parx/slurm/log_reader.hpp>     // IWYU pragma: export
 #include <parx/slurm/log_text.hpp>       // IWYU pragma: export
 #include <parx/slurm/longest_limit.hpp>  // IWYU pragma: export
 #include <parx/slurm/older_nodes.hpp>    // IWYU pragma: export

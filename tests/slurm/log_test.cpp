@@ -236,6 +236,40 @@ BOOST_AUTO_TEST_CASE(the_first_error_is_that_of_parxruns_report_and_not_a_surviv
                                        "  > [rank 3 on n2] ValueError: Error: no"}));
 }
 
+BOOST_AUTO_TEST_CASE(what_a_rank_has_written_before_a_sigkill_is_not_its_cause) {
+  const std::string before = "[rank 4 on node3] ERROR: retrying a download\n";
+  const std::string step = "[rank 4 on node3] step 8\n";
+  BOOST_TEST(
+      culprit_lines(summary_of(before + step + report_of_rank_4)) ==
+      (std::vector<std::string>{
+          "first error, rank 4 on node3: killed by SIGKILL (signal 9), 5.9 s after the start",
+          "  its last lines:", "    [rank 4 on node3] ERROR: retrying a download",
+          "    [rank 4 on node3] step 8", "  one more line tells of an error"}));
+  const std::string killed = "srun: error: node3: task 4: Killed\n";
+  const auto by_srun = culprit_lines(summary_of("[RANK 5] Connection closed by peer\n" + killed));
+  BOOST_TEST(by_srun.front() == "first error, rank 4 on node3: Killed, says srun");
+  // Of another signal its own words are the cause.
+  const auto segv = summary_of(
+      "[rank 4 on node3] Error: index 7 of 5\n" + rule +
+      "parxrun: rank 4 of 6 failed: killed by SIGSEGV (signal 11), 5.9 s after the start\n"
+      "  node      node3\n");
+  BOOST_TEST(culprit_lines(segv).front() == "first error, rank 4 on node3, x.log line 1:");
+}
+
+BOOST_AUTO_TEST_CASE(of_several_reports_the_last_counts_and_none_before_a_restart) {
+  const std::string restart =
+      "parxrun: rank 4 ended (signal 9) on node3; restart 1 of 1\n"
+      "parxrun: generation 2 on node1, node2, node3\n";
+  BOOST_TEST(who_of(summary_of(report_of_rank_4 + restart)) == "");
+  BOOST_TEST(who_of(summary_of(report_of_rank_4 + restart + "[rank 2 on node1] Error: no\n")) ==
+             "rank 2 on node1");
+  const std::string second = rule +
+                             "parxrun: rank 1 of 6 failed: exit code 3, 2.0 s after the start\n"
+                             "  node      node1\n";
+  BOOST_TEST(who_of(summary_of(report_of_rank_4 + restart + second)) == "rank 1 on node1");
+  BOOST_TEST(who_of(summary_of(report_of_rank_4 + second)) == "rank 1 on node1");
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_that_the_report_blames_by_another_ones_words_is_the_culprit) {
   const auto summary = summary_of(
       echoes + rule +

@@ -9,9 +9,11 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <parx/slurm/log_writer.hpp>
+#include <parx/slurm/text_marks.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
 
@@ -50,35 +52,39 @@ template <std::size_t N>
                      [&](std::string_view each) { return line.find(each) != line.npos; });
 }
 
-/// Whether a line tells of a failure: what the labs grep for, and what parx and shells say.
-[[nodiscard]] inline bool is_error(std::string_view line) {
-  static constexpr std::array<std::string_view, 13> marks{"Traceback (most recent call last)",
-                                                          "Error: ",
-                                                          "ERROR",
-                                                          "] error: ",
-                                                          "Segmentation fault",
-                                                          "terminate called",
-                                                          "Killed",
-                                                          "Illegal instruction",
-                                                          "core dumped",
-                                                          "No space left on device",
-                                                          "command not found",
-                                                          "No such file or directory",
-                                                          "Permission denied"};
-  return has_any(line, marks);
-}
+/// What tells of a failure: what the labs grep for, and what parx and shells say.
+inline constexpr std::array<std::string_view, 13> error_marks{"Traceback (most recent call last)",
+                                                              "Error: ",
+                                                              "ERROR",
+                                                              "] error: ",
+                                                              "Segmentation fault",
+                                                              "terminate called",
+                                                              "Killed",
+                                                              "Illegal instruction",
+                                                              "core dumped",
+                                                              "No space left on device",
+                                                              "command not found",
+                                                              "No such file or directory",
+                                                              "Permission denied"};
+/// What an echo says.
+inline constexpr std::array<std::string_view, 9> echo_marks{"another rank failed first",
+                                                            "another rank has failed",
+                                                            "because of an earlier failure",
+                                                            "lost rank ",
+                                                            " was lost",
+                                                            " closed the connection",
+                                                            " has gone",
+                                                            "Connection closed by peer",
+                                                            "Connection reset by peer"};
 
-[[nodiscard]] inline bool is_echo(std::string_view line) {
-  static constexpr std::array<std::string_view, 9> marks{"another rank failed first",
-                                                         "another rank has failed",
-                                                         "because of an earlier failure",
-                                                         "lost rank ",
-                                                         " was lost",
-                                                         " closed the connection",
-                                                         " has gone",
-                                                         "Connection closed by peer",
-                                                         "Connection reset by peer"};
-  return has_any(line, marks);
+/// Both, to pass over the many lines that have neither.
+[[nodiscard]] inline const text_marks& failure_marks() {
+  static const text_marks marks = [] {
+    std::vector<std::string_view> all(error_marks.begin(), error_marks.end());
+    all.insert(all.end(), echo_marks.begin(), echo_marks.end());
+    return text_marks(all);
+  }();
+  return marks;
 }
 
 /// Whether it is the lines below that say what has happened.
@@ -130,7 +136,8 @@ class log_errors {
   /// A line of the program.
   void read(std::string_view line, std::size_t number, const log_writer& writer) {
     const int rank = writer.rank.value_or(-1);
-    const bool echoes = detail::is_echo(line);
+    const bool tells = detail::failure_marks().any_in(line);
+    const bool echoes = tells && detail::has_any(line, detail::echo_marks);
     for (auto* const each : {&own_, &echo_}) {
       const auto first = each->find(rank);
       if (first == each->end()) continue;
@@ -145,7 +152,7 @@ class log_errors {
       echo_.try_emplace(rank, own->second);
       own_.erase(own);
     }
-    if (detail::is_error(line)) {
+    if (tells && detail::has_any(line, detail::error_marks)) {
       ++error_lines_;
       if ((echoes ? echo_ : own_).try_emplace(rank, found_.size()).second) {
         found_.push_back({.line = {file_, number, detail::shown_line(line), writer},
@@ -186,8 +193,14 @@ class log_errors {
   static constexpr std::size_t kept = 10;
 
   static void keep(lines& some, const std::string& line) {
-    some.push_back(line);
-    if (some.size() > kept) some.pop_front();
+    if (some.size() < kept) {
+      some.push_back(line);
+      return;
+    }
+    std::string first = std::move(some.front());  // its memory takes the new line
+    some.pop_front();
+    first = line;
+    some.push_back(std::move(first));
   }
 
   template <class K>

@@ -1,5 +1,5 @@
-// log_summary: what a job's logs say of its end: from lines to turns, ranks, errors and what Slurm
-// and parxrun have said. log_culprit.hpp says which of the errors is the cause. Pure.
+// log_summary: what a job's logs say of its end: turns, ranks, errors and what Slurm and parxrun
+// have said. log_reader.hpp reads them; log_culprit.hpp says which error is the cause. Pure.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include <parx/core/split.hpp>
 #include <parx/slurm/log_errors.hpp>
 #include <parx/slurm/log_writer.hpp>
 
@@ -52,65 +51,6 @@ namespace detail {
 }
 
 }  // namespace detail
-
-/// Reads one more log into `summary`. A turn that begins forgets the errors of the one before it.
-/// `attempt` is the text of attempt.json beside it, where there is one.
-inline void read_log(std::string_view text, const std::string& file, log_summary& summary,
-                     std::string_view attempt = {}) {
-  const log_writer of_file = writer_of_file(file, attempt);
-  std::size_t number = 0;
-  bool in_report = false;
-  summary.errors.begin_file(file);
-  for (const std::string_view line : parx::detail::split_at(text, '\n')) {
-    ++number;
-    ++summary.lines;
-    const bool begins_turn = line.starts_with("turn ") && line.find(" of job ") != line.npos;
-    const bool starts_again = detail::begins_generation(line);
-    if (const log_error* const own = summary.errors.first_own(); starts_again && own != nullptr) {
-      summary.earlier_error = own->line;
-    }
-    if (begins_turn || starts_again) {
-      summary.errors.begin_turn();
-      summary.nodes = {};
-    }
-    if (begins_turn) {
-      ++summary.turns;
-      summary.slurm_lines.clear();
-      summary.launcher_lines.clear();
-      summary.survived.clear();
-      summary.earlier_error.reset();
-      in_report = false;
-    }
-    if (const auto reason = detail::reason_of_restart(line); !reason.empty()) {
-      summary.survived.emplace_back(reason);
-    }
-    log_writer writer = writer_of_line(line);
-    if (!writer.rank || (writer.rank == of_file.rank && writer.node.empty())) writer = of_file;
-    if (writer.rank) summary.ranks.insert(*writer.rank);
-    summary.nodes.read(line);
-    const auto note_size = [&](std::string_view behind) {
-      const int size = detail::number_behind(line, behind).value_or(0);
-      if (size <= most_ranks) summary.world_size = std::max(summary.world_size, size);
-    };
-    note_size("WORLD_SIZE=");
-    if (line.starts_with("parxrun: rank ") && line.find(" failed: ") != line.npos) {
-      note_size(" of ");  // "rank 4 of 6 failed: ..."
-    }
-    const bool of_slurm = detail::is_slurm_line(line);
-    // parxrun's report: its headline, and the lines below it that are indented.
-    const bool headline = line.starts_with("parxrun: ");
-    in_report = headline || (in_report && line.starts_with(" "));
-    if (of_slurm) {
-      summary.slurm_lines.push_back(detail::shown_line(line));
-    } else if (in_report) {
-      summary.launcher_lines.push_back(detail::shown_line(line));
-    } else {
-      summary.errors.read(line, number, writer);
-      continue;
-    }
-    summary.errors.pass(line, writer);
-  }
-}
 
 /// What a state of a job means, and what helps: the words of sacct and scontrol. Empty for states
 /// that need no explanation.

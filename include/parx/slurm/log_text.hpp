@@ -81,6 +81,7 @@ namespace parx::inline PARX_ABI::slurm {
     return ended_well ? "the job ended well all the same, says Slurm" : std::string();
   }
   const bool restarted = !summary.survived.empty();
+  if (summary.lines == 0 && !ended_well) return "the log is empty";
   std::string text = restarted ? "no line since then tells of an error"
                                : formatted("no line of {} tells of an error", summary.lines);
   if (ended_well) {
