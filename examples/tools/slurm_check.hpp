@@ -254,6 +254,26 @@ inline void add_time_left(const std::string& job, std::vector<parx::slurm::host_
   for (auto& each : facts) each.time_left_s = left->count();
 }
 
+/// What is wrong with a node to which nothing can be copied, but which answers: the room in /tmp.
+inline parx::slurm::preflight_finding copy_finding(const std::string& job,
+                                                   const parx::slurm::copy_failure& failure) {
+  auto words = parx::slurm::on_each_node(job, 1);
+  words.insert(words.end(), {"-w", failure.node, "df", "-Pk", "/tmp"});
+  const auto answer = parx::slurm::run_command(words, std::chrono::seconds(10));
+  constexpr std::int64_t enough_mb = 64;  // for what parx_slurm sends along
+  const auto free_mb = parx::slurm::free_mb_of_df(answer.out);
+  parx::slurm::preflight_finding found{failure.node, {}, {}};
+  if (free_mb && *free_mb < enough_mb) {
+    found.fact = "are free in its /tmp, so nothing can be copied there";
+    found.remedy = "Make room there, or leave it out";
+    found.free_mb = *free_mb;
+  } else {
+    found.fact = "nothing can be copied to its /tmp (" + failure.says + ")";
+    found.remedy = "Leave it out, or look whether its /tmp is full, or read-only";
+  }
+  return found;
+}
+
 /// Asks all nodes and judges; gives up when one of `signals` waits. Prints the command.
 inline check_result check_nodes(const check_options& options,
                                 const parx::slurm::held_signals& signals) {
@@ -280,8 +300,16 @@ inline check_result check_nodes(const check_options& options,
       std::none_of(result.found.begin(), result.found.end(), is_named)) {
     blame = lost_nodes(options.nodes);
   }
+  const auto not_copied = parx::slurm::copy_failures(blame);
   for (auto& each : result.found) {
     if (!each.fact.starts_with(parx::slurm::did_not_answer)) continue;
+    const auto failure =
+        std::find_if(not_copied.begin(), not_copied.end(),
+                     [&](const auto& one) { return one.node == each.node; });
+    if (failure != not_copied.end()) {
+      each = copy_finding(options.job, *failure);
+      continue;
+    }
     if (const std::string said = srun_says(blame, each.node); !said.empty()) {
       each.fact += " (" + said + ")";
     }

@@ -5,6 +5,7 @@
 #include <parx/core/version.hpp>
 
 #include <parx/slurm/batch_script.hpp>   // IWYU pragma: export
+#include <parx/slurm/copy_failure.hpp>   // IWYU pragma: export
 #include <parx/slurm/held_signals.hpp>   // IWYU pragma: export
 #include <parx/slurm/job_code.hpp>       // IWYU pragma: export
 #include <parx/slurm/job_records.hpp>    // IWYU pragma: export

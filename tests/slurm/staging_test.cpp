@@ -59,3 +59,29 @@ BOOST_AUTO_TEST_CASE(a_folder_goes_as_one_archive) {
   BOOST_TEST(commands[1] == (texts{"sbcast", "-f", "-j", "7", "/tmp/parx-7-91ab03de-news.tar.sent",
                                    "/tmp/parx-7-91ab03de-news.tar"}));
 }
+
+BOOST_AUTO_TEST_CASE(a_node_that_answers_but_cannot_be_copied_to_is_no_silent_one) {
+  const auto nodes = [](const char* errors) {
+    std::string text;
+    for (const auto& each : copy_failures(errors)) text += each.node + ";";
+    return text;
+  };
+  BOOST_TEST(nodes("srun: cluster configuration lacks support for cpu binding\n"
+                   "srun: error: REQUEST_FILE_BCAST(node2): Unspecified error\n"
+                   "srun: fatal: Failed to broadcast '/x/parx_doctor'. Step launch aborted.\n") ==
+             "node2;");
+  BOOST_TEST(
+      nodes("sbcast: error: REQUEST_FILE_BCAST(n1): No space left on device\n"
+            "sbcast: error: REQUEST_FILE_BCAST(n3): Socket timed out on send/recv operation\n"
+            "sbcast: error: REQUEST_FILE_BCAST(n4): Unable to contact slurm controller\n") ==
+      "n1;");
+  BOOST_TEST(nodes("srun: error: REQUEST_FILE_BCAST(") == "");
+  const auto free_mb = [](const char* output) { return free_mb_of_df(output).value_or(-1); };
+  BOOST_TEST(free_mb("Filesystem 1024-blocks Used Available Capacity Mounted on\n"
+                     "none              2048 2048         0     100% /tmp\n") == 0);
+  BOOST_TEST(free_mb("Filesystem 1024-blocks  Used Available Capacity Mounted on\n"
+                     "/dev/vda1  258019000 90000 250000000       1% /\n") == 244140);
+  for (const char* const other : {"", "df: /tmp: No such file or directory\n", "a\nb\n"}) {
+    BOOST_TEST(free_mb(other) == -1, other);
+  }
+}
