@@ -17,13 +17,14 @@
 #include "slurm_check.hpp"
 #include "slurm_where.hpp"
 #include <parx/core/env.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/slurm.hpp>
 
 namespace examples {
 
 inline void add_batch_flags(cxxopts::Options& options) {
   options.add_options()
-      ("N,nodes", "how many", text("1"))
+      ("N,nodes", "how many; MIN:MAX: go on with MIN where nodes are lost", text("1"))
       ("n,ranks", "of each node", text("1"))
       ("c,threads", "of a rank", text("1"))
       ("t,time",
@@ -89,7 +90,10 @@ inline batch_job batch_job_of(const cxxopts::ParseResult& given,
   job.constraint = word("constraint");
   job.exclude = word("exclude");
   job.array = word("array");
-  job.nodes = number(given, "nodes", 1, 100'000);
+  const node_range nodes = nodes_of(given);
+  job.nodes = nodes.most;
+  job.least_nodes = nodes.least;
+  job.parxrun = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "parxrun";
   job.ranks = number(given, "ranks", 1, 4096);
   job.threads = number(given, "threads", 1, 4096);
   job.memory_mb = megabytes(given, "mem");

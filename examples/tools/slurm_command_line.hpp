@@ -12,6 +12,7 @@
 
 #include "common/options.hpp"
 #include <parx/core/env.hpp>
+#include <parx/core/parse_number.hpp>
 #include <parx/launch/detail/child_process.hpp>
 #include <parx/slurm.hpp>
 
@@ -84,6 +85,26 @@ inline std::string path_of_program(const std::string& name, const std::string& i
   } catch (const parx::program_error&) {
     return name.find('/') == name.npos ? name : absolute_path(name);  // the nodes may see it
   }
+}
+
+/// How many nodes a job has, and with how many it goes on where it loses some; 0: with all alone.
+struct node_range {
+  int least = 0;
+  int most = 1;
+};
+
+/// -N 3, or -N 2:3. Throws parx::usage_error where it is neither.
+inline node_range nodes_of(const cxxopts::ParseResult& given) {
+  const std::string text = given["nodes"].as<std::string>();
+  const auto colon = text.find(':');
+  if (colon == text.npos) return {.least = 0, .most = number(given, "nodes", 1, 100'000)};
+  const auto least = parx::detail::parse_number<int>(text.substr(0, colon));
+  const auto most = parx::detail::parse_number<int>(text.substr(colon + 1));
+  parx::require(least && most && *least >= 1 && *most >= *least && *most <= 4096,
+                "--nodes \"{}\": give their number, or MIN:MAX as 2:3, to go on with MIN where "
+                "nodes are lost",
+                text);
+  return {.least = *least, .most = *most};
 }
 
 /// Throws parx::usage_error where a word of parx_slurm that runs a program was given none.

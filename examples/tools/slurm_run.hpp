@@ -35,6 +35,7 @@ struct run_options {
   bool inside_job = false;
   bool only_prints = false;  ///< --dry-run
   bool drops_bad_nodes = false;
+  int least_nodes = 0;  ///< to go on with where nodes are lost; 0: all
   int max_restarts = 0;
 };
 
@@ -43,7 +44,9 @@ inline void add_run_flags(cxxopts::Options& options) {
   const auto yes = cxxopts::value<bool>();
   add_check_flags(options);
   options.add_options()
-      ("N,nodes", "how many, where this is not inside a job", text("1"))
+      ("N,nodes",
+       "how many, where this is not inside a job; MIN:MAX: go on with MIN where nodes are lost",
+       text("1"))
       ("p,partition", "else the one that parx_slurm where finds", text(""))
       ("x,exclude", "nodes to leave out: n[3,7]", text(""))
       ("A,account", "the account that is billed", text(""))
@@ -52,7 +55,8 @@ inline void add_run_flags(cxxopts::Options& options) {
        "a file or folder to copy to the nodes where one does not see it; may be given several "
        "times",
        several)
-      ("max-restarts", "how often the ranks are started again after a failure", text("0"))
+      ("max-restarts",
+       "how often the ranks are started again after a failure; 3 with -N MIN:MAX, else 0", text(""))
       ("drop-bad", "go on without nodes that are not fit", yes)
       ("dry-run", "print the commands only", yes);
 }
@@ -70,7 +74,9 @@ inline run_options run_options_of(const cxxopts::ParseResult& given,
   parx::require(problem.empty(), "the program {}: {}: give its path, or a name in PATH",
                 command.front(), problem);
   options.command.front() = options.check.program;
-  options.request.nodes = number(given, "nodes", 1, 100'000);
+  const node_range nodes = nodes_of(given);
+  options.request.nodes = nodes.most;
+  options.least_nodes = nodes.least;
   options.request.cores = options.check.takes.ranks * options.check.takes.threads;
   options.request.memory_mb = options.check.takes.memory_mb;
   options.request.time = std::chrono::seconds(options.check.takes.time_s);
@@ -89,11 +95,20 @@ inline run_options run_options_of(const cxxopts::ParseResult& given,
   }
   options.only_prints = given["dry-run"].as<bool>();
   options.drops_bad_nodes = given["drop-bad"].as<bool>();
-  options.max_restarts = number(given, "max-restarts", 0, 1'000'000);
+  if (!given["max-restarts"].as<std::string>().empty()) {
+    options.max_restarts = number(given, "max-restarts", 0, 1'000'000);
+  } else if (options.least_nodes > 0) {
+    options.max_restarts = parx::slurm::restarts_after_a_loss;
+  }
   const auto env = parx::process_environment();
   options.inside_job = !given["jobid"].as<std::string>().empty() ||
                        parx::env_string(env, "SLURM_JOB_ID").has_value();
-  if (options.inside_job) find_job(given["jobid"].as<std::string>(), options.check);
+  if (options.inside_job) {
+    find_job(given["jobid"].as<std::string>(), options.check);
+    parx::require(options.check.takes.nodes >= options.least_nodes,
+                  "--nodes {}: job {} has {} alone", given["nodes"].as<std::string>(),
+                  options.check.job, options.check.takes.nodes);
+  }
   return options;
 }
 
@@ -119,6 +134,7 @@ inline std::vector<std::string> allocation_command(const run_options& options,
        parx::slurm::salloc_options(found.ranked.front(), found.nodes, options.request)) {
     words.push_back(std::move(each));
   }
+  if (options.least_nodes > 0) words.push_back("--no-kill");
   words.insert(words.end(), all.begin(), all.end());
   return words;
 }
@@ -130,7 +146,8 @@ inline std::vector<std::string> launch_command(const run_options& options,
                                                const std::vector<std::string>& sent) {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const auto& takes = options.check.takes;
-  auto words = parx::slurm::srun_step(options.check.job, options.check.nodes.size() - bad.size());
+  const std::size_t nodes = options.check.nodes.size() - bad.size();
+  auto words = parx::slurm::srun_step(options.check.job, nodes);
   words.insert(
       words.end(),
       // All parxruns end together. Where the first could not even begin, the others would
@@ -140,7 +157,13 @@ inline std::vector<std::string> launch_command(const run_options& options,
   // By parxrun, too, because a job that Slurm ends can start no further step.
   std::vector<std::string> more;
   for (const std::string& each : sent) more.push_back("--remove-at-end=" + each);
-  if (options.max_restarts > 0) {
+  if (options.least_nodes > 0) {
+    words.push_back("--no-kill");
+    for (std::string& each : parx::slurm::options_to_go_on(
+             options.least_nodes, static_cast<int>(nodes), options.max_restarts)) {
+      more.push_back(std::move(each));
+    }
+  } else if (options.max_restarts > 0) {
     more.insert(more.end(), {"--max-restarts", std::to_string(options.max_restarts)});
   }
   std::string parxrun = "parxrun";
@@ -148,9 +171,9 @@ inline std::vector<std::string> launch_command(const run_options& options,
     words.push_back("--bcast=" + parx::slurm::sent_along("parxrun", options.check.job));
     parxrun = (here / "parxrun").string();
   }
-  for (std::string& each : parx::slurm::ranks_in(options.check.box, parxrun, takes.ranks,
-                                                 takes.threads, more,
-                                                 parx::slurm::through_srun(options.command))) {
+  for (std::string& each :
+       parx::slurm::ranks_in(options.check.box, parxrun, takes.ranks, takes.threads, more,
+                             parx::slurm::through_srun(options.command))) {
     words.push_back(std::move(each));
   }
   return words;
@@ -319,7 +342,8 @@ inline int run_in_job(const run_options& given) {
   if (!parx::env_string(parx::process_environment(), "PARX_SECRET_FILE")) {
     ::setenv("PARX_SECRET", parx::detail::random_hex().c_str(), 0);
   }
-  if (bad.empty() || (options.drops_bad_nodes && bad.size() < nodes)) {
+  const auto least = static_cast<std::size_t>(std::max(options.least_nodes, 1));
+  if (bad.empty() || (options.drops_bad_nodes && bad.size() + least <= nodes)) {
     if (!bad.empty()) {
       fmt::print("going on without {}\n", parx::slurm::compress_hostlist(bad));
     }

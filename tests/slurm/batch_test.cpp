@@ -180,6 +180,29 @@ BOOST_AUTO_TEST_CASE(options_that_were_not_given_are_not_in_the_script) {
   BOOST_TEST(has_line(text, "#SBATCH --output=train-%j.log"));
 }
 
+BOOST_AUTO_TEST_CASE(a_job_that_goes_on_without_lost_nodes_asks_slurm_to_leave_it_the_others) {
+  auto job = small();
+  job.nodes = 3;
+  job.least_nodes = 2;
+  job.ranks = 4;
+  job.threads = 8;
+  job.parxrun = "/opt/parx/parxrun";
+  std::string text = batch_script(job);
+  for (const char* const line :
+       {"#SBATCH --nodes=3", "#SBATCH --no-kill", "#SBATCH --ntasks-per-node=1",
+        "#SBATCH --cpus-per-task=32",
+        R"(srun --kill-on-bad-exit=0 --no-kill --wait=10 /opt/parx/parxrun -n 4 --threads 8)"
+        R"( --nnodes 2:3 --max-restarts 3 -- ./train --name 'it'\''s' || code=$?)"}) {
+    BOOST_TEST(has_line(text, line), line);
+  }
+  job.box = {.runtime = "apptainer", .image = "/a.sif", .folder = "/"};
+  text = batch_script(job);
+  BOOST_TEST(text.find(" --no-kill --wait=10 apptainer exec ") != std::string::npos);
+  BOOST_TEST(text.find(" /a.sif parxrun -n 4 --threads 8 --nnodes 2:3 ") != std::string::npos);
+  BOOST_TEST(std::count(text.begin(), text.end(), '\n') <= 60);
+  BOOST_TEST(batch_script(small()).find("no-kill") == std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(nodes_older_than_the_program_are_kept_out_by_a_feature_or_by_name) {
   const auto nodes = [](const std::string& old_features, const std::string& new_features) {
     std::string text;
@@ -403,4 +426,12 @@ BOOST_AUTO_TEST_CASE(a_time_without_room_for_the_warning_is_refused) {
   job = small();
   job.command.clear();
   BOOST_CHECK_THROW(static_cast<void>(batch_script(job)), parx::usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(a_shell_reads_the_printed_words_as_they_are) {
+  BOOST_TEST(shell_text({"salloc", "-C", "a|b", "it's", "", "x=1"}) ==
+             R"(salloc -C 'a|b' 'it'\''s' '' x=1)");
+  // In one line, whatever is in them, and without a character that acts on a terminal.
+  BOOST_TEST(shell_text({"a\nb", "it's\t\\ !\x1b", "\xc3\xa9", "\xc3\xa9\n", "\xff"}) ==
+             R"($'a\nb' $'it\047s\t\134 \041\033' ')" "\xc3\xa9" R"(' $'\303\251\n' $'\377')");
 }

@@ -29,13 +29,15 @@ struct batch_options {
   older_nodes older = {};  ///< are kept out as well
   std::string array;       ///< "0-4": a job for each; empty: one job
   int nodes = 1;
-  int ranks = 1;                      ///< of a node
-  int threads = 1;                    ///< of a rank
+  int least_nodes = 0;  ///< the job goes on with so many where it loses some; 0: with all alone
+  int ranks = 1;        ///< of a node
+  int threads = 1;      ///< of a rank
   std::int64_t memory_mb = 0;         ///< of a node; 0: what the site gives
   std::chrono::seconds time{0};       ///< of one turn; 0: the partition's default
   std::chrono::seconds warning{120};  ///< before the end of a turn: SIGUSR1, to save
   std::string checkpoints;  ///< the folder of "checkpoint-STEP"; empty: progress is not watched
   container box = {};       ///< around the ranks
+  std::string parxrun = "parxrun";  ///< its path on the nodes, where least_nodes asks for one there
   std::vector<std::string> command;     ///< the program and its arguments
   std::vector<std::string> written_by;  ///< the command line that made the script
 };
@@ -65,6 +67,13 @@ struct batch_options {
   option("account", job.account);
   option("array", job.array);
   option("nodes", std::to_string(job.nodes));
+  const bool goes_on = job.least_nodes > 0;
+  if (goes_on) {
+    line(formatted(
+        "# Where a node is lost, Slurm leaves the others, and the ranks go on with {} or more.",
+        job.least_nodes));
+    line("#SBATCH --no-kill");
+  }
   std::string exclude = job.exclude;
   std::string constraint = job.constraint;
   if (!job.older.names.empty()) {
@@ -81,14 +90,19 @@ struct batch_options {
   std::vector<std::string> command = job.command;
   if (command.front().starts_with('-')) command.front().insert(0, "./");  // no option of srun
   command = through_srun(command);
-  if (job.box.is_used()) {
-    line("# One container on each node, whose parxrun starts the ranks.");
-    command = ranks_in(job.box, std::string(parxrun_of_image), job.ranks, job.threads, {}, command);
+  const bool by_parxrun = goes_on || job.box.is_used();
+  if (by_parxrun) {
+    line(job.box.is_used() ? "# One container on each node, whose parxrun starts the ranks."
+                           : "# One parxrun on each node, which starts the ranks.");
+    std::vector<std::string> more;
+    if (goes_on) more = options_to_go_on(job.least_nodes, job.nodes, restarts_after_a_loss);
+    const std::string parxrun(job.box.is_used() ? parxrun_of_image : job.parxrun);
+    command = ranks_in(job.box, parxrun, job.ranks, job.threads, more, command);
   } else {
     line("# Ranks of a node, and cores of a rank, which computes with as many threads.");
   }
-  option("ntasks-per-node", std::to_string(job.box.is_used() ? 1 : job.ranks));
-  option("cpus-per-task", std::to_string(job.threads * (job.box.is_used() ? job.ranks : 1)));
+  option("ntasks-per-node", std::to_string(by_parxrun ? 1 : job.ranks));
+  option("cpus-per-task", std::to_string(job.threads * (by_parxrun ? job.ranks : 1)));
   if (job.memory_mb > 0) option("mem", formatted("{}M", job.memory_mb));
   if (job.time.count() > 0) option("time", std::to_string((job.time.count() + 59) / 60));
   line("# One log for all ranks and turns.");
@@ -120,7 +134,8 @@ before=$(newest)
       R"END(# parx itself ends the others when a rank fails, and says which one it was.
 code=0
 )END";
-  line("srun --kill-on-bad-exit=0 " + shell_text(command) + " || code=$?");
+  line(formatted("srun --kill-on-bad-exit=0 {}{} || code=$?", goes_on ? "--no-kill --wait=10 " : "",
+                 shell_text(command)));
   line("[ \"$code\" = 75 ] || exit \"$code\"  # 75: stopped by a signal, with its work saved");
   if (watched) {
     text += R"END(# Three turns without a new checkpoint: the next one would not get further either.

@@ -70,6 +70,16 @@ struct container {
   return {box.runtime, "exec", "--bind", joined_text(bound, ","), "--pwd", box.folder, box.image};
 }
 
+/// How often parxrun starts the ranks again where it goes on without lost nodes and nobody has said
+/// how often.
+inline constexpr int restarts_after_a_loss = 3;
+
+/// parxrun's options to go on with `least` of `most` nodes. Slurm must be told --no-kill as well,
+/// for the allocation and the step: else it ends all of them for one.
+[[nodiscard]] inline std::vector<std::string> options_to_go_on(int least, int most, int restarts) {
+  return {"--nnodes", formatted("{}:{}", least, most), "--max-restarts", std::to_string(restarts)};
+}
+
 /// The command that starts a node's ranks by `parxrun`, in the image if there is one. `more`:
 /// further options of parxrun.
 [[nodiscard]] inline std::vector<std::string> ranks_in(const container& box,
