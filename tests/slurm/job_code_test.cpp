@@ -1,5 +1,5 @@
-// The exit code of parx_slurm run: that of the job, whatever srun has made of it. faults.sh kills
-// real parxruns.
+// Commands that parx_slurm runs: their output within a limit, and the exit code of parx_slurm run,
+// which is that of the job, whatever srun has made of it. faults.sh kills real parxruns.
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -80,4 +80,22 @@ BOOST_AUTO_TEST_CASE(what_a_command_in_the_foreground_writes_to_standard_error_c
   BOOST_TEST(seen.size() == 70'000u);
   BOOST_TEST(run_in_foreground({"true"}) == 0);
   BOOST_TEST(run_in_foreground({"/nowhere/at all"}) == 127);
+}
+
+BOOST_AUTO_TEST_CASE(a_command_is_run_to_its_end_or_its_limit) {
+  using std::chrono::milliseconds;
+  const auto both = run_command({"sh", "-c", "echo out; echo err >&2; exit 3"}, milliseconds(5000));
+  BOOST_TEST(both.out == "out\n");
+  BOOST_TEST(both.err == "err\n");
+  BOOST_TEST(both.code == 3);
+  BOOST_TEST(!both.success());
+  BOOST_TEST(run_command({"cat"}, milliseconds(5000), "a\nb").out == "a\nb");
+  BOOST_TEST(run_command({"cat"}, milliseconds(5000)).out == "");
+  BOOST_TEST(run_command({"/no/such/program"}, milliseconds(5000)).code == 127);
+  BOOST_TEST(run_command({"sh", "-c", "head -c 300000 /dev/zero"}, milliseconds(5000)).out.size() ==
+             300000u);
+  const auto start = std::chrono::steady_clock::now();
+  const auto late = run_command({"sh", "-c", "sleep 30 & sleep 30"}, milliseconds(200));
+  BOOST_TEST(late.timed_out);
+  BOOST_TEST((std::chrono::steady_clock::now() - start < std::chrono::seconds(5)));
 }

@@ -5,8 +5,11 @@
 #include <chrono>
 #include <cstddef>
 #include <ctime>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <parx/core/formatted.hpp>
@@ -94,28 +97,47 @@ namespace detail {
 
 namespace detail {
 
-/// A line for each node that is out for now, or too old for the program; at most eight.
-[[nodiscard]] inline std::string nodes_out(const candidate& chosen,
-                                           const std::vector<sinfo_node>& nodes,
-                                           instruction_level level) {
+inline constexpr std::size_t most_lines_on_nodes = 8;
+
+/// A line for each reason why nodes of these partitions are out for now, as their administrator
+/// gives it: "n[1-2] are drained: bad disk". At most eight.
+[[nodiscard]] inline std::string nodes_out(const std::vector<const candidate*>& partitions,
+                                           const std::vector<sinfo_node>& nodes) {
+  std::map<std::pair<obstacle, std::string>, std::vector<std::string>> names_of;
+  for (const candidate* const each : partitions) {
+    for (const obstacle why : {obstacle::drained, obstacle::down, obstacle::maintenance}) {
+      const auto found = each->others.find(why);
+      if (found == each->others.end()) continue;
+      for (const sinfo_node& node : nodes) {
+        if (node.partition != each->rules.name || !has(found->second, node.name)) continue;
+        auto& names = names_of[{why, node.reason}];
+        if (!has(names, node.name)) names.push_back(node.name);  // it may be of several partitions
+      }
+    }
+  }
   std::string text;
   std::size_t lines = 0;
-  for (const auto& [why, names] : chosen.others) {
-    const bool old = why == obstacle::processor;
-    const bool out =
-        why == obstacle::drained || why == obstacle::down || why == obstacle::maintenance;
-    if (!old && !out) continue;
-    for (const sinfo_node& each : nodes) {
-      if (each.partition != chosen.rules.name || !has(names, each.name)) continue;
-      if (++lines > 8) return text;
-      text += old ? formatted(
-                        "\n{} has the wrong processor: the program was compiled for {}: "
-                        "compile it without -march=native (parx: -DPARX_NATIVE=OFF), or on "
-                        "the oldest node",
-                        each.name, to_string(level))
-                  : formatted("\n{} is {}{}", each.name, to_string(why),
-                              each.reason.empty() ? "" : ": " + each.reason);
-    }
+  for (const auto& [key, names] : names_of) {
+    if (++lines > most_lines_on_nodes) break;
+    const auto& [why, reason] = key;
+    text += formatted("\n{} {} {}{}{}", compress_hostlist(names), names.size() == 1 ? "is" : "are",
+                      to_string(why), reason.empty() ? "" : ": ", reason);
+  }
+  return text;
+}
+
+/// A line for each node that is too old for the program; at most eight.
+[[nodiscard]] inline std::string nodes_too_old(const candidate& chosen, instruction_level level) {
+  const auto found = chosen.others.find(obstacle::processor);
+  if (found == chosen.others.end()) return {};
+  std::string text;
+  std::size_t lines = 0;
+  for (const std::string& name : found->second) {
+    if (++lines > most_lines_on_nodes) break;
+    text += formatted(
+        "\n{} has the wrong processor: the program was compiled for {}: compile it without "
+        "-march=native (parx: -DPARX_NATIVE=OFF), or on the oldest node",
+        name, to_string(level));
   }
   return text;
 }
@@ -176,7 +198,8 @@ struct where_verdict {
     if (there < wanted) {
       text += formatted("; nearest: {} has {} of {}: it would do with -N {}", nearest->rules.name,
                         there, wanted, there);
-      text += detail::nodes_out(*nearest, nodes, request.level);
+      text += detail::nodes_out({nearest}, nodes);
+      text += detail::nodes_too_old(*nearest, request.level);
     } else {
       text += formatted("; nearest: {}, but Slurm says: {}", nearest->rules.name,
                         nearest->start.refusal);
@@ -191,15 +214,20 @@ struct where_verdict {
     }
   }
   // Without nodes of any use, what stands in the way most.
-  std::map<obstacle, std::size_t> sums;
+  std::map<obstacle, std::set<std::string>> all;  // a node may be of several partitions
+  std::vector<const candidate*> willing;
   for (const candidate& each : ranked) {
     if (!each.refusal.empty()) continue;
-    for (const auto& [why, names] : each.others) sums[why] += names.size();
+    willing.push_back(&each);
+    for (const auto& [why, names] : each.others) all[why].insert(names.begin(), names.end());
   }
-  const auto most = std::max_element(
-      sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most != sums.end()) {
-    text += formatted("; {} nodes do not count: {}{}", most->second, to_string(most->first),
+  const auto most = std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  if (most != all.end()) {
+    const std::size_t count = most->second.size();
+    text += formatted("; {} node{} not count: {}{}", count, count == 1 ? " does" : "s do",
+                      to_string(most->first),
                       most->first == obstacle::gpu ? " (--gpu-nodes counts them)" : "");
     if (most->first == obstacle::too_few_cores) {
       int largest = 0;
@@ -207,6 +235,7 @@ struct where_verdict {
       text += formatted(": the largest has {}; ask for fewer a node", largest);
     }
   }
+  text += detail::nodes_out(willing, nodes);
   return {false, text};
 }
 
