@@ -74,6 +74,13 @@ BOOST_AUTO_TEST_CASE(quotas_of_v2_at_every_level) {
                     {{root + "/user.slice/job/cpu.max", "max 100000\n"},
                      {root + "/user.slice/cpu.max", "50000 20000\n"}}) == 2.5);
   BOOST_TEST(*quota("0::/\n", v2, {{root + "/cpu.max", "300000 100000\n"}}) == 3);
+  // The smallest counts, whichever group has it.
+  for (const auto& [own, above] : {std::pair("150000", "250000"), {"250000", "150000"}}) {
+    BOOST_TEST(*quota(group, v2,
+                      {{root + "/user.slice/job/cpu.max", std::string(own) + " 100000\n"},
+                       {root + "/user.slice/cpu.max", std::string(above) + " 100000\n"},
+                       {root + "/cpu.max", "900000 100000\n"}}) == 1.5);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(quotas_of_v1_and_in_containers) {

@@ -442,3 +442,44 @@ BOOST_AUTO_TEST_CASE(a_node_common_to_several_bad_pairs_is_named_and_one_pair_na
                               last - 1, last)});
   }
 }
+
+BOOST_AUTO_TEST_CASE(a_quota_below_the_ranks_times_their_threads_is_a_note) {
+  const auto says = [](double quota, int ranks, int threads) {
+    auto nodes = good_nodes();
+    nodes[1].quota_cores = quota;
+    auto needs = takes;
+    needs.ranks = ranks;
+    needs.threads = threads;
+    const auto found = preflight(names, nodes, needs);
+    BOOST_TEST(bad_nodes(found).empty());
+    std::string text;
+    for (const std::string& each : sentences_of(found)) text += each;
+    return text;
+  };
+  BOOST_TEST(says(7.5, 2, 4) ==
+             "note: n08: a quota of 7.5 cores for 2 ranks of 4 threads. Start fewer ranks or "
+             "threads, or ask for more cores");
+  BOOST_TEST(says(8, 2, 4) == "");
+  BOOST_TEST(says(0, 2, 4) == "");  // there is none
+  BOOST_TEST(says(7.5, 1, 7) == "");
+  BOOST_TEST(says(1.5, 2, 1) != "");
+}
+
+BOOST_AUTO_TEST_CASE(the_room_in_dev_shm_is_asked_for_each_rank_of_the_node) {
+  for (const int ranks : {1, 2, 16}) {
+    for (const int mb : {8 * ranks - 1, 8 * ranks}) {
+      auto nodes = good_nodes();
+      nodes[2].shm_mb = mb;
+      for (auto& each : nodes) each.cores = 64, each.processes = -1;
+      auto needs = takes;
+      needs.ranks = ranks;
+      const auto found = preflight(names, nodes, needs);
+      const bool fits = mb >= 8 * ranks;
+      BOOST_TEST(bad_nodes(found) ==
+                 (fits ? std::vector<std::string>() : std::vector<std::string>{"n11"}));
+      if (fits) continue;
+      BOOST_TEST(sentences_of(found).at(0).starts_with(
+          parx::formatted("! n11: {} MB are free in /dev/shm", mb)));
+    }
+  }
+}
