@@ -100,7 +100,11 @@ int scale(command_line line) {
 }
 
 int run_word(int argc, const char* const* argv) {
-  const std::string word = argc > 1 ? argv[1] : "--help";
+  if (argc < 2) {
+    fmt::print(stderr, "{}", usage);
+    return 2;
+  }
+  const std::string word = argv[1];
   if (word == "-h" || word == "--help") {
     fmt::print("{}", usage);
     return 0;

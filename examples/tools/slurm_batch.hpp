@@ -101,6 +101,7 @@ inline batch_job batch_job_of(const cxxopts::ParseResult& given,
   job.warning = length_of(given, "warning");
   job.checkpoints = word("checkpoints");
   if (job.checkpoints.empty()) job.checkpoints = output_dir_of(command);
+  require_image(word("container"));
   job.box = container_of(word("container"), command, {output_dir_of(command)});
   job.command = command;
   // The job's PATH may be another one; what has a slash begins in the folder of sbatch.
@@ -110,7 +111,14 @@ inline batch_job batch_job_of(const cxxopts::ParseResult& given,
   if (!job.box.is_used() && !command.empty()) {
     whole.program = path_of_program(command.front());
     std::uint64_t size = 0;
-    if (!detail::read_problem(whole.program, size).empty()) whole.program.clear();
+    const std::string problem = detail::read_problem(whole.program, size);
+    if (!problem.empty()) {
+      fmt::print(stderr,
+                 "parx_slurm: {}: {}; the job looks for it on its nodes, a relative path in the "
+                 "folder of sbatch\n",
+                 parx::printable(whole.program), problem);
+      whole.program.clear();
+    }
   }
   job.written_by = written_by;
   ask_partitions(whole);

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "common/options.hpp"
+#include "read_problem.hpp"
 #include "slurm_command_line.hpp"
 #include "slurm_where.hpp"
 #include <parx/core/env.hpp>
@@ -68,7 +69,8 @@ inline std::vector<std::string> paths_of_arguments(const std::vector<std::string
   for (std::size_t i = 1; i < command.size(); ++i) {
     const std::string word = command[i].substr(command[i].find('=') + 1);
     const std::string path = absolute_path(word);
-    if (!parx::slurm::is_of_image(path) && std::filesystem::exists(path)) paths.push_back(path);
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) paths.push_back(path);
   }
   return paths;
 }
@@ -106,6 +108,14 @@ inline parx::slurm::container container_of(const std::string& image,
   }
   box.paths = parx::slurm::bound_paths(std::move(paths));
   return box;
+}
+
+/// Throws parx::usage_error for a --container that is not here, where no check of the nodes would
+/// tell. A folder is one, too: an image unpacked.
+inline void require_image(const std::string& image) {
+  std::uint64_t size = 0;
+  const std::string problem = image.empty() ? "" : detail::read_problem(absolute_path(image), size);
+  parx::require(problem.empty(), "--container {}: {}", image, problem);
 }
 
 /// The --cache of a program, which parx_slurm prepare fills, where there is none yet; else empty.
@@ -154,7 +164,8 @@ inline check_options check_options_of(const cxxopts::ParseResult& given,
   options.output = absolute_path(given["output"].as<std::string>());
   const std::string output_dir = absolute_path(output_dir_of(command));
   for (const std::string& each : paths_of_arguments(command)) {
-    if (each != output_dir) options.arguments.push_back(each);
+    const bool is_of_image = !image.empty() && parx::slurm::is_of_image(each);
+    if (each != output_dir && !is_of_image) options.arguments.push_back(each);
   }
   std::vector<std::string> paths = options.needs;
   paths.push_back(options.output);

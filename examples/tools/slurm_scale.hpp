@@ -68,6 +68,7 @@ inline scale_options scale_options_of(const cxxopts::ParseResult& given,
   options.limit = length_of(given, "limit");
   options.price = number(given, "price", 0.0, 1e9);
   options.folder = word("output");
+  require_image(word("container"));
   options.box = container_of(word("container"), command, {absolute_path(options.folder)});
   const auto env = parx::process_environment();
   options.job =

@@ -83,7 +83,7 @@ inline void add_request_flags(cxxopts::Options& options) {
   const auto yes = cxxopts::value<bool>();
   options.add_options()
       ("N,nodes", "how many", text("1"))
-      ("cores", "of each node", text("1"))
+      ("c,cores", "of each node: its ranks times their threads", text("1"))
       ("mem", "of each node: 500M, 2G; 0: what the site gives", text("0"))
       ("t,time", "30m, 2h, 1-12:00:00; a number is minutes; 0: the partition's default", text("0"))
       ("program", "a program whose instruction sets the nodes must have", text(""))

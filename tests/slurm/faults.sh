@@ -42,6 +42,11 @@ claim "run exits with 3 where a node is drained" ends_with 3 runs -N 3 -- ./prog
 claim "it names the node with its administrator's reason" says '^node2 is drained: disk full$'
 claim "and says what would do" says 'test has 2 of 3: it would do with -N 2$'
 claim "which does" runs -N 2 -- ./program
+scontrol update nodename=node[1,3] state=drain reason="new racks"
+claim "and where all nodes are" ends_with 3 runs -N 1 -- ./program
+claim "each reason is told" says '^node2 is drained: disk full$'
+claim "with all its nodes" says '^node\[1,3\] are drained: new racks$'
+scontrol update nodename=node[1,3] state=resume
 claim "without -- there is no program" ends_with 2 runs -N 2 ./program --flag
 claim "which is said" says 'there is no program: -- comes before it: parx_slurm run'
 claim "too many cores are refused" ends_with 3 runs -N 3 -c 5 -- ./program
@@ -207,6 +212,17 @@ if [ "$SLURM_TEST_MODE" = hosts ] && [ -e plant.so ]; then
   printf '#!/bin/sh\n' >prolog
 fi
 
+# A node whose /tmp is full takes no parx_doctor, but its slurmd answers.
+if [ "$SLURM_TEST_MODE" = hosts ]; then
+  claim "the nodes are idle" within 60 are_idle
+  on node2 sh -c "mount --bind '$work' /mnt && mount -t tmpfs -o size=1m none /tmp && mkdir -p '$work' &&
+                  mount --bind /mnt '$work' && umount /mnt && dd if=/dev/zero of=/tmp/fill bs=64k" 2>/dev/null
+  claim "a node whose /tmp is full ends the run" ends_with 4 runs -N 3 -- ./program
+  claim "and is named, with its room and what to do" says '^! node2: 0 MB are free in its /tmp, so nothing can be copied there\. Make room'
+  claim "its slurmd is not blamed" ends_with 1 says 'slurmd is stopped'
+  claim "the others are not" ends_with 1 says '^! node[13]'
+  on node2 umount -l /tmp
+fi
 # A slurmd that is stopped: Slurm still counts the node as idle.
 if [ "$SLURM_TEST_MODE" = hosts ]; then
   claim "the nodes are idle" within 40 are_idle
@@ -263,4 +279,18 @@ claim "a sinfo that tells nothing does not keep a script from being written" as_
 claim "which has no such line" ends_with 1 says '^#SBATCH --(exclude|constraint)'
 claim "nor does a host without Slurm" as_without /usr/nowhere
 claim "where nobody could ask Slurm" says 'no sbatch here'
+
+# The last one, for it takes a node: Slurm leaves the others, and the ranks go on.
+if [ "$SLURM_TEST_MODE" = hosts ] && [ "$form" = all ]; then
+  scontrol update nodename=node[1-3] availablefeatures= activefeatures=
+  claim "the nodes are idle" within 60 are_idle
+  printf '#!/bin/sh\necho "starts $RANK of $WORLD_SIZE"\n[ $WORLD_SIZE = 2 ] || exec sleep 100\nsleep 15\necho "rank $RANK ends"\n' >stays && chmod +x stays
+  starts -N 2:3 -- ./stays
+  claim "three nodes begin" within 40 says '\] starts 2 of 3'
+  kill -9 "$(cut -d' ' -f1 "/proc/$(cat "$work/slurm/run/node2.launcher")/task/"*/children)"
+  claim "where one is lost, the run ends well" ends_in 60
+  claim "with the job's code" test "$code" = 0
+  claim "on the others" says '\] rank 1 ends'
+  claim "though Slurm has lost the node" says 'error: Node failure on node2'
+fi
 [ $failures = 0 ]

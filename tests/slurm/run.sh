@@ -83,6 +83,10 @@ if [ -x "$bin/parx_slurm" ] && [ -x "$bin/parx_doctor" ]; then
   claim "the nodes are idle again" within 120 are_idle
   claim "parx_slurm where finds the partition" asks where -N 3 --cores 8 -t 30m
   claim "and prints the line to type" says '^best: salloc -p test -N 3 --ntasks-per-node=1 -c 8 -t 30$'
+  claim "its cores may be -c as salloc has them" asks where -N 3 -c 8 -t 30m
+  claim "with the same line" says '^best: salloc -p test -N 3 --ntasks-per-node=1 -c 8 -t 30$'
+  claim "without a word parx_slurm ends with 2" ends_with 2 asks
+  claim "and lists the words" says 'parx_slurm where FLAGS'
   claim "it exits with 3 where there are too few nodes" ends_with 3 asks where -N 4 --cores 8
   claim "and says how many there are" says 'nearest: test has 3 of 4: it would do with -N 3$'
   # A program that saves and returns 75 at each of its first turns: turn 2 is the last one.
@@ -137,12 +141,39 @@ END
   claim "a rank fails with a folder of logs" ends_badly -K0 -N 2 --ntasks-per-node=1 "$bin/parxrun" --log-dir tree -n 2 ./fails
   claim "parx_slurm logs reads the folder" asks logs "$(dirname tree/*/attempt_0.1/attempt.json)"
   claim "and names rank and node" says '^first error, rank 3 on node2, .*/n1.r3.err line 1'
+  # An array: each task has its own end, and the worst is told whole.
+  cat >array.sbatch <<'END'
+#!/bin/bash
+#SBATCH --array=0-2
+#SBATCH --output=array-%A_%a.log
+echo "turn 0 of job $SLURM_JOB_ID on $SLURM_JOB_NODELIST"
+[ $SLURM_ARRAY_TASK_ID != 1 ] || { echo "[rank 0] ValueError: Error: no"; exit 3; }
+END
+  array_ends() {
+    local job; job=$(sbatch --parsable array.sbatch) || return 1
+    are_over() { [ "$(scontrol show job -o "$job" | grep -cE 'JobState=(COMPLETED|FAILED)')" = 3 ]; }
+    within 60 are_over && asks logs "$job"
+  }
+  claim "parx_slurm logs reads an array" array_ends
+  claim "it counts how its tasks ended" says '^job [0-9]+: 2 COMPLETED, 1 FAILED$'
+  claim "each has its own verdict" says '^  [0-9]+_2  COMPLETED: no line of 1 tells of an error: the job ended well$'
+  claim "also that which failed" says '^  [0-9]+_1  FAILED, exit code 3:0: first error, rank 0, .*array-[0-9]+_1.log line 2$'
+  claim "and the worst is told whole" says '^  state   FAILED, exit code 3:0: '
+  claim "logs of several tasks in a folder are not one" asks logs .
+  claim "which Slurm is not asked for" says '^  [0-9]+_0: no line of 1 tells of an error$'
+  claim "a log that cannot be read is no success" ends_with 3 asks logs /proc/self/mem
+  claim "and it says why" says '^  log     /proc/self/mem cannot be read: Input/output error'
+  claim "and no more" ends_with 1 says 'tells of an error'
   claim "a job without logs is refused" ends_with 3 asks logs 99999
   claim "and it says where it looked" says 'no logs of 99999: looked at '
   claim "a partition that there is not is refused" ends_with 3 asks batch -p nowhere -- ./turns.sh
   claim "in Slurm's words" says 'Slurm would refuse this job: .*[Ii]nvalid partition'
   claim "a program that is to save nothing gets a script" asks batch -N 2 -- ./turns.sh --save_strategy=no
   claim "and a warning" says 'with --save-strategy no the program saves nothing'
+  claim "an image that is not there is refused" ends_with 2 asks batch --container none.sif -- true
+  claim "by its name" says '^parx_slurm: --container none.sif: No such file or directory'
+  claim "a program that is not here gets a script" asks batch -- ./none
+  claim "and a note" says '^parx_slurm: .*/none: No such file or directory.*; the job looks for it on its nodes'
   claim "a program of PATH gets a script" asks batch -- ls /
   claim "with its absolute path" says "^srun .*/bin/ls / "
   # Slurm and bash read a script of any texts as these texts.
@@ -181,6 +212,10 @@ line" : '$(touch ran)' "it's" '' -n '#' "end")
   claim "its --dry-run only prints them" ends_with 0 runs --dry-run -- "$work/project/hello"
   claim "with a name for the job's number" says '/tmp/parx_doctor\.\$SLURM_JOB_ID '
   claim "so that no job is left" test -z "$(squeue -h)"
+  goes_on() { shown=no; timeout 60 "$bin/parx_slurm" run -N 2:3 --dry-run -- "$work/project/hello" >"$work/out" 2>&1; }
+  claim "-N MIN:MAX is for a job that goes on without lost nodes" goes_on
+  claim "its allocation outlives a node" says '^\$ salloc -p test -N 3 .* --no-kill$'
+  claim "and so does its step" says '^\$ srun .* -N 3 .* --no-kill .* --nnodes 2:3 --max-restarts 3 -- '
   if [ "$SLURM_TEST_MODE" = hosts ]; then
     on node3 mount -t tmpfs none "$work/project"
     shown=no
