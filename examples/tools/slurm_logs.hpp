@@ -136,7 +136,7 @@ struct told_job {
   [[nodiscard]] std::pair<int, int> badness() const {
     const std::string code = record.exit_code.substr(0, record.exit_code.find(':'));
     const bool failed = state().empty() && parx::slurm::culprit_of(summary);
-    return {failed ? 1 : parx::slurm::severity(state()),
+    return {parx::slurm::severity(failed ? "FAILED" : state()),
             parx::detail::parse_number<int>(code).value_or(0)};
   }
 };

@@ -211,15 +211,19 @@ inline std::vector<parx::slurm::staged_path> to_stage(const run_options& options
   return staged;
 }
 
-/// Runs a command that must succeed; prints it.
-inline void run_step(const std::vector<std::string>& words,
+/// Runs a command that must succeed in a job; prints it.
+inline void run_step(const std::vector<std::string>& words, const std::string& job,
                      const parx::slurm::held_signals& signals) {
   show(words);
   const auto answer = parx::slurm::run_command(words, std::chrono::minutes(10), {}, &signals);
   if (answer.success()) return;
+  std::string text = answer.timed_out ? "no end within 10 minutes" : answer.err;
+  if (!text.empty() && !text.ends_with('\n')) text += '\n';
+  for (const auto& each : parx::slurm::copy_failures(answer.err)) {
+    text += parx::slurm::sentences_of({copy_finding(job, each)}).front() + "\n";
+  }
   parx::throw_error(parx::errc::io, "{}: {}", words.front(),
-                    answer.timed_out ? "no end within 10 minutes"
-                                     : parx::printable(answer.err, parx::line_breaks::indent));
+                    parx::printable(text, parx::line_breaks::indent));
 }
 
 /// Runs a command on this terminal and returns its exit code, as a shell has it.
@@ -315,7 +319,7 @@ inline int run_in_job(const run_options& given) {
     for (const auto& each : staged) {
       sent.add(each);
       for (const auto& words : parx::slurm::staging_commands(each, options.check.job, nodes)) {
-        run_step(words, signals);
+        run_step(words, options.check.job, signals);
       }
     }
     // Once more with the copies: are they there, whole, and can they be started?
