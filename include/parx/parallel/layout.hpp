@@ -13,11 +13,14 @@
 //           | "microbatches=" n                 of a step, in every layout
 //           | "replicas=" n                     virtual replicas, not with hybrid
 //           | "schedule=" name | "chunks=" n    with pp
+//   n      := 1 .. 1048576                      also pp times dp times tp
 //
-// parse(to_string(l)) == l. Pure.
+// parse(to_string(l)) == l for every l that parse() returns; any other text is a usage_error that
+// quotes it, the empty one too: a script's unset variable must not train in some layout. Pure.
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -49,7 +52,7 @@ struct layout {
   bool operator==(const layout&) const = default;
 
   /// `microbatches`, or what 0 stands for. With virtual replicas the most that a rank has of them,
-  /// once dp is known.
+  /// once dp is known. Of a layout that require_possible() accepts.
   [[nodiscard]] int parts() const noexcept {
     const int ranks = std::max(dp, 1);
     if (replicas > 0) return (replicas + ranks - 1) / ranks;
@@ -62,9 +65,17 @@ struct layout {
 /// The shortest text that parse() takes for this layout; "ddp" for the default.
 [[nodiscard]] std::string to_string(const layout& how);
 
-/// Throws usage_error for numbers out of range and for members that need others.
+/// Throws usage_error for numbers out of range and for members that need others. The numbers of a
+/// layout that passes can be multiplied as int.
 void require_possible(const layout& how);
 
+namespace detail {
+
+/// Whether each host has as many ranks as any other, of the ranks on these hosts: hybrid needs
+/// that.
+[[nodiscard]] bool are_even(std::span<const int> hosts);
+
+}  // namespace detail
 }  // namespace parx
 
 #ifndef PARX_SEPARATE_COMPILATION

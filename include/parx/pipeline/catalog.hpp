@@ -31,14 +31,28 @@ inline constexpr std::array<named_schedule, 7> pipeline_schedules{{
     {"zbv", schedules::zbv},
 }};
 
-/// Throws usage_error that lists the names.
-[[nodiscard]] inline pipeline_schedule schedule_named(std::string_view name) {
+/// Null where there is no schedule of this name.
+[[nodiscard]] constexpr const named_schedule* find_schedule(std::string_view name) noexcept {
+  for (const named_schedule& each : pipeline_schedules) {
+    if (each.name == name) return &each;
+  }
+  return nullptr;
+}
+
+/// "gpipe, 1f1b, ...".
+[[nodiscard]] inline std::string schedule_names() {
   std::string known;
   for (const named_schedule& each : pipeline_schedules) {
-    if (each.name == name) return each.make;
     known += formatted("{}{}", known.empty() ? "" : ", ", each.name);
   }
-  throw_usage("there is no pipeline schedule \"{}\", but {}", name, known);
+  return known;
+}
+
+/// Throws usage_error that lists the names.
+[[nodiscard]] inline pipeline_schedule schedule_named(std::string_view name) {
+  const named_schedule* const found = find_schedule(name);
+  if (found != nullptr) return found->make;
+  throw_usage("there is no pipeline schedule \"{}\", but {}", name, schedule_names());
 }
 
 }  // namespace parx

@@ -2,18 +2,32 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/parse_number.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/core/split.hpp>
 #include <parx/parallel/layout.hpp>
 #include <parx/pipeline/catalog.hpp>
 
 namespace parx::inline PARX_ABI {
+
+namespace detail {
+
+/// The most ranks of a job and the most parts of a step: their products with small numbers are int.
+inline constexpr int most_of_layout = 1 << 20;
+
+/// require_possible(), of a layout that was written as `text`.
+void require_possible_layout(const layout& how, std::string_view text);
+
+}  // namespace detail
 
 PARX_INLINE layout layout::parse(std::string_view text) {
   layout made;
@@ -21,31 +35,37 @@ PARX_INLINE layout layout::parse(std::string_view text) {
     made.is_automatic = true;
     return made;
   }
+  const std::string quoted = printable(text);
+  require(
+      !text.empty(),
+      "layout \"\": it is empty, as an unset variable of a script is: give ddp, auto or another");
+  require(text.back() != ',', "layout \"{}\": no word follows the last comma", quoted);
   std::set<std::string_view> seen;
   std::string_view sharded;  // the word that has set .zero
   for (const std::string_view word : detail::split_at(text, ',')) {
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string_view name = word.substr(0, equals),
                            value = word.substr(std::min(word.size(), equals + 1));
-    require(seen.insert(name).second, "layout \"{}\": \"{}\" is given twice", text, name);
-    const auto number = [&](int least, int most = 1 << 20) {
+    require(!word.empty(), "layout \"{}\": there is no word before one of its commas", quoted);
+    require(seen.insert(name).second, "layout \"{}\": \"{}\" is given twice", quoted,
+            printable(name));
+    const auto number = [&](int least, int most = detail::most_of_layout) {
       const auto found = detail::parse_number<int>(value);
       require(found && *found >= least && *found <= most,
-              "layout \"{}\": {}= needs a whole number from {}{}", text, name, least,
-              most == 3 ? " to 3" : "");
+              "layout \"{}\": {}= needs a whole number from {} to {}", quoted, name, least, most);
       return *found;
     };
     const auto shard = [&](int stage) {
-      require(sharded.empty(), "layout \"{}\": \"{}\" and \"{}\" exclude each other", text, sharded,
-              name);
+      require(sharded.empty(), "layout \"{}\": \"{}\" and \"{}\" exclude each other", quoted,
+              sharded, name);
       sharded = name;
       made.zero = stage;
     };
     const bool is_flag =
         name == "ddp" || name == "fsdp" || name == "hybrid" || name == "gathered" || name == "sp";
     require(!is_flag || equals == word.size(),
-            "layout \"{}\": \"{}\" takes no value: dp= gives a number", text, name);
-    require(name != "auto", "layout \"{}\": \"auto\" chooses everything: it stands alone", text);
+            "layout \"{}\": \"{}\" takes no value: dp= gives a number", quoted, name);
+    require(name != "auto", "layout \"{}\": \"auto\" chooses everything: it stands alone", quoted);
     if (name == "ddp") shard(0);
     else if (name == "zero") shard(number(0, 3));
     else if (name == "fsdp") shard(3);
@@ -65,13 +85,13 @@ PARX_INLINE layout layout::parse(std::string_view text) {
           "the last "
           "two gathered; the numbers of ranks pp=, dp= and tp=, with tp= sp; microbatches= or "
           "replicas=; and with pp= schedule= and chunks=",
-          text, name);
+          quoted, printable(name));
   }
   for (const char* const of_stages : {"schedule", "chunks"}) {
     require(seen.contains("pp") || !seen.contains(of_stages),
-            "layout \"{}\": {}= is for stages: give pp= as well", text, of_stages);
+            "layout \"{}\": {}= is for stages: give pp= as well", quoted, of_stages);
   }
-  require_possible(made);
+  detail::require_possible_layout(made, text);
   return made;
 }
 
@@ -97,10 +117,21 @@ PARX_INLINE std::string to_string(const layout& how) {
 }
 
 PARX_INLINE void require_possible(const layout& how) {
-  const std::string text = to_string(how);
-  require(how.pp >= 1 && how.tp >= 1 && (how.dp >= 1 || how.dp == remaining_ranks) &&
-              how.microbatches >= 0 && how.replicas >= 0 && how.chunks >= 1,
-          "layout \"{}\": numbers of ranks and parts are at least 1", text);
+  detail::require_possible_layout(how, to_string(how));
+}
+
+PARX_INLINE void detail::require_possible_layout(const layout& how, std::string_view written) {
+  const std::string text = printable(written);
+  constexpr int most = most_of_layout;
+  const auto within = [](int number, int least) { return number >= least && number <= most; };
+  require(within(how.pp, 1) && within(how.tp, 1) &&
+              (within(how.dp, 1) || how.dp == remaining_ranks) && within(how.microbatches, 0) &&
+              within(how.replicas, 0) && within(how.chunks, 1),
+          "layout \"{}\": numbers of ranks and parts are from 1 to {}", text, most);
+  const std::int64_t cut = std::int64_t{how.pp} * how.tp;  // at most 2^40
+  const bool is_job = cut <= most && cut * std::max(how.dp, 1) <= most;
+  require(is_job, "layout \"{}\": the ranks of pp= times dp= times tp= are more than {}", text,
+          most);
   require(how.zero >= 0 && how.zero <= 3,
           "layout \"{}\": zero is 0 (nothing is sharded), 1 (optimizer state), 2 (and gradients) "
           "or 3 (and values)",
@@ -110,7 +141,9 @@ PARX_INLINE void require_possible(const layout& how) {
   require(!how.gathered || how.zero == 3, "layout \"{}\": gathered goes with fsdp or hybrid", text);
   require(how.pp > 1 || (how.chunks == 1 && how.schedule == layout().schedule),
           "layout \"{}\": schedule= and chunks= are for stages: give pp= of several ranks", text);
-  (void)schedule_named(how.schedule);
+  require(find_schedule(how.schedule) != nullptr,
+          "layout \"{}\": there is no pipeline schedule \"{}\", but {}", text,
+          printable(how.schedule), schedule_names());
   require(how.replicas == 0 || how.microbatches == 0,
           "layout \"{}\": replicas= are the micro-batches of a step: leave microbatches= out",
           text);
@@ -126,6 +159,13 @@ PARX_INLINE void require_possible(const layout& how) {
   require(how.replicas == 0 || how.dp == remaining_ranks || how.dp <= how.replicas,
           "layout \"{}\": {} replicas cannot be dealt to {} ranks: each needs one at least", text,
           how.replicas, how.dp);
+}
+
+PARX_INLINE bool detail::are_even(std::span<const int> hosts) {
+  std::map<int, int> ranks;
+  for (const int host : hosts) ++ranks[host];
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](const auto& each) { return each.second == ranks.begin()->second; });
 }
 
 }  // namespace parx
