@@ -248,7 +248,7 @@ BOOST_AUTO_TEST_CASE(a_wrapper_gives_memory_before_or_after_there_are_values) {
   BOOST_TEST((values_of(after) == values_of(expected)));
 }
 
-BOOST_AUTO_TEST_CASE(a_parameter_is_cut_before_it_has_values_and_not_after) {
+BOOST_AUTO_TEST_CASE(a_parameter_is_cut_and_keeps_the_values_of_its_part) {
   nn::linear<> layer{6, 4};
   const auto weight = layer.weight();  // all handles see the cut
   layer.for_each_parameter([](const std::string& path, auto& p) {
@@ -261,9 +261,19 @@ BOOST_AUTO_TEST_CASE(a_parameter_is_cut_before_it_has_values_and_not_after) {
   BOOST_TEST(layer.parameter_count() == 24U + 4U);  // of the whole model
   layer.initialize(1);
   BOOST_TEST((weight.value().shape() == shape{2, 6}));
-  BOOST_TEST(message_of([&] { weight.keep_part(weight.spec()); }) ==
-             "parameter \"weight\" has values already: it cannot be cut to rows 2-3 of [4, 6] any "
-             "more");
+  const std::vector<float> rows(weight.value().begin(), weight.value().end());
+  weight.keep_part(weight.spec().slice(0, 1, 2));
+  BOOST_TEST((weight.shape() == shape{1, 6}));
+  BOOST_TEST(std::vector<float>(rows.begin() + 6, rows.end()) ==
+                 std::vector<float>(weight.value().begin(), weight.value().end()),
+             boost::test_tools::per_element());
+  BOOST_TEST(
+      message_of([&] {
+        weight.keep_part(shard_spec::whole({4, 6}).slice(0, 2, 4));
+      }) ==
+      "parameter \"weight\": this rank has rows 3 of [4, 6], which cannot be cut to rows 2-3 "
+      "of [4, 6]");
+  BOOST_TEST((weight.shape() == shape{1, 6}));  // as it was
   const parameter<float> lone("lone", {3, 3});
   BOOST_CHECK_THROW(lone.keep_part(shard_spec::whole({9})), usage_error);
 }

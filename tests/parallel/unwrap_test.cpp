@@ -14,6 +14,7 @@
 #include <messages.hpp>
 #include <parallel/small.hpp>
 #include <parx/optim/adamw.hpp>
+#include <parx/optim/ema.hpp>
 
 namespace {
 
@@ -92,11 +93,82 @@ BOOST_AUTO_TEST_CASE(unwrap_leaves_the_trained_values_on_every_rank) {
       const std::uint64_t hash = model.values_hash();
       model.unwrap();
       expect(std::abs(loss_of(net) - trained) < 1e-5, layout);
-      parx::parallel again{net, world, parx::layout::parse("zero=2")};
-      expect(again.values_hash() == hash, layout + std::string(": other values"));
+      for (const char* const next : {"zero=2", "tp=2", "tp=2,sp,fsdp", "pp=2", "pp=2,tp=2"}) {
+        parx::parallel again{net, world, parx::layout::parse(next)};
+        expect(again.values_hash() == hash, layout + std::string(" to ") + next);
+        again.unwrap();
+      }
     }
   });
   expect_all(failures, "");
+}
+
+BOOST_AUTO_TEST_CASE(values_that_all_ranks_have_go_into_the_next_layout) {
+  const auto failures = failures_of(4, [&](process_group& world) {
+    for (const char* const layout :
+         {"ddp", "fsdp", "tp=2", "tp=2,sp", "pp=2", "pp=2,tp=2,zero=1"}) {
+      auto net = tied_gpt(), alone = tied_gpt();
+      alone.initialize(7);
+      const double expected = loss_of(alone);
+      {  // rank 0's count
+        parx::parallel model{net, world};
+        model.initialize(7);
+      }
+      net.for_each_parameter([&](auto&, auto& each) {
+        for (float& value : each.value()) value += static_cast<float>(world.rank());
+      });
+      parx::parallel model{net, world, parx::layout::parse(layout)};
+      expect(
+          std::abs(model.evaluate(small::some(0, 0, 1), small::criterion).mean() - expected) < 1e-5,
+          layout);
+      expect(model.replicas_equal(), layout + std::string(": replicas differ"));
+    }
+  });
+  expect_all(failures, "");
+}
+
+BOOST_AUTO_TEST_CASE(values_of_some_parameters_stay_and_the_others_are_those_of_seed_0) {
+  const auto failures = failures_of(2, [&](process_group& world) {
+    for (const char* const layout : {"ddp", "fsdp", "tp=2", "pp=2"}) {
+      const auto is_head = [](const std::string& path) { return path == "lm_head.weight"; };
+      auto net = llama(), expected = llama();
+      expected.initialize(0);
+      net.initialize(7);
+      std::vector<parx::tensor<float>> body;
+      net.for_each_parameter([&](const std::string& path, auto& each) {
+        if (is_head(path)) each.forget_values();
+        else body.push_back(each.value().clone());
+      });
+      std::size_t next = 0;
+      expected.for_each_parameter([&](const std::string& path, auto& each) {
+        if (!is_head(path)) each.value().copy_from(body.at(next++));
+      });
+      parx::parallel model{net, world, parx::layout::parse(layout)};
+      auto got = llama();
+      model.copy_values_to(got);
+      expect(loss_of(got) == loss_of(expected), layout);
+    }
+  });
+  expect_all(failures, "");
+}
+
+BOOST_AUTO_TEST_CASE(an_optimizer_or_an_average_of_a_whole_model_that_is_cut_says_so) {
+  for (const bool is_average : {false, true}) {
+    expect_all(failures_of(2,
+                           [&](process_group& world) {
+                             auto net = llama();
+                             net.initialize(1);
+                             parx::optim::ema average{net.parameters()};
+                             parx::optim::adamw opt{net.parameters(), {.lr = 1e-2}};
+                             const auto batch = small::some(0, 0, 1);
+                             small::criterion(net(batch.input_ids), batch).backward();
+                             opt.step();
+                             parx::parallel model{net, world, {.tp = 2}};
+                             (void)model.forward_backward(batch, small::criterion);
+                             is_average ? average.update() : opt.step();
+                           }),
+               "it has been cut, or made whole, since. Make a new");
+  }
 }
 
 BOOST_AUTO_TEST_CASE(what_has_ended_or_lost_its_values_says_so) {

@@ -8,6 +8,7 @@
 // unit, a DDP bucket). All handles of a parameter see the change. A handle, like variable.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -75,17 +76,22 @@ class parameter : public variable<T>,
   /// All of it, unless keep_part() was called.
   [[nodiscard]] const shard_spec& spec() const { return leaf("spec").spec; }
   [[nodiscard]] const parx::shape& global_shape() const { return spec().global_shape(); }
-  /// From now on this rank has only `part` of the parameter. Throws usage_error when there are
-  /// values already, or `part` is of another global shape.
+  /// From now on this rank has only `part` of the parameter, and of its values, if there are any.
+  /// Its gradient is dropped. Throws usage_error when `part` is of another global shape, or would
+  /// have values that are not on this rank.
   void keep_part(const shard_spec& part) const {
     const detail::leaf<T>& before = leaf("keep_part");
-    require(!has_values(), "parameter \"{}\" has values already: it cannot be cut to {} any more",
-            name(), part.text());
     require(part.global_shape() == global_shape(), "parameter \"{}\" of {} cannot be cut to {}",
             name(), before.spec.text(), part.text());
+    require(!stays() || part == spec(),
+            "the values of parameter \"{}\" stay in the caller's memory: it cannot be cut to {}",
+            name(), part.text());
     require(before.observer == nullptr,
             "parameter \"{}\" belongs to a wrapper already: cut it before it is wrapped", name());
+    const tensor<T> values = has_values() ? part_of_values(part) : tensor<T>();
+    watch_reads(nullptr);
     have(part);
+    if (values.defined()) this->shared().value = values;
   }
   /// The inverse: it is all of the parameter again, without values, gradient and places.
   void become_whole() const {
@@ -225,6 +231,19 @@ class parameter : public variable<T>,
  private:
   using variable<T>::leaf;
 
+  /// A copy of the values of `part`, which lies within this rank's part.
+  [[nodiscard]] tensor<T> part_of_values(const shard_spec& part) const {
+    const tensor<T> from = this->value();
+    tensor<T> to = tensor<T>::empty(part.shape());
+    std::size_t copied = 0;
+    for_each_common_run(spec(), part, [&](std::size_t at, std::size_t target, std::size_t length) {
+      std::copy_n(from.data() + at, length, to.data() + target);
+      copied += length;
+    });
+    require(copied == part.size(), "parameter \"{}\": this rank has {}, which cannot be cut to {}",
+            name(), spec().text(), part.text());
+    return to;
+  }
   /// Becomes `part` of the parameter, without values.
   void have(const shard_spec& part) const {
     const detail::leaf<T>& before = leaf("have");

@@ -1,10 +1,9 @@
 // cut: layers whose parameters are split over the ranks of an axis (tensor parallelism).
 //
 // A layer that can be cut derives from cuttable_layer. A wrapper (parx::parallelize, following a
-// plan) calls its shard_over() before the parameters have values. From then on the layer's calls
-// communicate: ranks with the same seed and replica, calling the same layers in the same order, get
-// the results and gradients of the whole layer. Layers depend on the abstract rank_axis, not on
-// process groups.
+// plan) calls its shard_over(). From then on the layer's calls communicate: ranks with the same
+// seed and replica, calling the same layers in the same order, get the results and gradients of the
+// whole layer. Layers depend on the abstract rank_axis, not on process groups.
 //
 // columns followed by rows is the pair of Megatron-LM: the first layer's outputs are cut, functions
 // of single outputs keep the cut, and the second layer sums over the ranks. Between such pairs
@@ -37,7 +36,7 @@ class cuttable_layer {
   [[nodiscard]] virtual layer_part part_on(const cut_place& where, const layer_cut& how,
                                            std::string_view path) const = 0;
   /// Keeps only this rank's part of the layer, which is called `path`. Throws usage_error for a cut
-  /// that this layer does not support, and where it has values or is cut already.
+  /// that this layer does not support, and where it is cut already.
   virtual void shard_over(const std::shared_ptr<rank_axis>& axis, const layer_cut& how,
                           std::string_view path) = 0;
   /// The layer is as before shard_over(); its parameters are the caller's affair.

@@ -60,6 +60,7 @@ class ema : public placed_state {
     using A = arithmetic_type<T>;
     const auto keep = static_cast<A>(decay_at(updates_++));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      require_same_part(i);
       const T* const value = parameters_[i].value().data();
       A* const shadow = shadows_[i].data();
       // In this form a shadow that equals the value does not change.
@@ -89,6 +90,7 @@ class ema : public placed_state {
   /// Throws usage_error while they are swapped in already.
   swapped swap() {
     require(!is_swapped_, "ema: the model has the averages already");
+    for (std::size_t i = 0; i < parameters_.size(); ++i) require_same_part(i);
     return swapped(*this);
   }
 
@@ -107,6 +109,13 @@ class ema : public placed_state {
   }
 
  private:
+  /// A parameter may be cut over ranks, or become whole, after its average was made.
+  void require_same_part(std::size_t i) const {
+    require(parameters_[i].size() == shadows_[i].size(),
+            "ema: \"{}\" had {} elements on this rank and has {}: it has been cut, or made whole, "
+            "since. Make a new ema",
+            parameters_[i].name(), shadows_[i].size(), parameters_[i].size());
+  }
   void exchange(bool in) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (parameters_[i].observer() != nullptr) parameters_[i].observer()->before_write();

@@ -58,6 +58,7 @@ class optimizer : public placed_state {
       if (!one.updated.has_grad()) continue;
       ++one.steps;
       const Options& options = options_[one.group];
+      require_same_part(one);
       if (Derived::has_state(options)) make_state(one);
       const Rule rule = Derived::rule(options, one.steps);
       if constexpr (is_half<T>) {
@@ -114,6 +115,7 @@ class optimizer : public placed_state {
       const std::string& name = one.updated.name();
       const std::optional<shard_spec> part = one.updated.spec();
       (void)one.updated.value();  // applies deferred row updates, to the state as well
+      require_same_part(one);
       make_state(one);
       for (std::size_t i = 0; i < one.state.size(); ++i)
         visitor(name + "." + std::string(Derived::state_names[i]), one.state[i], part);
@@ -180,12 +182,23 @@ class optimizer : public placed_state {
   struct slot {
     target<T> updated;
     std::size_t group = 0;
+    std::size_t elements = 0;  // that the state is of; 0 before there is any
     state_tensors state = {};
     std::uint64_t steps = 0;
     std::unique_ptr<ledger> rows = {};  // refers to `state`; slots stay where they are
     typename helpers<T>::master master = {};
   };
 
+  /// A parameter may be cut over ranks, or become whole, after a step: the state fits it no more.
+  static void require_same_part(slot& one) {
+    const std::size_t now = one.updated.size();
+    if (one.elements == 0) one.elements = now;
+    require(
+        one.elements == now,
+        "optimizer: \"{}\" had {} elements on this rank at the first step and has {}: it has been "
+        "cut, or made whole, since. Make a new optimizer",
+        one.updated.name(), one.elements, now);
+  }
   /// The state tensors of a slot, zero at first.
   static void make_state(slot& one) {
     while (one.state.size() < Derived::state_names.size()) {

@@ -10,11 +10,14 @@
 
 namespace parx::inline PARX_ABI {
 
-/// What a model permits beside ddp and zero.
+/// What a model and its ranks permit beside ddp and zero.
 struct model_abilities {
   int most_stages = 1;      ///< blocks()
   bool can_be_cut = false;  ///< a plan of tensor parallelism is known
   int most_zero = 3;        ///< what can be sharded
+  /// The ranks of the job: a plan counts every host as full. 0: those of the plan.
+  int ranks = 0;
+  bool has_even_hosts = true;  ///< each host has as many ranks as any other
 };
 
 /// Pure. The first of plan()'s layouts that the model can have: those that fit come first, the
@@ -27,9 +30,10 @@ struct model_abilities {
   const training_plan found = plan(shapes, machine, work, {.optimizer_bytes = optimizer_bytes});
   const auto first =
       std::find_if(found.steps.begin(), found.steps.end(), [&](const planned_step& each) {
-        return each.layout.pp <= abilities.most_stages &&
-               each.layout.stage <= abilities.most_zero &&
-               (each.layout.tp == 1 || abilities.can_be_cut);
+        const layout how = layout::parse(each.layout.name);
+        return how.pp <= abilities.most_stages && how.zero <= abilities.most_zero &&
+               (how.tp == 1 || abilities.can_be_cut) && abilities.ranks % (how.pp * how.tp) == 0 &&
+               (!how.hybrid || abilities.has_even_hosts);
       });
   require(first != found.steps.end() && first->fits,
           "layout \"auto\": no layout of this model fits into the memory of {} ranks on {} hosts: "

@@ -22,12 +22,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/fsdp/fsdp.hpp>
@@ -65,9 +68,11 @@ class parallel final
   using input_type = nn::model_input<Model>;
 
   /// Collective over `world`. Model and world are borrowed and must outlive this object; the model
-  /// must not move. Values come from initialize() or load(); those that the model has on all ranks
-  /// stay, and otherwise they are those of initialize(0). Throws usage_error on all ranks for a
-  /// layout that ranks or model do not permit, and if ranks were given different layouts.
+  /// must not move. Values come from initialize() or load(). Parameters that have values before
+  /// stay as they are on rank 0, if all ranks have values of the same ones: if not, an earlier
+  /// layout has left each rank some, and they are dropped. What has no values is as of
+  /// initialize(0). Throws usage_error on all ranks for a layout that ranks or model do not permit,
+  /// and if ranks were given different layouts.
   parallel(Model& model, process_group& world, layout how = {}, parallel_choices choices = {},
            call_site site = call_site::current());
 
@@ -109,7 +114,9 @@ class parallel final
   [[nodiscard]] static layout chosen(Model& model, process_group& world,
                                      const parallel_choices& choices) {
     model_abilities abilities{.can_be_cut = tp::has_ready_plan<Model> || !choices.tp.empty(),
-                              .most_zero = is_raw ? 2 : 3};
+                              .most_zero = is_raw ? 2 : 3,
+                              .ranks = world.size(),
+                              .has_even_hosts = detail::are_even(world.hosts())};
     if constexpr (has_blocks) {
       abilities.most_stages = static_cast<int>(model.blocks().size());
     }
@@ -145,13 +152,31 @@ class parallel final
                   .host_pages = shares_pages},
                  {}, adamw_bytes);
   }
-  /// Collective. An earlier layout in stages has left each rank the values of its own.
-  void drop_values_of_some_ranks() {
-    bool has_all = true;
-    model_.for_each_parameter(
-        [&](const std::string&, auto& each) { has_all &= each.has_values(); });
-    if (!on_any_rank(this->world_, !has_all, this->site_)) return;
-    model_.for_each_parameter([](const std::string&, auto& each) { each.forget_values(); });
+  /// Collective. Drops values where the ranks have those of different parameters: an earlier layout
+  /// in stages has left each rank those of its own.
+  void agree_on_values() {
+    std::vector<std::uint8_t> missing;
+    model_.for_each_parameter([&](const std::string&, auto& each) {
+      missing.push_back(static_cast<std::uint8_t>(!each.has_values()));
+    });
+    std::vector<std::uint8_t> anywhere = missing;
+    if (!missing.empty()) {
+      all_reduce(this->world_, anywhere, {.op = reduce_op::max}, this->site_);
+    }
+    if (on_any_rank(this->world_, anywhere != missing, this->site_)) {
+      model_.for_each_parameter([](const std::string&, auto& each) { each.forget_values(); });
+    } else if (this->mesh_) {
+      take_values_of_rank_0();
+    }
+  }
+  /// Collective. A ddp and an fsdp do this for their ranks, but not for those that have other
+  /// layers, or other parts of them.
+  void take_values_of_rank_0() {
+    model_.for_each_parameter([&](const std::string&, auto& each) {
+      if (!each.has_values()) return;
+      broadcast(this->world_, each.value().span(), {.root = 0}, this->site_);
+      each.note_change();
+    });
   }
   void cut_layers(const parallel_choices& choices) {
     const layout& how = this->layout_;
@@ -263,7 +288,7 @@ parallel<Model>::parallel(Model& model, process_group& world, layout how, parall
       model_(model) {
   if constexpr (is_raw) require_layout_of_arrays();
   require_memory();
-  drop_values_of_some_ranks();
+  agree_on_values();
   cut_layers(choices);
   base::set_strategy(make(choices));
 }

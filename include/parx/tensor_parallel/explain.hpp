@@ -135,11 +135,6 @@ template <typename Model>
     if (!parameter.spec().is_whole()) {
       fault = formatted("the model is cut already: this rank has only {} of \"{}\"",
                         parameter.spec().text(), path);
-    } else if (parameter.has_values()) {
-      fault = formatted(
-          "\"{}\" has values already, so that it cannot be cut. Initialize the model, load it, "
-          "make its optimizer and call it after it is cut",
-          path);
     }
   });
   return fault;
