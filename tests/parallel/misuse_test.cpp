@@ -67,6 +67,55 @@ BOOST_AUTO_TEST_CASE(a_layout_that_the_model_cannot_have) {
   expect_all(failures_at(2, "pp=2,schedule=zb1p,zero=2", llama), "zero(1)");
 }
 
+BOOST_AUTO_TEST_CASE(stages_of_a_rank_that_share_a_table_beside_virtual_replicas) {
+  const auto tied = [] { return small::tied_gpt(); };
+  for (const char* const layout :
+       {"pp=2,schedule=zbv,replicas=4", "pp=2,replicas=2,schedule=zbv"}) {
+    expect_all(failures_at(2, layout, tied),
+               "is in two of rank 0: take a schedule with one stage a rank, such as 1f1b");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(hybrid_on_hosts_of_2_and_1_ranks) {
+  const auto hybrid = [](process_group& world) {
+    auto net = small::llama();
+    parx::parallel model{net, world, parx::layout::parse("hybrid")};
+  };
+  expect_all(jobs::run_collecting(jobs::kind::hybrid, 3, hybrid),
+             "hybrid shards the model over the ranks of each host that have other samples, and "
+             "their numbers differ from host to host");
+  const auto automatic = [](process_group& world) {
+    auto net = small::llama();
+    parx::parallel model{net, world, parx::layout::parse("auto")};
+  };
+  expect_all(jobs::run_collecting(jobs::kind::hybrid, 3, automatic), "");
+}
+
+BOOST_AUTO_TEST_CASE(a_copy_of_another_configuration) {
+  const auto copy_to = [](process_group& world, std::size_t layers, std::size_t width) {
+    auto net = small::llama();
+    parx::parallel model{net, world, {.zero = 1}};
+    parx::models::llama<> copy{{.vocab_size = small::words,
+                                .hidden_size = 8,
+                                .intermediate_size = width,
+                                .num_hidden_layers = layers,
+                                .num_attention_heads = 2,
+                                .num_key_value_heads = 2,
+                                .max_position_embeddings = 16}};
+    model.copy_values_to(copy);
+  };
+  expect_all(failures_of(2, [&](process_group& world) { copy_to(world, 5, 12); }),
+             "on rank 0 the copy has 9 parameters that the model has not, such as "
+             "\"model.layers.4.");
+  expect_all(failures_of(2, [&](process_group& world) { copy_to(world, 3, 12); }),
+             "on rank 0 the copy has no parameter \"model.layers.3.");
+  expect_all(failures_of(2, [&](process_group& world) { copy_to(world, 4, 10); }),
+             "on rank 0 the copy's \"model.layers.0.mlp.");
+  expect_all(
+      failures_of(2, [&](process_group& world) { copy_to(world, world.rank() == 0 ? 4 : 5, 12); }),
+      "on rank 1 the copy has 9 parameters");
+}
+
 BOOST_AUTO_TEST_CASE(sequence_parallelism_beside_a_plan_that_says_it_itself) {
   expect_all(
       failures_of(2,

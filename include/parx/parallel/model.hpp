@@ -161,20 +161,20 @@ class parallel_model : public staged_wrapper {
       use(path, detail::whole_value(job_group(), shape.global_shape(), here, site));
     });
   }
-  /// Collective. Gives `copy`, a model of the same configuration on each rank, all values.
+  /// Collective. Gives `copy`, a model of the same configuration on each rank, all values. Throws
+  /// usage_error on all ranks, before anything is written, unless every copy has the parameters of
+  /// this model, of the same shapes, and no others.
   template <typename Other>
   void copy_values_to(Other& copy, call_site site = call_site::current()) {
-    copy.materialize();
-    std::map<std::string, parameter<T>> whole;
+    std::map<std::string, parameter<T>> to;
     copy.for_each_parameter(
-        [&](const std::string& path, parameter<T>& each) { whole.emplace(path, each); });
+        [&](const std::string& path, parameter<T>& each) { to.emplace(path, each); });
+    require_on_all("copy_values_to", difference_from(to), site);
+    copy.materialize();
     for_each_whole_value(
         [&](const std::string& path, const tensor<T>& values) {
-          const auto to = whole.find(path);
-          require(to != whole.end() && to->second.shape() == values.shape(),
-                  "copy_values_to at {}: the copy has no parameter \"{}\" of {}", site, path,
-                  to_string(values.shape()));
-          to->second.value().copy_from(values);
+          to.at(path).value().copy_from(values);
+          to.at(path).note_change();
         },
         site);
   }
@@ -316,10 +316,9 @@ class parallel_model : public staged_wrapper {
             text, site, layout_.dp * cut, world.size());
     layout_.dp = world.size() / cut;
     require_possible(layout_);
-    if (cut == 1) return;
-    mesh_.emplace(
-        world, std::vector<mesh_axis>{{"pp", layout_.pp}, {"dp", layout_.dp}, {"tp", layout_.tp}},
-        site);
+    const std::vector<mesh_axis> axes{{"pp", layout_.pp}, {"dp", layout_.dp}, {"tp", layout_.tp}};
+    if (layout_.hybrid) require_even_hosts(mesh_layout(axes, world.hosts(), site));
+    if (cut > 1) mesh_.emplace(world, axes, site);
   }
   void set_strategy(std::unique_ptr<parallel_strategy<T, Input>> made) {
     strategy_ = std::move(made);
@@ -356,6 +355,59 @@ class parallel_model : public staged_wrapper {
     throw_usage(
         "parallel at {}: rank {} was given the {} \"{}\", rank 0 \"{}\": give all ranks the same",
         site, rank, what, different, first);
+  }
+
+  /// Collective. Throws on all ranks the fault of the first rank that has one; "" is none.
+  void require_on_all(const char* what, const std::string& fault, call_site site) {
+    const std::uint8_t mine[] = {static_cast<std::uint8_t>(!fault.empty())};
+    std::vector<std::uint8_t> all(static_cast<std::size_t>(world_.size()));
+    all_gather(world_, mine, all, {}, site);
+    const auto first = std::find(all.begin(), all.end(), 1);
+    if (first == all.end()) return;
+    const int rank = static_cast<int>(first - all.begin());
+    std::string told = fault;
+    broadcast_object(world_, told, {.root = rank}, site);
+    throw_usage("{} at {}: on rank {} {}", what, site, rank, told);
+  }
+  /// In what these parameters differ from those of the model; "" if in nothing.
+  [[nodiscard]] std::string difference_from(const std::map<std::string, parameter<T>>& others) {
+    std::string fault;
+    std::size_t found = 0;
+    strategy().for_each_whole_parameter([&](const std::string& path, parameter<T>& each) {
+      const auto other = others.find(path);
+      if (other != others.end()) ++found;
+      if (!fault.empty()) return;
+      const std::string shape = to_string(each.global_shape());
+      if (other == others.end()) {
+        fault = formatted("the copy has no parameter \"{}\" of {}", path, shape);
+      } else if (other->second.shape() != each.global_shape()) {
+        fault = formatted("the copy's \"{}\" is {}, and the model's {}", path,
+                          to_string(other->second.shape()), shape);
+      }
+    });
+    if (!fault.empty() || found == others.size()) return fault;
+    std::map<std::string, parameter<T>> left = others;
+    strategy().for_each_whole_parameter(
+        [&](const std::string& path, parameter<T>&) { left.erase(path); });
+    return formatted("the copy has {} parameters that the model has not, such as \"{}\"",
+                     left.size(), left.begin()->first);
+  }
+  /// All ranks look at the groups of all, and come to the same result.
+  void require_even_hosts(const mesh_layout& grid) const {
+    const std::vector<int> hosts = world_.hosts();
+    const std::size_t dp = grid.axis("dp");
+    for (int rank = 0; rank < world_.size(); ++rank) {
+      if (grid.coordinate(rank, dp) != 0) continue;
+      std::vector<int> of_line;
+      for (const int other : grid.line(rank, std::span(&dp, 1))) {
+        of_line.push_back(hosts[static_cast<std::size_t>(other)]);
+      }
+      require(detail::are_even(of_line),
+              "layout \"{}\" at {}: hybrid shards the model over the ranks of each host that have "
+              "other samples, and their numbers differ from host to host: start equally many ranks "
+              "on all hosts, or take fsdp",
+              to_string(layout_), site_);
+    }
   }
 
   template <typename Batch>

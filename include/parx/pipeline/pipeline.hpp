@@ -402,6 +402,13 @@ class pipeline : public staged_wrapper {
       for (std::size_t s = 0; s < owner_.size(); ++s) {
         if (is_within(path, parts_of(s))) users.push_back(owner_[s]);
       }
+      std::sort(users.begin(), users.end());
+      const auto twice = std::adjacent_find(users.begin(), users.end());
+      require(options_.reductions.replicas == 0 || twice == users.end(),
+              "pipeline at {}: with virtual replicas the stages of a rank share no parameters, and "
+              "\"{}\" is in two of rank {}: take a schedule with one stage a rank, such as 1f1b "
+              "without chunks",
+              site_, path, twice == users.end() ? 0 : *twice);
       if (!tied_.add(path, std::move(users)) || !each.reduction_group().empty()) return;
       const std::string name = tied_.summing_group(path);
       if (own_->has(path)) marks_.tie(each, name);

@@ -61,13 +61,7 @@ class stage_reductions {
       });
       units_.push_back(std::move(made));
     }
-    for (const auto& each : units_) {
-      each->trained_at_first = each->is_trained();
-      require(options.replicas == 0 || each->stages.size() == 1,
-              "pipeline at {}: with virtual replicas the stages of a rank share no parameters, and "
-              "\"{}\" is in two of them: take chunks=1",
-              site, each->parameters.front().name());
-    }
+    for (const auto& each : units_) each->trained_at_first = each->is_trained();
     // By their first stages: an order that is the same on all data-parallel ranks.
     std::sort(units_.begin(), units_.end(),
               [](const auto& a, const auto& b) { return a->stages < b->stages; });
