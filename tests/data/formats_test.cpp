@@ -1,9 +1,14 @@
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/formats/gzip.hpp>
 #include <parx/data/formats/idx.hpp>
+#include <parx/data/formats/lines.hpp>
 
 #include <algorithm>
 #include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <boost/test/unit_test.hpp>
 
@@ -175,6 +180,66 @@ BOOST_AUTO_TEST_CASE(csv_errors_say_line_and_column) {
     expect_error(errc::bad_data, {"line 3", "column 1 (age)", "not a finite number"},
                  [&] { (void)reader.number(text, 0); });
   }
+}
+
+BOOST_AUTO_TEST_CASE(text_in_another_encoding_than_utf_8_is_named) {
+  using namespace std::string_literals;
+  const scratch_folder folder;
+  const auto wide = [](std::string_view text, std::size_t width, std::size_t at) {
+    std::string bytes;
+    for (const char c : text) {
+      std::string one(width, '\0');
+      one[at] = c;
+      bytes += one;
+    }
+    return bytes;
+  };
+  const std::string_view table = "a,b\n1,2\n";
+  const std::vector<std::pair<std::string, std::string>> all{
+      {"\xFF\xFE" + wide(table, 2, 0), "is UTF-16, little-endian, by its byte order mark"},
+      {"\xFE\xFF" + wide(table, 2, 1), "is UTF-16, big-endian, by its byte order mark"},
+      {"\xFF\xFE\0\0"s + wide(table, 4, 0), "is UTF-32, little-endian, by its byte order mark"},
+      {"\0\0\xFE\xFF"s + wide(table, 4, 3), "is UTF-32, big-endian, by its byte order mark"},
+      {wide(table, 2, 0),
+       "line 1: a NUL byte; expected text in UTF-8. Every second byte is one, as "
+       "in UTF-16 without a byte order mark"},
+      {wide(table, 2, 1), "line 1: a NUL byte; expected text in UTF-8. Every second byte is one"},
+      {"a,b\n1,2\n3,\0\n"s, "line 3: a NUL byte; expected text in UTF-8."},
+      {"a,b\n" + std::string(100'000, '1') + "\n\0"s, "line 3: a NUL byte"}};
+  for (const auto& [bytes, said] : all) {
+    for (const bool is_packed : {false, true}) {
+      const auto path =
+          is_packed ? folder.write_gzip("w.csv.gz", bytes) : folder.write("w.csv", bytes);
+      expect_error(errc::bad_data, {path, said}, [&] { (void)all_records(path); });
+      expect_error(errc::bad_data, {path, said}, [&] {
+        data::line_reader lines(path);
+        for (std::string line; lines.next(line);) {
+        }
+      });
+    }
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    expect_error(errc::bad_data, {all[i].second},
+                 [&] { (void)data::read_text(folder.write("w.txt", all[i].first)); });
+  }
+  BOOST_TEST(data::read_text(folder.write("binary", "\x0A\0x"s)).size() ==
+             3U);  // a sentencepiece file
+}
+
+BOOST_AUTO_TEST_CASE(what_is_quoted_of_a_table_is_printable) {
+  const scratch_folder folder;
+  const auto path = folder.write("c.csv",
+                                 "gr\xF6\xDF"
+                                 "e,\x1B[31mred\n1,\x1B[0mx\n");
+  data::csv_reader reader(path);
+  std::vector<std::string> fields;
+  BOOST_TEST(reader.next(fields));
+  expect_error(errc::bad_data, {"column 2 (\\x1b[31mred)", "\"\\x1b[0mx\" is not a finite number"},
+               [&] { (void)reader.number(fields[1], 1); });
+  BOOST_CHECK_EXCEPTION((void)reader.column("age"), usage_error, [](const usage_error& failure) {
+    return std::string_view(failure.what()).find("names gr\\xf6\\xdfe, \\x1b[31mred") !=
+           std::string_view::npos;
+  });
 }
 
 BOOST_AUTO_TEST_CASE(fashion_mnist_reads_as_published) {

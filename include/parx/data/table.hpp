@@ -24,6 +24,7 @@
 #include <parx/core/joined_text.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/parse_number.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/formats/csv.hpp>
 
@@ -69,7 +70,7 @@ inline float read_value(const csv_reader& file, const std::string& text, std::si
   if (missing && options.missing != missing_values::refuse)
     return std::numeric_limits<float>::quiet_NaN();
   throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is {}", file.path(), file.line(),
-              file.column_name(column), text,
+              file.column_name(column), printable(text),
               missing ? "a missing value. Say what to read in its place: {.missing = "
                         "missing_values::column_mean}, fill or nan."
                       : "not a finite number. Leave such a column out by naming the others in "
@@ -121,7 +122,8 @@ inline std::int64_t read_class(const csv_reader& file, const std::string& text, 
     const auto found = std::find(classes.begin(), classes.end(), text);
     if (found != classes.end()) return found - classes.begin();
     throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is none of the classes {}.",
-                file.path(), file.line(), file.column_name(column), text, joined_text(classes));
+                file.path(), file.line(), file.column_name(column), printable(text),
+                joined_text(classes));
   }
   const auto number = parx::detail::parse_number<std::int64_t>(text);
   if (number && *number >= 0) return *number;
@@ -129,7 +131,7 @@ inline std::int64_t read_class(const csv_reader& file, const std::string& text, 
       errc::bad_data,
       "\"{}\", line {}, {}: \"{}\" is not a class number 0, 1, 2, .... Name the texts of the "
       "classes in table_options::classes, or read numbers to predict: read_table<float>.",
-      file.path(), file.line(), file.column_name(column), text);
+      file.path(), file.line(), file.column_name(column), printable(text));
 }
 
 }  // namespace detail
@@ -174,7 +176,7 @@ requires std::same_as<Target, std::int64_t> || std::same_as<Target, float>
       throw_error(errc::bad_data,
                   "\"{}\", line {}, {}: the label is missing (\"{}\"). Remove the line: it teaches "
                   "nothing.",
-                  path, file.line(), file.column_name(label), fields[label]);
+                  path, file.line(), file.column_name(label), printable(fields[label]));
     if constexpr (has_classes) {
       labels.push_back(detail::read_class(file, fields[label], label, options.classes));
     } else {

@@ -2,8 +2,9 @@
 //
 // RFC 4180: a field in quotes may hold delimiters, line breaks and doubled quotes; lines end in LF
 // or CRLF. Every record has as many fields as the first. Empty lines and a UTF-8 byte order mark
-// are skipped. Each error says line and field, counted from 1, lines as a text editor counts them.
-// Memory is one record and one buffer, whatever the file's size. A reader belongs to one thread.
+// are skipped; UTF-16 and NUL bytes are an error that names the encoding. Each error says line and
+// field, counted from 1, lines as a text editor counts them. Memory is one record and one buffer,
+// whatever the file's size. A reader belongs to one thread.
 #pragma once
 
 #include <concepts>
@@ -104,7 +105,7 @@ class csv_reader {
 
   void read_quoted(std::string& field, std::size_t number);
 
-  static std::string printable(char character);
+  static std::string shown(char character);
 
   gzip_reader file_;
   csv_options options_;
@@ -115,7 +116,6 @@ class csv_reader {
   std::vector<char> buffer_ = std::vector<char>(std::size_t{1} << 16U);
   std::size_t position_ = 0;
   std::size_t filled_ = 0;
-  bool at_start_ = true;
 };
 
 }  // namespace parx::data

@@ -1,7 +1,7 @@
 // line_reader: reads the lines of a text file, plain or gzip, one at a time.
 //
-// Lines end in LF or CRLF; a UTF-8 byte order mark is skipped. Memory is one line and one buffer.
-// A reader belongs to one thread.
+// Lines end in LF or CRLF; a UTF-8 byte order mark is skipped; UTF-16 and NUL bytes are an error
+// that names the encoding. Memory is one line and one buffer. A reader belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class line_reader {
       : file_(path), longest_(longest) {}
 
   /// Reads the next line, without its end, into `line`; false after the last. Throws errc::io, or
-  /// errc::bad_data for a line that is too long or a damaged gzip file.
+  /// errc::bad_data for a line that is too long, a NUL byte or a damaged gzip file.
   bool next(std::string& line);
 
   /// The number of the last line read, counted from 1.
@@ -39,7 +39,8 @@ class line_reader {
   std::uint64_t number_ = 0;
 };
 
-/// A whole file, unpacked, up to `largest` bytes. Throws errc::io or errc::bad_data.
+/// A whole file, unpacked, up to `largest` bytes. Throws errc::io or errc::bad_data; the latter
+/// also for a byte order mark of UTF-16.
 [[nodiscard]] std::string read_text(const std::string& path,
                                     std::uint64_t largest = std::uint64_t{1} << 36U);
 

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <utility>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
@@ -14,6 +16,7 @@
 #include <parx/core/parse_number.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/data/formats/csv.hpp>
+#include <parx/data/formats/detail/text_bytes.hpp>
 
 namespace parx::inline PARX_ABI::data {
 
@@ -38,7 +41,7 @@ PARX_INLINE bool csv_reader::next(std::vector<std::string>& fields) {
       throw_error(errc::bad_data,
                   "\"{}\", line {}: the record has {} fields, but the first record has {}. Check "
                   "the delimiter '{}' and the quotes of this line.",
-                  path(), record_line_, fields.size(), width_, printable(options_.delimiter));
+                  path(), record_line_, fields.size(), width_, shown(options_.delimiter));
     }
     return true;
   }
@@ -51,18 +54,18 @@ PARX_INLINE std::size_t csv_reader::column(std::string_view name) const {
     const auto other = std::find(found + 1, header_.end(), name);
     require(other == header_.end(),
             "\"{}\" has two columns \"{}\", number {} and number {}; give one another name", path(),
-            name, found - header_.begin() + 1, other - header_.begin() + 1);
+            printable(name), found - header_.begin() + 1, other - header_.begin() + 1);
     return static_cast<std::size_t>(found - header_.begin());
   }
   if (header_.empty()) {
     if (const auto number = parx::detail::parse_number<std::size_t>(name)) return *number;
     throw_usage("\"{}\" has no header, so its columns are \"0\", \"1\", ...; \"{}\" is not one",
-                path(), name);
+                path(), printable(name));
   }
   const bool perhaps_record =
       find_number(name) || std::any_of(header_.begin(), header_.end(), &csv_reader::find_number);
-  throw_usage("\"{}\" has no column \"{}\"; its first line names {:.200}{}", path(), name,
-              joined_text(header_),
+  throw_usage("\"{}\" has no column \"{}\"; its first line names {}{}", path(), printable(name),
+              printable(joined_text(header_).substr(0, 200)),
               perhaps_record ? ". If that line is a record, say so, {.header = csv_header::absent} "
                                "in csv_options; the columns are then \"0\", \"1\", ..."
                              : "");
@@ -71,7 +74,7 @@ PARX_INLINE std::size_t csv_reader::column(std::string_view name) const {
 PARX_INLINE float csv_reader::number(std::string_view text, std::size_t column) const {
   if (const auto value = find_number(text)) return *value;
   throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is not a finite number.", path(),
-              record_line_, column_name(column), text);
+              record_line_, column_name(column), printable(text));
 }
 
 PARX_INLINE std::optional<float> csv_reader::find_number(std::string_view text) {
@@ -89,20 +92,20 @@ PARX_INLINE std::optional<float> csv_reader::find_number(std::string_view text) 
 }
 
 PARX_INLINE std::string csv_reader::column_name(std::size_t column) const {
-  if (column < header_.size()) return formatted("column {} ({})", column + 1, header_[column]);
+  if (column < header_.size())
+    return formatted("column {} ({})", column + 1, printable(header_[column]));
   return formatted("column {}", column + 1);
 }
 
 PARX_INLINE int csv_reader::peek() {
   if (position_ == filled_) {
+    const bool is_start = file_.offset() == 0;
     filled_ = file_.read(std::as_writable_bytes(std::span(buffer_)));
-    position_ = 0;
+    const std::string_view bytes(buffer_.data(), filled_);
+    position_ = is_start ? detail::size_of_mark(bytes, path()) : 0;
+    detail::require_no_nul(bytes, line_, path());
     if (filled_ == 0) return end_of_file;
-    const bool is_start = std::exchange(at_start_, false);
-    if (is_start && std::string_view(buffer_.data(), filled_).starts_with("\xEF\xBB\xBF")) {
-      position_ = 3;
-      return peek();
-    }
+    if (position_ == filled_) return peek();  // the mark alone
   }
   return static_cast<unsigned char>(buffer_[position_]);
 }
@@ -197,12 +200,12 @@ PARX_INLINE void csv_reader::read_quoted(std::string& field, std::size_t number)
         errc::bad_data,
         "\"{}\", line {}, {}: '{}' follows a closing quote, expected '{}' or the end of the "
         "line. Write a quote inside a quoted field twice.",
-        path(), line_, column_name(number - 1), printable(static_cast<char>(after)),
-        printable(options_.delimiter));
+        path(), line_, column_name(number - 1), shown(static_cast<char>(after)),
+        shown(options_.delimiter));
   }
 }
 
-PARX_INLINE std::string csv_reader::printable(char character) {
+PARX_INLINE std::string csv_reader::shown(char character) {
   return character == '\t' ? "\\t" : parx::printable({&character, 1});
 }
 

@@ -3,8 +3,10 @@
 
 #include <cstring>
 #include <span>
+#include <string_view>
 
 #include <parx/core/error.hpp>
+#include <parx/data/formats/detail/text_bytes.hpp>
 #include <parx/data/formats/lines.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -31,13 +33,16 @@ PARX_INLINE bool line_reader::next(std::string& line) {
   }
   if (!any) return false;
   if (line.ends_with('\r')) line.pop_back();
-  if (++number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+  ++number_;
   return true;
 }
 
 PARX_INLINE bool line_reader::fill() {
-  begin_ = 0;
+  const bool is_start = file_.offset() == 0;
   end_ = file_.read(std::as_writable_bytes(std::span(buffer_)));
+  const std::string_view bytes(buffer_.data(), end_);
+  begin_ = is_start ? detail::size_of_mark(bytes, path()) : 0;
+  detail::require_no_nul(bytes, number_ + 1, path());
   return end_ > 0;
 }
 
@@ -52,6 +57,7 @@ PARX_INLINE std::string read_text(const std::string& path, std::uint64_t largest
     text.resize(old_size + got);
     if (text.size() > largest)
       throw_error(errc::bad_data, "\"{}\" is larger than {} bytes.", path, largest);
+    if (old_size == 0) (void)detail::size_of_mark(text, path);
     if (got < step) return text;
   }
 }

@@ -6,6 +6,7 @@
 
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/data/text/records.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -69,7 +70,7 @@ PARX_INLINE std::string text_records::json_text(const std::string& column) const
     for (const auto& [name, value] : row_.members())
       fields += formatted("{}\"{}\"", fields.empty() ? "" : ", ", name);
     throw_error(errc::bad_data, "{}: there is no \"{}\"; there is {}.", place(), column,
-                fields.empty() ? "nothing" : fields);
+                fields.empty() ? "nothing" : printable(fields));
   }
   if (found->is_string()) return found->text();
   if (found->is_number()) return json::dump(*found);

@@ -5,6 +5,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/data/formats/lines.hpp>
 #include <parx/data/text/vocabulary.hpp>
 
@@ -45,7 +46,7 @@ PARX_INLINE vocabulary vocabulary::read(const std::string& path) {
       throw_error(errc::bad_data,
                   "\"{}\", line {}: the token \"{}\" is there twice, first in line {}. Ids "
                   "are line numbers, so no line may be taken out: get the file again.",
-                  path, file.number(), token, found->second + 1);
+                  path, file.number(), printable(token), found->second + 1);
     result.tokens_.push_back(token);
   }
   if (result.size() == 0) throw_error(errc::bad_data, "\"{}\" has no tokens.", path);
