@@ -362,6 +362,16 @@ wrong_calls_are_explained() {
   run 126 -n 2 /; has err 'not an executable file'
   run 127 -n 2 my-script; has err "./my-script"
 }
+a_missing_interpreter_is_named_and_not_the_script() {
+  printf '#!/usr/bin/no-python -u\necho\n' >script3; chmod +x script3
+  run 126 -n 2 ./script3; has err 'cannot execute "./script3": its first line names the interpreter "/usr/bin/no-python": No such file'
+  printf '#! /bin/sh\r\necho\r\n' >script3
+  run 126 -n 2 ./script3; has err 'its first line names the interpreter "/bin/sh\x0d": No such file'; has err 'The lines end in CR LF'
+  printf '#!./script4\n' >script3; echo >script4; chmod -x script4
+  run 126 -n 2 ./script3; has err 'the interpreter "./script4": Permission denied'
+  sed 's|/lib64/ld-linux-x86-64.so.2|/lib64/ld-linux-x86-64.so.9|' /bin/true >no-loader; chmod +x no-loader
+  run 126 -n 2 ./no-loader; has err 'its loader "/lib64/ld-linux-x86-64.so.9": No such file'
+}
 a_script_without_an_interpreter_line_runs_as_in_a_shell() {
   echo 'echo rank $RANK "$@"' >script2; chmod +x script2; run 0 -n 2 ./script2 a 'b c'; has out '[rank 1] rank 1 a b c'
 }

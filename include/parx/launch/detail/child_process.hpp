@@ -24,6 +24,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/signal_name.hpp>
 #include <parx/core/stopped.hpp>
+#include <parx/launch/detail/interpreter.hpp>
 #include <parx/launch/detail/output_channel.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -206,7 +207,8 @@ struct standard_streams {
   }
   if (got == sizeof why) {
     reap(pid);
-    throw program_error(126, formatted("cannot execute \"{}\": {}", file, errno_text(why)));
+    throw program_error(126,
+                        formatted("cannot execute \"{}\": {}", file, why_not_executed(file, why)));
   }
   return pid;
 }
