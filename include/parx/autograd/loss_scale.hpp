@@ -20,7 +20,7 @@ class loss_scale_scope {
   loss_scale_scope(const loss_scale_scope&) = delete;
   loss_scale_scope& operator=(const loss_scale_scope&) = delete;
 
-  /// Whether a call has multiplied its losses by the factor, or would have, had it made any.
+  /// Whether take() was called in this scope: losses, if there were any, have the factor.
   [[nodiscard]] bool is_applied() const noexcept { return is_applied_; }
 
   /// For the caller to apply to its losses; 1 outside of all scopes.

@@ -19,9 +19,9 @@ enum class parameter_scope {
   share,  ///< those of one rank: maybe none
 };
 
-/// The axes (gradient_axis.hpp) on which the other parts of a share lie, in the order of its
-/// parameters' places: a rank whose share is empty takes part in sums over them. An axis ends with
-/// its wrapper.
+/// The axes (gradient_axis.hpp) over which a norm of the whole model is summed, in the order of the
+/// parameters' places; a rank without parameters takes part in these sums too. An axis ends with its
+/// wrapper.
 using share_axes = std::vector<std::weak_ptr<gradient_axis>>;
 
 template <typename T>

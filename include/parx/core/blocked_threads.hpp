@@ -140,8 +140,8 @@ class blocked_threads {
   clock::time_point next_look_{};
 };
 
-/// Makes it before main and not at its first use, if that is not earlier: a process that is forked
-/// while another thread makes it would wait for that thread, which it has not.
+/// Created before main, unless it is used even earlier: a child forked while another thread creates
+/// it would wait for that thread, which it does not have.
 inline const blocked_threads& blocked_threads_are_made = blocked_threads::of_this_process();
 
 }  // namespace parx::detail

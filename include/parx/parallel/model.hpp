@@ -227,7 +227,7 @@ class parallel_model : public staged_wrapper {
   [[nodiscard]] process_group& job_group() noexcept { return mesh_ ? mesh_->all() : world_; }
   /// The ranks that have other samples: for a sampler, and to sum losses.
   [[nodiscard]] process_group& data_group() noexcept { return mesh_ ? (*mesh_)["dp"] : world_; }
-  /// With virtual replicas those that this rank computes; otherwise this rank is the one.
+  /// The virtual replicas that this rank computes; without them its own replica alone.
   [[nodiscard]] replica_range replicas() {
     return replicas_of(data_group().rank(), layout_.dp, layout_.replicas);
   }

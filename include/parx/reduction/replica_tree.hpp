@@ -95,8 +95,8 @@ namespace detail {
 /// What a rank adds up and sends: the tree, dealt to the ranks.
 ///
 /// With several `users` each replica is computed by as many ranks, which all have a part of its
-/// gradient (a table that stages of a pipeline share): rank u * ranks + r of the group is user u of
-/// those of rank r. Each user's parts are summed along the tree, then these sums from the last user
+/// gradient (a table that stages of a pipeline share): rank u * ranks + r of the group is
+/// data-parallel rank r of stage u. Each user's parts are summed along the tree, then these sums from the last user
 /// to the first, in the order of backward.
 class replica_plan {
  public:
@@ -150,7 +150,7 @@ class replica_plan {
   [[nodiscard]] std::size_t most_sums() const noexcept {
     return *std::max_element(sums_of_.begin(), sums_of_.end());
   }
-  /// A sum that is sent: the how manieth of which rank of the group.
+  /// A sum that is sent: sum `number` of rank `rank` of the group.
   struct sent_sum {
     int rank = 0;
     std::size_t number = 0;

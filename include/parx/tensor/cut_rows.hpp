@@ -1,7 +1,7 @@
 // cut_rows: how the rows of a tensor (its last axis) are cut over ranks (tensor parallelism).
 //
-// A layer that is cut by columns computes a part of each row. It notes that at the memory of its
-// result, so that views and copies know it, and the graph is not needed. The rows are
+// A layer that is cut by columns computes a part of each row. A mark is stored with the memory of
+// its result, so that views and copies keep it without the graph. The rows are
 // - logits: the outputs are classes, in chunks by rank. cross_entropy, argmax and nn::accuracy ask
 //   the other ranks for what they need, whole() gathers all classes, and an operation on single
 //   values gives logits again. Every other operation throws (autograd/function.hpp).
