@@ -20,8 +20,8 @@ enum class parameter_scope {
 };
 
 /// The axes (gradient_axis.hpp) over which a norm of the whole model is summed, in the order of the
-/// parameters' places; a rank without parameters takes part in these sums too. An axis ends with its
-/// wrapper.
+/// parameters' places; a rank without parameters takes part in these sums too. An axis ends with
+/// its wrapper.
 using share_axes = std::vector<std::weak_ptr<gradient_axis>>;
 
 template <typename T>

@@ -96,8 +96,8 @@ namespace detail {
 ///
 /// With several `users` each replica is computed by as many ranks, which all have a part of its
 /// gradient (a table that stages of a pipeline share): rank u * ranks + r of the group is
-/// data-parallel rank r of stage u. Each user's parts are summed along the tree, then these sums from the last user
-/// to the first, in the order of backward.
+/// data-parallel rank r of stage u. Each user's parts are summed along the tree, then these sums
+/// from the last user to the first, in the order of backward.
 class replica_plan {
  public:
   /// Of `rank`, of `ranks`, whichever user it is.
