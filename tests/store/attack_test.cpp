@@ -6,16 +6,14 @@
 #include <store/raw_client.hpp>
 #include <store/store_claims.hpp>
 #include <store/wire.hpp>
+#include <victim.hpp>
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
 #include <functional>
 #include <list>
 #include <string>
@@ -43,56 +41,16 @@ std::string encoded(const wire::request& r) {
 }
 
 // A server in a process of its own.
-class victim {
+class victim : public parx_test::victim {
  public:
-  explicit victim(rlim_t descriptors = 1024) {
-    parx::descriptor listener = parx::detail::listen_on("127.0.0.1", 0);
-    port_ = parx::detail::bound_port(listener.get());
-    int told[2];
-    BOOST_TEST_REQUIRE(::pipe2(told, O_CLOEXEC | O_NONBLOCK) == 0);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      const rlimit limit{descriptors, descriptors};
-      ::setrlimit(RLIMIT_NOFILE, &limit);
-      parx::logger::instance().set_level(parx::log_level::error);
-      const parx::tcp_store_server server({.listening_descriptor = listener.release()});
-      while (true) {  // it needs descriptors itself
-        const parx::descriptor own(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-        if (!own.valid() && ::write(told[1], "n", 1) != 1) ::_exit(1);
-        std::this_thread::sleep_for(1ms);
-      }
-    }
-    ::close(told[1]);
-    told_ = parx::descriptor(told[0]);
-    idle_ = memory("VmRSS:");
-  }
-  ~victim() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  [[nodiscard]] std::uint16_t port() const { return port_; }
-  // Whether the rest of its process found no descriptor.
-  [[nodiscard]] bool ran_out() const {
-    char word = 0;
-    return ::read(told_.get(), &word, 1) > 0;
-  }
-  // The most that it has taken beyond what it took at first.
-  [[nodiscard]] double grown_mib() const { return memory("VmHWM:") - idle_; }
-
- private:
-  [[nodiscard]] double memory(const std::string& what) const {
-    std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
-    std::string word;
-    double kib = 0;
-    while (status >> word) {
-      if (word == what) status >> kib;
-    }
-    return kib / 1024;
-  }
-  std::uint16_t port_ = 0;
-  pid_t pid_ = -1;
-  parx::descriptor told_;
-  double idle_ = 0;
+  explicit victim(rlim_t descriptors = 1024)
+      : parx_test::victim(
+            [](const auto& listens) {
+              const parx::tcp_store_server server({.address = "127.0.0.1"});
+              listens(server.port());
+              for (;;) ::pause();
+            },
+            descriptors) {}
 };
 
 // An honest client's waits, in milliseconds, while `attack` runs.

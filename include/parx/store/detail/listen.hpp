@@ -1,14 +1,11 @@
-// Opening the listening socket of a store's server, and how many descriptors are left for clients.
+// Opening the listening socket of a store's server.
 #pragma once
 
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <string>
@@ -25,17 +22,6 @@ namespace parx::inline PARX_ABI::detail {
 /// The port that a socket is bound to; 0 where it is not bound.
 [[nodiscard]] inline std::uint16_t bound_port(int socket) noexcept {
   return socket_address::of(socket).port();
-}
-
-/// Whether the free descriptors are down to the reserve for the program that a server is a part of.
-/// The kernel always allocates the lowest free number. `any` is an open descriptor.
-[[nodiscard]] inline bool descriptors_are_scarce(const descriptor& any) noexcept {
-  constexpr rlim_t most_reserved = 1024;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
-  const rlim_t reserve = std::min<rlim_t>(limit.rlim_cur / 8, most_reserved);
-  const descriptor next(::fcntl(any.get(), F_DUPFD_CLOEXEC, 0));
-  return !next.valid() || static_cast<rlim_t>(next.get()) >= limit.rlim_cur - reserve;
 }
 
 /// A socket that listens at `address`. Not valid, with the errno in `why`, where that fails.

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include <parx/core/deadline.hpp>
 #include <parx/store/detail/mutual_authentication.hpp>
 #include <parx/store/detail/protocol.hpp>
 #include <parx/store/detail/request_parser.hpp>
@@ -23,7 +22,6 @@ struct served_client {
   std::string outgoing = {};                // answers that the socket did not take yet
   std::size_t outgoing_sent = 0;
   std::optional<store_protocol::request> postponed = {};  // until there is room, or time
-  deadline::clock::time_point connected = deadline::clock::now();
   bool awaiting_write = false;      // polled for EPOLLOUT, else for EPOLLIN
   bool paused = false;              // until there is room
   bool deferred = false;            // until there is time for its request

@@ -35,6 +35,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/newcomers.hpp>
 #include <parx/core/stream_options.hpp>
 #include <parx/store/detail/failure.hpp>
 #include <parx/store/detail/listen.hpp>
@@ -139,35 +140,26 @@ class server_loop {
   }
 
   void accept_some() {
-    for (int i = 0; i < accepted_at_once; ++i) {
-      if (descriptors_are_scarce(listener_) && !drop_silent()) {
-        warn_of_shortage(EMFILE);
-        return pause_accepting(true);
-      }
-      const int socket = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (socket >= 0) {
-        try {
-          admit(descriptor(socket));
-        } catch (const std::exception& failure) {
-          log(log_level::warn, "the store's server on port {} cannot take a client: {}", port_,
-              failure.what());
-        }
-      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        break;
-      } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        const int why = errno;
-        if (drop_silent()) continue;
-        warn_of_shortage(why);
-        return pause_accepting(true);
-      } else if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) {
-        log(log_level::error, "the store's server on port {} takes no more clients: {}", port_,
-            errno_text(errno));
-        accepting_paused_ = false;
-        return watch(EPOLL_CTL_DEL, listener_, 0, listener_id);
-      }
-      // Other errors concern one pending connection (accept(2), "Error handling").
+    using state = accepting::state;
+    const accepting result = accept_waiting(
+        listener_.get(), newcomers_,
+        [this](descriptor socket) {
+          try {
+            admit(std::move(socket));
+          } catch (const std::exception& failure) {
+            log(log_level::warn, "the store's server on port {} cannot take a client: {}", port_,
+                failure.what());
+          }
+        },
+        [this] { return drop_silent(); });
+    if (result.now == state::is_over) {
+      log(log_level::error, "the store's server on port {} takes no more clients: {}", port_,
+          errno_text(result.reason));
+      accepting_paused_ = false;
+      return watch(EPOLL_CTL_DEL, listener_, 0, listener_id);
     }
-    pause_accepting(false);
+    if (result.now == state::is_short) warn_of_shortage(result.reason);
+    pause_accepting(result.now == state::is_short);
   }
 
   void warn_of_shortage(int reason) {
@@ -179,19 +171,16 @@ class server_loop {
   }
 
   // Closes connections that have made no request within the time that a client needs for one.
-  // Returns whether there were any.
+  // Returns whether there were any. Where nothing is short they may stay: a client of torch 1.13
+  // makes its first request when it has one.
   bool drop_silent() {
-    const auto latest = clock::now() - first_request_timeout;
-    std::vector<client_id> found;
-    for (const auto& [id, each] : clients_) {
-      if (!each.member && each.connected < latest) found.push_back(id);
-    }
+    const auto found = newcomers_.older_than(newcomers::time_when_short, clock::now());
     for (const client_id id : found) hang_up(id);
     return !found.empty();
   }
 
   void pause_accepting(bool pause) {
-    if (pause) accept_after_ = clock::now() + std::chrono::milliseconds(look_again_after_ms);
+    if (pause) accept_after_ = clock::now() + newcomers::pause;
     if (std::exchange(accepting_paused_, pause) == pause) return;
     watch(EPOLL_CTL_MOD, listener_, pause ? 0U : EPOLLIN, listener_id);
   }
@@ -204,6 +193,7 @@ class server_loop {
     auto authentication = key_ ? std::optional<mutual_authentication>(*key_) : std::nullopt;
     clients_.emplace(id, peer{id, store_socket(std::move(socket)), request_parser(legacy_),
                               std::move(authentication)});
+    newcomers_.add(id, clock::now());
   }
 
   // An exception in serving one client disconnects that client only.
@@ -447,6 +437,7 @@ class server_loop {
     arriving_.forget(id);
     leaving_.forget(id);
     clients_.erase(gone);
+    newcomers_.remove(id);
     if (was_member) members_->leave();
     core_.forget(id);
   }
@@ -454,6 +445,7 @@ class server_loop {
   void count_member(peer& c) {
     if (c.member) return;
     c.member = true;
+    newcomers_.remove(c.id);
     members_->join();
   }
 
@@ -462,11 +454,9 @@ class server_loop {
   static constexpr std::size_t small_request = 4 * 1024;
   static constexpr std::size_t small_answer = 16 * 1024;
   static constexpr int turns_at_once = 256;
-  static constexpr int accepted_at_once = 64;
   static constexpr int deferred_at_once = 4;
   static constexpr std::size_t few_keys = 16;
   static constexpr std::size_t keys_per_pass = 512;
-  static constexpr std::chrono::milliseconds first_request_timeout{1000};
   static constexpr std::chrono::seconds warning_interval{10};
 
   store_dialect legacy_;
@@ -478,6 +468,7 @@ class server_loop {
   client_id last_id_ = stop_id;
   std::unique_ptr<char[]> incoming_ = std::make_unique<char[]>(incoming_size);
   std::map<client_id, peer> clients_;
+  newcomers newcomers_;  // those that have made no request
   std::vector<client_id> marked_;
   std::vector<client_id> tls_buffered_;  // TLS may hold bytes of theirs
   std::deque<client_id> deferred_;       // the longest deferred first

@@ -4,9 +4,9 @@
 // socket is a wake_channel or passes memory. Such memory is mapped at once, so that an unclaimed
 // arrival takes no descriptor. A connection is accepted after a hello that proves that its peer is
 // a rank of this job; at the Unix socket the peer must also run as the same user. All others are
-// closed and are no error. At most `most_pending` connections may be without a complete hello, for
-// five seconds each. When a group closes, its unclaimed arrivals are closed, and so are later ones.
-// Threads: safe from any thread.
+// closed and are no error. Those without a complete hello are newcomers (core/newcomers.hpp), at
+// most `most_pending` at a time. When a group closes, its unclaimed arrivals are closed, and so are
+// later ones. Threads: safe from any thread.
 #pragma once
 
 #include <netinet/tcp.h>
@@ -28,6 +28,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/newcomers.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
 #include <parx/transport/detail/ended_groups.hpp>
 #include <parx/transport/detail/frame.hpp>
@@ -141,9 +142,8 @@ class arrivals {
 
  private:
   using clock = std::chrono::steady_clock;
+  /// Each is read from whenever a link is claimed.
   static constexpr std::size_t most_pending = 256;
-  static constexpr std::chrono::seconds hello_timeout{5};
-  static constexpr std::chrono::seconds scarce_hello_timeout{1};  ///< where descriptors run out
 
   /// A connection whose hello is not complete.
   struct connection {
@@ -157,23 +157,28 @@ class arrivals {
 
   void accept_from(int listener) {
     for (;;) {
+      if (pending_.size() >= most_pending && !make_room()) return;
       descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket.valid()) {
         const int why = errno;
         if (why != EMFILE && why != ENFILE) return;
         if (!is_awaited(listener)) return;  // accept4() fails so even if no connection waits
         if (pending_.empty()) throw_shortage(why);
-        // Closes the oldest connection, unless it is so young that its hello may still arrive.
-        if (clock::now() - pending_.front().since < scarce_hello_timeout) return;
-        pending_.erase(pending_.begin());
+        if (!make_room()) return;
         continue;
       }
       if (listener == memory_.get() && !is_of_this_user(socket.get())) continue;
       connection next{.socket = std::move(socket), .since = clock::now()};
       if (read_hello(next)) continue;  // usually it has arrived already
-      if (pending_.size() >= most_pending) pending_.erase(pending_.begin());
       pending_.push_back(std::move(next));
     }
+  }
+  /// Closes the oldest connection, unless it is so young that its hello may still arrive; the next
+  /// one waits in the kernel meanwhile. Returns whether it was closed.
+  bool make_room() {
+    if (clock::now() - pending_.front().since < newcomers::time_when_short) return false;
+    pending_.erase(pending_.begin());
+    return true;
   }
 
   [[noreturn]] static void throw_shortage(int why) {
@@ -213,7 +218,7 @@ class arrivals {
         each.lost_memory = true;
       }
     }
-    if (each.received < sizeof(link_hello)) return clock::now() - each.since > hello_timeout;
+    if (each.received < sizeof(link_hello)) return clock::now() - each.since > newcomers::time;
     accept(each);
     return true;
   }
