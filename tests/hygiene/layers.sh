@@ -88,7 +88,7 @@ wrong=$(
       where = FILENAME ":" FNR ": "
       if ($0 ~ /"/) print where "write <parx/...>, not quotes"
       if ($0 ~ /<boost\/asio\.hpp>/) print where "includes all of Asio"
-      if ($0 ~ /<boost\// && FILENAME !~ /^parx\/launch\/(agent|agent_link|keeper|keeper_process|node_agent|detail\/(after|caught_signals|console|framed_socket|node_ranks|rank_process|ssh_agent|starter_words))\.hpp$/)
+      if ($0 ~ /<boost\// && FILENAME !~ /^parx\/launch\/(agent|agent_link|keeper|keeper_process|node_agent|detail\/(after|caught_signals|console|framed_socket|keeper_door|node_ranks|rank_process|ssh_agent|starter_words))\.hpp$/)
         print where "includes Boost, which only parxrun may need"
       if ($0 ~ /<Eigen\//) print where "includes Eigen, which parx does without"
       if ($0 ~ /<zlib/ && (column[here] == "communication" || level[here] <= 2))

@@ -25,6 +25,7 @@ enum class mutant {
   waits_for_failed,       ///< a job whose ranks go on waits for those that were lost
   no_end_without_keeper,  ///< a node without its keeper keeps its ranks
   second_keeper,          ///< one is started where the first has died
+  forgets_told,           ///< an agent that was told to end the job says so once
 };
 
 struct setting {
@@ -37,6 +38,7 @@ struct setting {
   int cuts = 0;
   int freezes = 0;
   int keeper_deaths = 0;
+  int tells = 0;  ///< an agent is told to end the job
   parx::on_loss losses = parx::on_loss::end;  ///< go_on: with one rank a node
   mutant broken = mutant::none;
 };
@@ -53,6 +55,7 @@ struct model_agent {
   bool frozen = false;
   bool closed = false;  ///< its connection, by the keeper
   bool heard_end = false;
+  bool told = false;
   int code = -1;            ///< with which it has ended
   int running = 0;          ///< its ranks
   int of = 0;               ///< their generation
@@ -65,7 +68,7 @@ struct model {
   std::array<model_agent, most_agents> agents;
   std::array<std::deque<keeper_message>, most_agents> to;
   std::array<std::deque<keeper_event>, most_agents> from;
-  int kills = 0, crashes = 0, cuts = 0, freezes = 0, keeper_deaths = 0;
+  int kills = 0, crashes = 0, cuts = 0, freezes = 0, keeper_deaths = 0, tells = 0;
   std::array<unsigned, most_generations> members{};  ///< bits of agents
   std::array<unsigned, most_generations> started{};
   std::array<bool, most_generations> has_dead{};
@@ -89,12 +92,13 @@ inline std::size_t key_of(const model& s, std::size_t agents) {
   put(k.fences.size());
   for (const auto& each : k.fences) put(each.number);
   put(s.keeper_lives), put(s.kills), put(s.crashes), put(s.cuts), put(s.freezes);
-  put(s.keeper_deaths);
+  put(s.keeper_deaths), put(s.tells);
   for (std::size_t i = 0; i < agents; ++i) {
     const model_agent& a = s.agents[i];
     put(a.node.phase), put(a.node.generation), put(a.node.code.value_or(-1));
     put(a.node.was_admitted | a.node.stop_asked << 1 | a.node.alone << 2 | a.exists << 3 |
-        a.cut << 4 | a.frozen << 5 | a.closed << 6);
+        a.cut << 4 | a.frozen << 5 | a.closed << 6 | a.told << 7);
+    put(a.node.told.has_value());
     put(a.heard_end), put(a.number), put(a.times_connected), put(a.code);
     put(a.running), put(a.of), put(a.under);
     put(s.to[i].size());

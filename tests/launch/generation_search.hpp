@@ -1,13 +1,14 @@
 // Every interleaving of a small job: agents, their ranks, one keeper, first-in first-out channels,
 // and faults. A rank dies; an agent dies, and its ranks with it; a node is cut off and heals; an
-// agent is stopped for a while (SIGSTOP); the keeper dies. Clocks are adversaries: any time limit
-// may be over at any time. The one assumption is the fence: the keeper waits for a lost agent until
-// that agent has ended its ranks by its own clock. It is broken for an agent that is stopped, whose
-// ranks cannot reach those of a later generation.
+// agent is stopped for a while (SIGSTOP), or told to end the job; the keeper dies. Clocks are
+// adversaries: any time limit may be over at any time. The one assumption is the fence: the keeper
+// waits for a lost agent until that agent has ended its ranks by its own clock. It is broken for an
+// agent that is stopped, whose ranks cannot reach those of a later generation.
 //
 // In every state: ranks of one generation alone run (one); a generation has as many nodes as it may
 // (size); no more generations than reasons for them (budget); all agents hear one code, and 0 only
-// if all ranks were done (codes). Over all states: whoever has not ended can take a step that is no
+// if all ranks were done (codes); no ranks run on once the keeper could know that an agent was told
+// to end the job (told). Over all states: whoever has not ended can take a step that is no
 // fault (hang), and such steps form no cycle (livelock), so once faults end each job ends.
 #pragma once
 
@@ -43,6 +44,7 @@ class searched {
     start.cuts = how_.cuts;
     start.freezes = how_.freezes;
     start.keeper_deaths = how_.keeper_deaths;
+    start.tells = how_.tells;
     struct level {
       std::size_t key;
       std::vector<step> steps;
@@ -176,6 +178,7 @@ class searched {
     model_agent& agent = s.agents[i];
     node_step done = advance(agent.node, what);
     agent.node = done.state;
+    if (how_.broken == mutant::forgets_told) agent.node.told.reset();
     for (const node_action& each : done.actions) {
       switch (each.what) {
         case node_action::kind::start:
@@ -345,6 +348,13 @@ class searched {
         t.to[i].clear();
       });
     }
+    if (s.tells > 0 && !agent.frozen) {
+      add(true, "TELL agent " + name, [&, i](model& t) {
+        --t.tells;
+        t.agents[i].told = true;
+        node_gets(t, i, {.what = node_event::kind::told, .code = 75});
+      });
+    }
     const bool is_in = agent.node.phase != node_phase::apart && !agent.cut && s.keeper_lives;
     if (s.cuts > 0 && is_in) {
       add(true, "CUT " + name, [i](model& t) {
@@ -445,6 +455,15 @@ class searched {
       code = agent.code;
     }
     const keeper_state& k = s.keeper;
+    for (std::size_t i = 0; i < count(); ++i) {
+      const model_agent& agent = s.agents[i];
+      const bool is_heard = agent.exists && k.has(agent.number) && !agent.cut && !agent.closed &&
+                            !agent.frozen && agent.node.phase != node_phase::apart;
+      if (agent.told && is_heard && s.keeper_lives && s.from[i].empty() &&
+          (k.phase == keeper_phase::form || k.phase == keeper_phase::run)) {
+        return "told: the job goes on though an agent was told to end it";
+      }
+    }
     const int size = static_cast<int>(k.members.size());
     if ((k.phase == keeper_phase::form || k.phase == keeper_phase::run) &&
         (size < how_.least || size > how_.agents)) {

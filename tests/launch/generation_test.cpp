@@ -1,4 +1,4 @@
-// The search of generation_search.hpp, over small jobs with few faults each, and over eight
+// The search of generation_search.hpp, over small jobs with few faults each, and over nine
 // mistakes.
 #include <parx/launch/generation.hpp>
 
@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "launch/generation_search.hpp"
 
@@ -28,6 +29,7 @@ BOOST_AUTO_TEST_CASE(every_interleaving_of_two_agents_keeps_the_promises) {
   states += states_where_all_holds({.kills = 1, .cuts = 1, .keeper_deaths = 1});
   states += states_where_all_holds({.ranks = 2, .kills = 2});
   states += states_where_all_holds({.kills = 1, .freezes = 1});
+  states += states_where_all_holds({.cuts = 1, .tells = 1});
   BOOST_TEST(states >= 300'000U);
 }
 
@@ -44,7 +46,7 @@ BOOST_AUTO_TEST_CASE(every_interleaving_of_ranks_that_go_on_after_losses_keeps_t
   BOOST_TEST(broken.run() != "");
 }
 
-BOOST_AUTO_TEST_CASE(each_of_eight_mistakes_in_the_protocol_is_found) {
+BOOST_AUTO_TEST_CASE(each_of_nine_mistakes_in_the_protocol_is_found) {
   for (const mutant each :
        {mutant::no_fence, mutant::orphans, mutant::counts_twice, mutant::waits_for_lost,
         mutant::node_names, mutant::forgets_joiners, mutant::no_end_without_keeper}) {
@@ -54,10 +56,16 @@ BOOST_AUTO_TEST_CASE(each_of_eight_mistakes_in_the_protocol_is_found) {
     BOOST_TEST_MESSAGE("mutant " << static_cast<int>(each) << ", " << broken.states()
                                  << " states: " << found);
   }
-  searched broken({.keeper_deaths = 1, .broken = mutant::second_keeper});
-  const std::string found = broken.run();
-  BOOST_TEST(found != "");
-  BOOST_TEST_MESSAGE(broken.states() << " states: " << found);
+  for (const auto& [each, keeper_deaths] :
+       {std::pair(mutant::second_keeper, 1), std::pair(mutant::forgets_told, 0)}) {
+    searched broken({.cuts = 1 - keeper_deaths,
+                     .keeper_deaths = keeper_deaths,
+                     .tells = 1 - keeper_deaths,
+                     .broken = each});
+    const std::string found = broken.run();
+    BOOST_TEST(found != "");
+    BOOST_TEST_MESSAGE(broken.states() << " states: " << found);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Over which nodes a job runs, by parxrun's options; and what parxrun on them say to each other.
 #include <parx/launch/detail/agent_channel.hpp>
+#include <parx/launch/detail/form_order.hpp>
 #include <parx/launch/detail/endpoint_listener.hpp>
 #include <parx/launch/job_nodes.hpp>
 
@@ -145,26 +146,39 @@ using parx::detail::agent_channel;
 using parx::detail::channel_error;
 using parx::detail::channel_side;
 
+using parx::job_key;
+using parx::json::object;
+
+/// Two sides that have gone through their proofs.
 struct pair_of_channels {
-  explicit pair_of_channels(const parx::job_key* of_agent, const parx::job_key* of_keeper)
-      : agent(channel_side::agent, of_agent), keeper(channel_side::keeper, of_keeper) {
-    keeper.feed(agent.frame(parx::json::object{{"nonce", "a"}}));
-    agent.feed(keeper.frame(parx::json::object{{"nonce", "k"}}));
-    static_cast<void>(keeper.next());
-    static_cast<void>(agent.next());
-    agent.set_nonces("a", "k");
-    keeper.set_nonces("a", "k");
+  explicit pair_of_channels(const job_key* of_agent, const job_key* of_keeper)
+      : agent(channel_side::agent, "job", of_agent),
+        keeper(channel_side::keeper, "job", of_keeper) {
+    for (int turn = 0; turn < 2; ++turn) {
+      keeper.feed(agent.take_replies());
+      BOOST_TEST(!keeper.next().has_value());
+      agent.feed(keeper.take_replies());
+      BOOST_TEST(!agent.next().has_value());
+    }
+    BOOST_TEST((agent.is_open() && keeper.is_open()));
   }
   agent_channel agent;
   agent_channel keeper;
 };
 
+/// A frame by hand, without a signature.
+std::string raw_frame(const std::string& text) {
+  std::string bytes(4, '\0');
+  for (std::size_t i = 0; i < 4; ++i) bytes[i] = static_cast<char>(text.size() >> (8 * i) & 0xFF);
+  return bytes + text;
+}
+
 BOOST_AUTO_TEST_CASE(texts_between_parxrun_arrive_whole_however_the_bytes_do) {
-  const parx::job_key key("0123456789abcdef", "job");
-  for (const parx::job_key* each : {&key, static_cast<const parx::job_key*>(nullptr)}) {
+  const job_key key("0123456789abcdef", "job");
+  for (const job_key* each : {&key, static_cast<const job_key*>(nullptr)}) {
     pair_of_channels two(each, each);
-    const std::string bytes = two.agent.frame(parx::json::object{{"event", "done"}}) +
-                              two.agent.frame(parx::json::object{{"event", "leave"}});
+    const std::string bytes = two.agent.frame(object{{"event", "done"}}) +
+                              two.agent.frame(object{{"event", "leave"}});
     std::string heard;
     for (const char byte : bytes) {
       two.keeper.feed({&byte, 1});
@@ -174,41 +188,141 @@ BOOST_AUTO_TEST_CASE(texts_between_parxrun_arrive_whole_however_the_bytes_do) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_text_that_is_changed_repeated_or_of_another_key_is_refused) {
-  const parx::job_key key("0123456789abcdef", "job");
-  const parx::job_key other("0123456789abcdeg", "job");
-  {
-    pair_of_channels two(&other, &key);
-    two.keeper.feed(two.agent.frame(parx::json::object{{"event", "done"}}));
-    BOOST_CHECK_THROW(static_cast<void>(two.keeper.next()), channel_error);
-  }
+BOOST_AUTO_TEST_CASE(a_text_that_is_changed_repeated_or_sent_back_is_refused) {
+  const job_key key("0123456789abcdef", "job");
   {
     pair_of_channels two(&key, &key);
-    std::string bytes = two.agent.frame(parx::json::object{{"code", 1}});
+    std::string bytes = two.agent.frame(object{{"code", 1}});
     bytes[bytes.find('1')] = '0';
     two.keeper.feed(bytes);
     BOOST_CHECK_THROW(static_cast<void>(two.keeper.next()), channel_error);
   }
   {
     pair_of_channels two(&key, &key);
-    const std::string bytes = two.agent.frame(parx::json::object{{"code", 1}});
+    const std::string bytes = two.agent.frame(object{{"code", 1}});
     two.keeper.feed(bytes + bytes);
     BOOST_TEST(two.keeper.next().has_value());
     BOOST_CHECK_THROW(static_cast<void>(two.keeper.next()), channel_error);
   }
-  {
-    pair_of_channels two(&key, &key);  // what the keeper has said, sent back to it
-    two.keeper.feed(two.keeper.frame(parx::json::object{{"code", 1}}));
-    BOOST_CHECK_THROW(static_cast<void>(two.keeper.next()), channel_error);
+  pair_of_channels two(&key, &key);  // what the keeper has said, sent back to it
+  two.keeper.feed(two.keeper.frame(object{{"code", 1}}));
+  BOOST_CHECK_THROW(static_cast<void>(two.keeper.next()), channel_error);
+}
+
+/// What an agent says of a keeper that answers like that before, or in place of, its proof.
+std::string said_of(const job_key* key, const std::vector<std::string>& answers) {
+  agent_channel agent(channel_side::agent, "job", key);
+  try {
+    for (const std::string& each : answers) {
+      agent.feed(each);
+      if (agent.next()) return "a text was passed on";
+      if (agent.is_open()) return "it is open";
+    }
+  } catch (const channel_error& refused) {
+    return refused.what();
   }
-  {
-    pair_of_channels two(&key, &key);  // to one that has not proved to know the key
-    two.agent.feed(two.keeper.unsigned_frame(parx::json::object{{"refused", "why"}}));
-    BOOST_CHECK_THROW(static_cast<void>(two.agent.next()), channel_error);
+  return "waits";
+}
+
+BOOST_AUTO_TEST_CASE(an_agent_obeys_nobody_who_has_not_proved_to_know_the_key) {
+  const job_key key("0123456789abcdef", "job");
+  const std::string nonce = raw_frame(R"({"nonce":"k"})");
+  const std::string zeros(sizeof(parx::mac), '\0');
+  constexpr auto no_parxrun = "something else than parxrun answers there";
+  for (const char* order : {R"({"end":{"code":0}})", R"({"welcome":0})", R"({"form":{}})",
+                            R"({"stop":{"how":0}})", R"({"beat":0})", R"({"proof":true})", "{}",
+                            "[]", "0", "", "{", "null"}) {
+    for (const job_key* each : {&key, static_cast<const job_key*>(nullptr)}) {
+      BOOST_TEST(said_of(each, {raw_frame(order)}) == no_parxrun, order);
+    }
+    if (order == std::string_view(R"({"proof":true})")) continue;
+    BOOST_TEST(said_of(nullptr, {nonce, raw_frame(order)}) == no_parxrun, order);
   }
-  agent_channel stranger(channel_side::keeper, nullptr);
-  stranger.feed("GET / HTTP/1.1\r\n");
-  BOOST_CHECK_THROW(static_cast<void>(stranger.next()), channel_error);
+  BOOST_TEST(said_of(&key, {nonce, raw_frame(R"({"proof":true})") + zeros})
+                 .starts_with("it has another secret"));
+  BOOST_TEST(said_of(&key, {raw_frame(R"({"refused":"no \u001b[2J"})")}) == "no \\x1b[2J");
+  BOOST_TEST(said_of(&key, {"HTTP/1.1 400 Bad Request\r\n"}) == no_parxrun);
+  // Not even a part of a long text is kept.
+  BOOST_TEST(said_of(&key, {std::string("\x01\x10\0\0", 4)}) == no_parxrun);
+  BOOST_TEST(said_of(&key, {std::string("\0\x10\0\0", 4)}) == "waits");
+  {
+    // Its own proof, sent back.
+    agent_channel agent(channel_side::agent, "job", &key);
+    static_cast<void>(agent.take_replies());
+    agent.feed(nonce);
+    static_cast<void>(agent.next());
+    agent.feed(agent.take_replies());
+    BOOST_CHECK_THROW(static_cast<void>(agent.next()), channel_error);
+    BOOST_TEST(!agent.is_open());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_keeper_hears_nobody_who_has_not_proved_to_know_the_key) {
+  const job_key key("0123456789abcdef", "job");
+  const job_key other("0123456789abcdeg", "job");
+  const auto refusal_of = [&](agent_channel& keeper, const std::vector<std::string>& bytes) {
+    try {
+      for (const std::string& each : bytes) {
+        keeper.feed(each);
+        if (keeper.next()) return std::string("a text was passed on");
+      }
+    } catch (const channel_error& refused) {
+      return std::string(refused.what());
+    }
+    return std::string(keeper.is_open() ? "open" : "waits");
+  };
+  {
+    agent_channel keeper(channel_side::keeper, "job", &key);
+    agent_channel agent(channel_side::agent, "job", &other);
+    BOOST_TEST(refusal_of(keeper, {agent.take_replies()}) == "waits");
+    agent.feed(keeper.take_replies());
+    static_cast<void>(agent.next());
+    const std::string why = refusal_of(keeper, {agent.take_replies()});
+    BOOST_TEST(why.starts_with("it has another secret"));
+    // It learns so, and gets no signature with which it could test guesses.
+    const std::string told = keeper.refusal(why);
+    BOOST_TEST(told.ends_with(std::string(sizeof(parx::mac), '\0')));
+    agent.feed(told);
+    BOOST_CHECK_THROW(static_cast<void>(agent.next()), channel_error);
+  }
+  for (const char* hello : {R"({"node":"n"})", R"({"event":"leave"})", "{}"}) {
+    agent_channel keeper(channel_side::keeper, "job", &key);
+    BOOST_TEST(refusal_of(keeper, {raw_frame(hello)}) ==
+               "something else than parxrun answers there");
+  }
+  agent_channel keeper(channel_side::keeper, "job", nullptr);
+  agent_channel stranger(channel_side::agent, "other", nullptr);
+  BOOST_TEST(refusal_of(keeper, {stranger.take_replies()}).starts_with("the job there is \"job\""));
+  agent_channel with_key(channel_side::agent, "job", &key);
+  agent_channel without(channel_side::keeper, "job", nullptr);
+  BOOST_TEST(refusal_of(without, {with_key.take_replies()})
+                 .starts_with("the parxrun there has no secret, and this one has one"));
+}
+
+using parx::detail::form_from_json;
+using parx::detail::form_order;
+
+BOOST_AUTO_TEST_CASE(the_order_to_form_a_generation_is_taken_whole_or_not_at_all) {
+  const form_order given{.generation = 2, .restarts = 1, .first_rank = 4, .world_size = 6,
+                         .node_rank = 1, .nodes = 2, .goes_on = true, .keeper = "k",
+                         .run_id = "job.2", .master_host = "n1", .master_port = 4711,
+                         .store_port = 4712};
+  const form_order got = form_from_json(to_json(given), 2);
+  BOOST_TEST((to_json(got) == to_json(given)));
+  BOOST_CHECK_THROW(static_cast<void>(form_from_json(to_json(given), 3)), channel_error);
+  const parx::json::value whole = to_json(given);
+  for (const auto& [name, value] : whole.members()) {
+    object changed = to_json(given);
+    changed[name] = parx::json::array{};
+    BOOST_CHECK_THROW(static_cast<void>(form_from_json(changed, 2)), parx::json::error);
+  }
+  for (const auto& [name, value] : std::vector<std::pair<std::string, int>>{
+           {"generation", 0}, {"restarts", -1}, {"first_rank", -1}, {"first_rank", 2'000'000'000},
+           {"world_size", 5}, {"node_rank", 2}, {"nodes", 1}}) {
+    object changed = to_json(given);
+    changed[name] = value;
+    BOOST_CHECK_THROW(static_cast<void>(form_from_json(changed, 2)), channel_error);
+  }
 }
 
 }  // namespace

@@ -177,6 +177,11 @@ a_failed_rank_is_restarted_and_counted_once() {
   code a 0; code b 0; [ "$(sort starts | tr '\n' ';')" = "$(for r in 0 1 2 3; do for g in 1 2 3; do echo "$r $((g - 1)) $g job.$g"; done; done | sort | tr '\n' ';')" ]
   cat ./*.err >all; has all 'rank 3 ended (exit code 5)'; has all 'restart 2 of 2'
 }
+each_restart_has_its_cause_and_the_report_is_of_the_last_attempt() {
+  nodes "a b" $(at 2) -n 2 --max-restarts 1 sh -c '[ $RANK = 2 ] && sleep 0.3 && exit 0; [ $TORCHELASTIC_RESTART_COUNT$RANK = 03 ] && { echo first >&2; exit 5; }; [ $TORCHELASTIC_RESTART_COUNT$RANK = 11 ] && { sleep 0.1; echo second >&2; exit 6; }; exec sleep 60'
+  code a 6; code b 6; cat ./*.err >all; [ "$(grep -cE '^parxrun: rank 3 ended \(exit code 5\) on [ab]; restart 1 of 1$' all)" = 1 ]
+  [ "$(grep -cE '^parxrun: rank . of 4 failed' all)" = 1 ]; has all 'rank 1 of 4 failed: exit code 6'; has all '    | second'; ! grep -q '| first' all
+}
 one_node_alone_restarts_as_well() {
   "$parxrun" -n 2 --max-restarts 1 sh -c 'echo $RANK $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3' >out 2>err
   has out '[rank 1] 1 1'
@@ -203,6 +208,84 @@ without_the_first_parxrun_all_end_with_75() {
   node a $(at 2) --rdzv-conf is_host=1 sh -c "$program"; node b $(at 2) --rdzv-conf is_host=0 sh -c "$program"
   within 5 test -e on.0 -a -e on.1; local before; before=$(now); kill -9 "$(agent_of a)"; wait
   code b 75; [ -e saved.b ]; [ $(($(now) - before)) -lt 5000 ]; has b.err 'has lost the job'
+}
+it_is_said_how_many_nodes_are_left_and_their_saved_work_counts() {
+  local program='trap "exit 75" TERM; touch on.$RANK; while :; do sleep 0.02; done'
+  node a $(at 2) --max-restarts 1 --rdzv-conf is_host=1,join_timeout=1 sh -c "$program"
+  node b $(at 2) --max-restarts 1 --rdzv-conf is_host=0 sh -c "$program"
+  within 9 test -e on.0 -a -e on.1; kill -9 "$(agent_of b)"; wait; code a 75
+  has a.err '1 of the 2 nodes that the job needs is here: a; waits up to 1 s for others'
+  has a.err 'parxrun: node b was lost: it closed the connection; then 1 of 2 nodes came within 1 s: a; the ranks on a have saved their work (exit code 75), of those on b nothing is known'
+}
+a_lost_task_of_srun_ends_the_job_since_it_does_not_return() {
+  export SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=127.0.0.1
+  local where="--rdzv-endpoint 127.0.0.1:$port --rdzv-id job --max-restarts 3" before
+  SLURM_PROCID=0 SLURM_NODEID=0 node a $where sh -c 'touch on.$RANK; exec sleep 60'
+  SLURM_PROCID=1 SLURM_NODEID=1 node b $where --rdzv-conf is_host=0 sh -c 'touch on.$RANK; exec sleep 60'
+  within 9 test -e on.0 -a -e on.1; before=$(now); kill -9 "$(agent_of b)"; wait; code a 1; [ $(($(now) - before)) -lt 9000 ]
+  has a.err 'node b was lost: it closed the connection; then 1 of 2 nodes came within 5 s: a'; has a.err '  parxrun exits with code 1'
+}
+a_signal_within_the_lease_of_a_cut_is_not_lost() {
+  command -v python3 || return 0
+  # b talks to the keeper through this; while the file "cut" is there all is lost on the way. It ends with the keeper.
+  cat >proxy.py <<'END'
+import os, selectors, socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+watched, other = selectors.DefaultSelector(), {}
+watched.register(server, selectors.EVENT_READ)
+while True:
+    for key, _ in watched.select():
+        cut, one = os.path.exists("cut"), key.fileobj
+        if one is server:
+            one = server.accept()[0]
+            if cut: one.close(); continue
+            two = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+            other[one], other[two] = two, one
+            for each in (one, two): watched.register(each, selectors.EVENT_READ)
+            continue
+        try: data = one.recv(65536)
+        except OSError: data = b""
+        if not data: watched.unregister(one)
+        if cut: continue
+        try: other[one].sendall(data) if data else other[one].shutdown(socket.SHUT_WR)
+        except OSError: pass
+END
+  python3 proxy.py $((port + 400)) $port & local proxy=$!
+  local program='trap "exit 75" TERM; touch on.$PARX_GENERATION.$RANK; while :; do sleep 0.02; done'
+  node a $(at 2) --max-restarts 3 --rdzv-conf is_host=1 sh -c "$program"
+  node b --nnodes 2 --rdzv-endpoint 127.0.0.1:$((port + 400)) --rdzv-id job --max-restarts 3 --rdzv-conf is_host=0 sh -c "$program"
+  within 9 test -e on.1.0 -a -e on.1.1; touch cut; sleep 0.3; kill -TERM "$(agent_of b)"
+  within 9 has a.err 'node b was lost: no word of it'; rm cut; within 25 test -e b.code -a -e a.code; kill $proxy 2>/dev/null || true; wait; code a 75; code b 75; has a.err 'ended as asked'
+}
+a_stranger_who_listens_at_the_endpoint_is_not_obeyed() {
+  command -v python3 || return 0
+  cat >stranger.py <<'END'
+import socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+text = b'{"end":{"code":0}}'
+open("listens", "w")
+one = server.accept()[0]  # of the parxrun that looks whether somebody listens
+while True: one = server.accept()[0]; one.sendall(len(text).to_bytes(4, "little") + text)
+END
+  python3 stranger.py $port & local stranger=$!; within 9 test -e listens
+  node a $(at 2) true; within 20 test -e a.code; kill $stranger; wait; code a 1; has a.err 'something else than parxrun answers there; there listens process'
+}
+a_silent_stranger_at_the_endpoint_is_named_and_its_place_taken_when_it_goes() {
+  command -v python3 || return 0
+  python3 -c "import socket, time; s = socket.create_server(('127.0.0.1', $port)); open('listens', 'w'); time.sleep(60)" & local stranger=$!
+  within 9 test -e listens; node a $(at 2) touch done.a; node b $(at 2) touch done.b
+  within 20 has a.err "does not answer); there listens process $stranger of this host ("; has a.err '-c import socket, time; s = socket.create_server'
+  kill $stranger; within 25 test -e a.code -a -e b.code; wait; code a 0; code b 0
+}
+a_spare_node_does_not_stop_a_full_job_and_is_told_so() {
+  local program='trap "touch stopped; exit 75" USR1; touch on.$RANK; until [ -e finish ]; do sleep 0.02; done'
+  node a $(at 2) sh -c "$program"; node b $(at 2) sh -c "$program"; within 9 test -e on.0 -a -e on.1
+  node c $(at 2) sh -c "$program"; within 9 has c.err 'node c waits: the job has all of its nodes, 2; this one takes the place of one that is lost'
+  sleep 0.3; touch finish; wait; for n in a b c; do code $n 0; done; [ ! -e stopped ]; has c.err 'node c: the job has ended, and did without this node'
+}
+a_node_that_cannot_start_its_ranks_says_why() {
+  node a $(at 2) --rdzv-conf is_host=1 sleep 20; (ulimit -n 40; node b $(at 2) --rdzv-conf is_host=0 -n 32 sleep 20)
+  within 20 test -e b.code; wait; code a 1; has a.err 'parxrun: the job has ended: on node b: cannot make a pipe: Too many open files'
 }
 a_keeper_alone_counts_the_restarts() {
   local program='echo $$ >rank.$PARX_HOST_ID; touch g$PARX_GENERATION.$RANK.of.$WORLD_SIZE; [ $WORLD_SIZE = 1 ] && exit 0; exec sleep 60'
@@ -281,6 +364,7 @@ training_goes_on_without_the_node_of_rank_0() {
   within 9 eval 'grep -q "loss" a.out || grep -q loss b.out'
   local lost=a rest=b before lines; grep -q 'rank 0 on a' a.out || { lost=b rest=a; }
   before=$(now); kill -9 "$(agent_of $lost)"
+  within 9 eval "ranks_of $rest | grep -qx \"\$(sed -n 's/^process \([0-9]*\) on .*/\1/p' shrunk/.parx-run-lock)\""  # the new rank 0's claim
   within 5 grep -q "'loss'" $rest.out; echo "next step after $(($(now) - before)) ms"; [ $(($(now) - before)) -lt 1500 ]
   kill -TERM "$(agent_of $rest)"; wait; code $rest 75; compgen -G 'shrunk/checkpoint-*' >/dev/null
 }

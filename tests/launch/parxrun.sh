@@ -216,7 +216,7 @@ ranks_that_ignore_sigterm_are_killed_within_a_second_of_a_failure() {
 }
 a_signal_to_parxrun_reaches_the_ranks_and_what_they_started() {
   for name in INT TERM; do
-    start -n 2 sh -c "trap 'echo got-$name; exit 0' $name; sleep 60 & echo \$! >child.\$RANK; [ \$RANK = 0 ] && { sleep 0.3; touch ready; }; wait"
+    rm -f child.*; start -n 2 sh -c "trap 'echo got-$name; exit 0' $name; sleep 60 & echo \$! >child.\$RANK; [ \$RANK = 0 ] && { until [ -e child.1 ]; do sleep 0.02; done; touch ready; }; wait"
     local code=0; kill -$name $job; wait $job || code=$?
     [ $code = $((128 + $(kill -l $name))) ]
     has out "[rank 0] got-$name"; has out "[rank 1] got-$name"; has err "ended by SIG$name"
@@ -245,6 +245,10 @@ a_rank_gets_the_grace_time_when_another_has_saved_its_work() {
   run 75 -n 2 sh -c '[ $RANK = 0 ] && exit 75; sleep 1.5; touch late; exit 75'; [ -e late ]
   run 75 -n 2 --grace 0.2 sh -c '[ $RANK = 0 ] && exit 75; exec sleep 60'; has err 'rank 1 did not end within 0.2 s'
   run 4 -n 2 sh -c '[ $RANK = 0 ] && exit 75; sleep 0.2; exit 4'; has err 'rank 1 of 2 failed: exit code 4'
+}
+a_signal_while_the_job_ends_changes_no_exit_code() {
+  start -n 2 sh -c 'sleep 9 & touch ready.$RANK; [ -e ready.0 -a -e ready.1 ] && touch ready; exit 0'
+  sleep 0.2; kill -TERM $job; local code=0; wait $job || code=$?; [ $code = 0 ]
 }
 a_signal_that_comes_twice_at_once_is_one() {
   start -n 2 sh -c 'trap "sleep 0.4; touch saved.\$RANK; exit 0" TERM; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; while :; do sleep 0.1; done'

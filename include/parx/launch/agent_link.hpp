@@ -1,10 +1,13 @@
-// agent_link: an agent's connection with the job's keeper (keeper.hpp): finds it, says hello, sends
-// beats and notices its silence. What follows from that is for generation_node.hpp to say. One
-// thread, that of its io_context.
+// agent_link: an agent's connection with the job's keeper (keeper.hpp): finds it, says hello once
+// that has proved to be of the job, sends beats and notices its silence. What follows from that is
+// for generation_node.hpp to say. One thread, that of its io_context.
 //
 // A beat carries this side's clock, and the keeper sends it back. So an agent knows of a moment at
 // which it was sent what the keeper has heard, and from then on its lease runs at the earliest,
 // whichever direction of the network fails.
+//
+// A keeper that has gone, or speaks another protocol, is given up. Where no keeper has been met and
+// nobody listens at the endpoint any more, this process may listen there.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,7 +32,6 @@
 #include <parx/core/job_key.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/printable.hpp>
-#include <parx/core/random_hex.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/after.hpp>
 #include <parx/launch/detail/framed_socket.hpp>
@@ -45,7 +48,6 @@ struct agent_link_options {
   std::string id;      ///< of the job
   std::string secret;  ///< empty where it has none
   bool encrypts = false;
-  std::chrono::milliseconds join_limit{600'000};
 };
 
 class agent_link {
@@ -59,6 +61,9 @@ class agent_link {
     std::function<void()> silent;                     ///< the connection is over
     std::function<void(const std::string&)> waits;    ///< once, where the keeper does not answer
     std::function<void(const std::string&)> gave_up;  ///< why
+    /// Nobody has listened at the endpoint for a while, and no keeper was ever met there. If there
+    /// was one, its agents have ended their ranks by now.
+    std::function<void()> vacant;
   };
 
   agent_link(boost::asio::io_context& io, agent_link_options options, handlers call)
@@ -75,23 +80,25 @@ class agent_link {
   agent_link& operator=(const agent_link&) = delete;
   ~agent_link() { close(); }
 
-  /// Tries to be admitted, until the join limit is over.
-  void connect() {
+  /// Tries to be admitted, until `limit` is over.
+  void connect(std::chrono::milliseconds limit) {
     is_closed_ = false;
-    limit_ = deadline::after(options_.join_limit);
+    limit_ = deadline::after(limit);
     refused_since_.reset();
     told_that_it_waits_ = false;
     started_ = protocol_clock::now();
+    if (!spoils_.empty()) return give_up(spoils_);
     try_once();
   }
 
   void send(const json::value& what) {
-    if (socket_ != nullptr) socket_->send(what);
+    if (socket_ != nullptr && is_in_) socket_->send(what);
   }
 
   /// Ends the connection after what is queued, and everything that is pending.
   void finish() {
     is_closed_ = true;
+    is_in_ = false;
     stop_timers();
     if (socket_ != nullptr) socket_->finish();
     socket_.reset();
@@ -99,8 +106,7 @@ class agent_link {
   void close() {
     is_closed_ = true;
     stop_timers();
-    if (socket_ != nullptr) socket_->close();
-    socket_.reset();
+    drop_socket();
   }
 
   [[nodiscard]] std::string place() const { return with_port(options_.host, options_.port); }
@@ -112,10 +118,14 @@ class agent_link {
  private:
   using time_point = protocol_clock::time_point;
   static constexpr std::chrono::milliseconds attempt_limit{3'000};
+  /// A keeper at whose door strangers queue answers only when it has come to this one.
+  static constexpr std::chrono::milliseconds answer_limit{10'000};
   static constexpr std::chrono::milliseconds between_attempts{50};
   static constexpr std::chrono::milliseconds tells_after{5'000};
   /// A keeper that was there and whose host refuses connections has ended.
   static constexpr std::chrono::milliseconds gone_after{1'000};
+  static constexpr std::chrono::milliseconds vacant_after{4'000};
+  static_assert(vacant_after > node_patience + abandon_grace);
 
   void try_once() {
     int code = 0;
@@ -137,12 +147,15 @@ class agent_link {
     after(attempt_limit, attempt_, [this, socket] {
       boost::system::error_code ignored;
       socket->close(ignored);
-      if (socket_ != nullptr) failed("it accepts connections but does not answer", is_final::no);
     });
     boost::asio::async_connect(*socket, ends,
                                [this, socket](const boost::system::error_code& wrong, const auto&) {
                                  if (is_closed_) return;
                                  if (wrong) return not_connected(wrong);
+                                 if (!socket->is_open()) {  // the time was over meanwhile
+                                   return not_connected(boost::asio::error::operation_aborted);
+                                 }
+                                 refused_since_.reset();
                                  open(std::move(*socket));
                                });
   }
@@ -150,84 +163,113 @@ class agent_link {
   void not_connected(const boost::system::error_code& wrong) {
     if (wrong != boost::asio::error::connection_refused) {
       refused_since_.reset();
-    } else if (!refused_since_) {
-      refused_since_ = protocol_clock::now();
+    } else {
+      if (!refused_since_) refused_since_ = protocol_clock::now();
+      if (!has_met_ && refused_for(vacant_after)) call_.vacant();
     }
-    const bool is_gone =
-        was_admitted_ && refused_since_ && protocol_clock::now() - *refused_since_ >= gone_after;
     failed(wrong == boost::asio::error::operation_aborted ? "no answer" : wrong.message(),
-           is_gone ? is_final::yes : is_final::no);
+           was_admitted_ && refused_for(gone_after) ? is_final::yes : is_final::no);
+  }
+
+  [[nodiscard]] bool refused_for(std::chrono::milliseconds time) const {
+    return refused_since_ && protocol_clock::now() - *refused_since_ >= time;
   }
 
   enum class is_final { no, yes };
 
   void failed(const std::string& why, is_final final) {
-    attempt_.cancel();
-    if (socket_ != nullptr) socket_->close();
-    socket_.reset();
+    disarm(attempt_);
+    drop_socket();
     if (final == is_final::yes || limit_.passed()) {
-      return call_.gave_up(
+      return give_up(
           formatted("the job's first parxrun cannot be reached at {}: {}", place(), why));
     }
-    if (protocol_clock::now() - started_ >= tells_after &&
-        !std::exchange(told_that_it_waits_, true)) {
-      call_.waits(
-          formatted("waits for the job's first parxrun, which must run on the node that has "
-                    "the address {} ({}: {})",
-                    options_.host, place(), why));
-    }
+    if (protocol_clock::now() - started_ >= tells_after) tell_that_it_waits(why);
     after(between_attempts, pause_, [this] { try_once(); });
+  }
+  void tell_that_it_waits(std::string_view why) {
+    if (std::exchange(told_that_it_waits_, true)) return;
+    call_.waits(
+        formatted("waits for the job's first parxrun, which must run on the node that has the "
+                  "address {} ({}: {})",
+                  options_.host, place(), why));
+  }
+  void give_up(const std::string& why) {
+    drop_socket();
+    stop_timers();
+    call_.gave_up(why);
   }
 
   void open(tcp::socket connected) {
+    after(tells_after, attempt_, [this] {
+      tell_that_it_waits(silent_text);
+      after(answer_limit - tells_after, attempt_, [this] {
+        if (!is_in_) failed(std::string(silent_text), is_final::no);
+      });
+    });
     socket_ = std::make_shared<framed_socket>(std::move(connected), channel_side::agent,
-                                              key_ ? &*key_ : nullptr);
-    const std::string nonce = random_hex();
-    socket_->send(
-        json::object{{"id", options_.id}, {"secret", key_.has_value()}, {"nonce", nonce}});
-    socket_->start(
-        [this, nonce](const json::value& text) {
-          if (const json::value* const refused = text.find("refused")) {
-            const std::string why = refused->text();
-            attempt_.cancel();
-            socket_->close();
-            socket_.reset();
-            return call_.gave_up(
-                formatted("the parxrun at {} refuses this one: {}", place(), printable(why)));
-          }
-          if (const json::value* const theirs = text.find("nonce")) {
-            socket_->channel().set_nonces(nonce, theirs->text());
-            answered_ = protocol_clock::now();  // the keeper hears the hello later
-            socket_->send(call_.hello());
-          } else if (text.contains("welcome")) {
-            welcome();
-          } else if (text.contains("beat")) {
-            answered_ = time_point(time_point::duration(text.as<std::int64_t>("beat")));
-          } else {
-            call_.text(text);
-          }
-        },
-        [this](const std::string& why) {
-          if (is_in_) return lost();
-          failed(why, why == closed_text ? is_final::no : is_final::yes);
-        });
+                                              options_.id, key_ ? &*key_ : nullptr);
+    socket_->start({.open = [this] { say_hello(); },
+                    .text = [this](const json::value& text) { receive(text); },
+                    .end = [this](const channel_end& end) { ended(end); }});
+  }
+
+  void say_hello() {
+    has_met_ = true;
+    answered_ = protocol_clock::now();  // the keeper hears the hello later
+    socket_->send(call_.hello());
+  }
+
+  void receive(const json::value& text) {
+    if (const json::value* const why = text.find("refused")) {
+      throw channel_error(printable(why->text()), channel_error::cause::refusal);
+    }
+    if (text.contains("welcome") && !is_in_) return welcome();
+    if (!is_in_) throw channel_error("it is a parxrun of another version");
+    if (!text.contains("beat")) return call_.text(text);
+    const time_point sent{time_point::duration(text.as<std::int64_t>("beat"))};
+    if (sent < answered_ || sent > protocol_clock::now()) {
+      throw channel_error("it is a parxrun of another version");
+    }
+    answered_ = sent;
+  }
+
+  void ended(const channel_end& end) {
+    using kind = channel_end::kind;
+    if (is_in_) {
+      if (end.how != kind::closed) {
+        spoils_ = formatted("the job's first parxrun at {} is given up: {}", place(), end.why);
+      }
+      return lost();
+    }
+    if (end.how == kind::refused) {
+      return give_up(
+          formatted("the parxrun at {} refuses this one: {}", place(), printable(end.why)));
+    }
+    failed(end.why, end.how == kind::closed ? is_final::no : is_final::yes);
   }
 
   void welcome() {
-    attempt_.cancel();
+    disarm(attempt_);
     is_in_ = true;
     was_admitted_ = true;
+    call_.admitted();
+    if (!is_in_) return;
     beat();
     watch();
-    call_.admitted();
   }
 
+  /// Once for each time that it was admitted.
   void lost() {
+    if (!is_in_) return;
     stop_timers();
+    drop_socket();
+    call_.silent();
+  }
+  void drop_socket() {
     if (socket_ != nullptr) socket_->close();
     socket_.reset();
     is_in_ = false;
-    call_.silent();
   }
 
   void beat() {
@@ -244,10 +286,10 @@ class agent_link {
     return std::chrono::duration_cast<std::chrono::milliseconds>(then - protocol_clock::now());
   }
   void stop_timers() {
-    for (auto* each : {&attempt_, &pause_, &beats_, &patience_}) each->cancel();
+    for (auto* each : {&attempt_, &pause_, &beats_, &patience_}) disarm(*each);
   }
 
-  static constexpr std::string_view closed_text = "it closed the connection";
+  static constexpr std::string_view silent_text = "it accepts connections but does not answer";
 
   agent_link_options options_;
   handlers call_;
@@ -262,7 +304,9 @@ class agent_link {
   time_point started_{};
   time_point answered_{};  ///< when the last thing was sent of which the keeper has told since
   std::optional<time_point> refused_since_;
+  std::string spoils_;  ///< why there is no use in trying again; empty: there is
   bool told_that_it_waits_ = false;
+  bool has_met_ = false;  ///< a process that has proved to be of the job
   bool is_in_ = false;
   bool was_admitted_ = false;
   bool is_closed_ = false;

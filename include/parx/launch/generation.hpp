@@ -62,6 +62,7 @@ struct generation_rules {
   on_loss losses = on_loss::end;
   std::chrono::milliseconds last_call{2'000};     ///< at the start, where more nodes may come
   std::chrono::milliseconds join_limit{600'000};  ///< for least_nodes to come
+  std::chrono::milliseconds return_limit{600'000};  ///< the same, after the first generation
   std::chrono::milliseconds lease{3'000};         ///< silence after which an agent is lost
   /// By how much longer than the lease the keeper waits for the ranks of a lost agent to end.
   std::chrono::milliseconds fence_margin{500};
@@ -88,6 +89,7 @@ struct generation_member {
   bool done = false;    ///< all its ranks returned 0; where others go on after losses, one of them
   bool failed = false;  ///< none did, and the others go on
   bool stopped = false;
+  bool saved = false;  ///< all its ranks have saved their work, and have stopped
 
   /// Whether its ranks are among those that go on.
   [[nodiscard]] bool takes_part() const noexcept { return live && !failed; }
@@ -124,7 +126,7 @@ struct keeper_event {
     failed,   ///< one of them failed, with `code`; where others go on after losses, all of them
     done,     ///< all of them returned 0; where others go on after losses, one of them
     saved,    ///< they have saved their work and ended
-    stopped,  ///< they have ended, as the keeper had asked
+    stopped,  ///< they have ended, as the keeper had asked; 75 where all have saved their work
     leave,    ///< somebody has told an agent to end the job, with `code`
     told,     ///< the same of the keeper itself; of no agent
     blamed,   ///< the nodes' reports say that `code` is the job's; of no agent
@@ -221,6 +223,7 @@ class keeper_machine {
         break;
       case kind::stopped:
         member->stopped = true;
+        member->saved = event.code == saved_code;
         check_stopped();
         break;
       default:
@@ -354,7 +357,8 @@ class keeper_machine {
       state().last_call_over = state().generation == 0 ? now_ + rules_.last_call : now_;
     } else {
       state().last_call_over.reset();
-      if (!state().join_over) state().join_over = now_ + rules_.join_limit;
+      const auto limit = state().generation == 0 ? rules_.join_limit : rules_.return_limit;
+      if (!state().join_over) state().join_over = now_ + limit;
     }
     form_if_ready();
   }
@@ -386,7 +390,15 @@ class keeper_machine {
     std::erase_if(state().fences, [&](const open_fence& each) { return each.until <= now_; });
     if (state().phase != keeper_phase::gather) return;
     form_if_ready();
-    if (state().join_over && *state().join_over <= now_) end(1);
+    if (state().join_over && *state().join_over <= now_) end(all_have_saved() ? saved_code : 1);
+  }
+  /// The ranks of the last generation, as far as their nodes were not lost.
+  [[nodiscard]] bool all_have_saved() const {
+    const auto& members = step_.state.members;
+    const auto is_live = [](const generation_member& each) { return each.live; };
+    return std::any_of(members.begin(), members.end(), is_live) &&
+           std::all_of(members.begin(), members.end(),
+                       [](const generation_member& each) { return each.saved || !each.live; });
   }
 
   void end(int code) {

@@ -28,6 +28,9 @@ struct node_state {
   bool stop_asked = false;  ///< by the keeper
   bool alone = false;       ///< the keeper was lost meanwhile
   std::optional<int> code;  ///< the job's, as soon as the node knows it
+  /// With which it was told to end the job. The keeper may not have heard of it: a connection that
+  /// is cut takes along what was sent.
+  std::optional<int> told;
 };
 
 struct node_event {
@@ -89,6 +92,7 @@ class node_machine {
       case kind::admitted:
         state().phase = node_phase::waiting;
         state().was_admitted = true;
+        if (state().told) send(keeper_event::kind::leave, *state().told);
         break;
       case kind::form:
         if (state().phase == node_phase::waiting) form(event.generation);
@@ -128,6 +132,7 @@ class node_machine {
           state().code = event.code;
           exit();
         } else if (state().phase != node_phase::over) {
+          state().told = event.code;
           send(keeper_event::kind::leave, event.code);
         }
         break;
@@ -149,10 +154,11 @@ class node_machine {
     act({.what = node_action::kind::start, .generation = generation});
   }
 
-  void stop(stop_how how) {
+  /// `code` is that of the ranks, once they have ended.
+  void stop(stop_how how, int code = 0) {
     if (state().phase == node_phase::ended) {
       state().phase = node_phase::waiting;
-      send(keeper_event::kind::stopped);
+      send(keeper_event::kind::stopped, code);
     } else if (has_ranks()) {
       state().stop_asked = true;
       end_ranks(how);
@@ -193,7 +199,7 @@ class node_machine {
       if (state().code) return exit();
       if (state().alone) return part();
       state().phase = node_phase::ended;
-      if (state().stop_asked) stop(stop_how::wait);
+      if (state().stop_asked) stop(stop_how::wait, code);
     }
   }
 

@@ -6,6 +6,7 @@
 // the job's id come from the job and the step.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -48,6 +49,9 @@ struct job_nodes {
   on_loss losses = on_loss::end;
   std::chrono::milliseconds last_call{2'000};
   std::chrono::milliseconds join_limit{600'000};
+  /// Whether a parxrun that has ended may be started again. srun starts each of its tasks once, and
+  /// ends the others some time after the first has ended (--wait).
+  bool may_return = true;
 };
 
 /// parxrun's options about nodes, as they were written; empty where they were not.
@@ -180,13 +184,16 @@ struct slurm_tasks {
 }
 
 [[nodiscard]] inline generation_rules rules_of(const job_nodes& nodes) {
+  static constexpr std::chrono::milliseconds for_a_cut{5'000};
   return {.least_nodes = nodes.least,
           .most_nodes = nodes.most,
           .restarts = nodes.restarts,
           .joins = nodes.joins,
           .losses = nodes.losses,
           .last_call = nodes.last_call,
-          .join_limit = nodes.join_limit};
+          .join_limit = nodes.join_limit,
+          .return_limit = nodes.may_return ? nodes.join_limit
+                                           : std::min(nodes.join_limit, for_a_cut)};
 }
 
 }  // namespace detail
@@ -240,6 +247,7 @@ struct slurm_tasks {
     }
   }
   if (step) nodes.node_rank = step->node;
+  nodes.may_return = !step;
   if (!flags.node_rank.empty()) {
     const auto number = parse_number<int>(flags.node_rank);
     require(number && *number >= 0 && *number < nodes.most,

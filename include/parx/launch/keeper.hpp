@@ -1,9 +1,9 @@
 // keeper: carries the keeper's half of the protocol in generation.hpp over TCP. It is in the first
 // node's parxrun, beside that node's agent, and keeps the store of the ranks' generation.
 //
-// It listens at the job's endpoint. A connection opens with the job's id; one of another job, or of
-// a second parxrun on a node that has one, is told so and closed. Agents send beats, and it answers
-// each. Each generation has a store of its own, whose key contains its number, so that ranks of an
+// Agents come in by its door (keeper_door.hpp), once they have proved to be of the job; a second
+// parxrun on a node that has one is told so and closed. Agents send beats, and it answers each.
+// Each generation has a store of its own, whose key contains its number, so that ranks of an
 // earlier one can reach neither it nor the ranks of this one. One thread; the store has its own.
 #pragma once
 
@@ -21,11 +21,9 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <parx/core/descriptor.hpp>
-#include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/json.hpp>
@@ -36,39 +34,16 @@
 #include <parx/core/unix_time.hpp>
 #include <parx/core/version.hpp>
 #include <parx/launch/detail/after.hpp>
+#include <parx/launch/detail/form_order.hpp>
 #include <parx/launch/detail/framed_socket.hpp>
 #include <parx/launch/detail/generation_ranks.hpp>
 #include <parx/launch/detail/job_report.hpp>
+#include <parx/launch/detail/keeper_door.hpp>
+#include <parx/launch/detail/keeper_options.hpp>
 #include <parx/launch/detail/node_report.hpp>
 #include <parx/launch/generation.hpp>
-#include <parx/launch/job_nodes.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-struct keeper_options {
-  std::string host;     ///< of the endpoint, as the agents and ranks are given it
-  std::string address;  ///< at which the stores listen; empty: all
-  std::string id;       ///< of the job
-  std::string secret;   ///< empty where it has none
-  bool encrypts = false;
-  generation_rules rules;
-};
-
-[[nodiscard]] inline keeper_options keeper_options_of(const job_nodes& nodes,
-                                                      const std::string& secret,
-                                                      const environment& env) {
-  return {.host = nodes.host,
-          .address = narrowest_address(nodes.host),
-          .id = nodes.id,
-          .secret = secret,
-          .encrypts = env_flag(env, "PARX_TLS").value_or(false),
-          .rules = rules_of(nodes)};
-}
-
-/// The id of one generation's ranks (PARX_RUN_ID).
-[[nodiscard]] inline std::string run_id_of(std::string_view job, int generation) {
-  return formatted("{}.{}", job, generation);
-}
 
 /// What an agent tells the keeper, beside its hello, and the name of it on the wire.
 inline constexpr std::array<std::pair<keeper_event::kind, std::string_view>, 6> told_events{
@@ -79,10 +54,11 @@ inline constexpr std::array<std::pair<keeper_event::kind, std::string_view>, 6> 
      {keeper_event::kind::stopped, "stopped"},
      {keeper_event::kind::leave, "leave"}}};
 
+/// With which a node may join a job.
+inline constexpr int most_ranks_of_node = 4096;
+
 class keeper {
  public:
-  using tcp = boost::asio::ip::tcp;
-
   /// `listening` is a socket that listens at the endpoint. `say` gets lines for the console,
   /// `record` what is known of a generation, at its start and its end, and `report` what there is
   /// to say of a job that has ended otherwise than by success.
@@ -94,17 +70,23 @@ class keeper {
         say_(std::move(say)),
         record_(std::move(record)),
         report_(std::move(report)),
-        acceptor_(io),
         deadline_(io) {
-    const int family = socket_address::of(listening.get()).storage.ss_family;
-    acceptor_.assign(family == AF_INET6 ? tcp::v6() : tcp::v4(), listening.release());
     if (!options_.secret.empty()) key_.emplace(options_.secret, options_.id, options_.encrypts);
     state_.join_over = protocol_clock::now() + options_.rules.join_limit;
-    accept();
+    door_.emplace(
+        io, std::move(listening), options_.id, key_ ? &*key_ : nullptr,
+        keeper_door::handlers{
+            .hello = [this](const auto& socket, const auto& text) { return admit(socket, text); },
+            .text = [this](agent_number number, const auto& text) { receive(number, text); },
+            .gone = [this](agent_number number, const std::string& why) { lose(number, why); },
+            .say = say_});
     wait_for_deadline();
   }
   keeper(const keeper&) = delete;
   keeper& operator=(const keeper&) = delete;
+  ~keeper() {
+    for (auto& [number, each] : guests_) each.socket->close();
+  }
 
   /// Whether the job is over and every agent has heard so, or has gone.
   [[nodiscard]] bool has_ended() const {
@@ -130,92 +112,44 @@ class keeper {
     int ranks = 0;
     std::uint16_t free_port = 0;  ///< that its agent holds for rank 0's use
     bool lost = false;
+    bool told_to_wait = false;
   };
 
-  void accept() {
-    acceptor_.async_accept([this](const boost::system::error_code& failed, tcp::socket socket) {
-      if (failed == boost::asio::error::operation_aborted) return;
-      if (!failed) receive(std::move(socket));
-      accept();
-    });
-  }
-
-  /// A new connection: its opening, then its hello.
-  void receive(tcp::socket accepted) {
-    const auto socket = std::make_shared<framed_socket>(std::move(accepted), channel_side::keeper,
-                                                        key_ ? &*key_ : nullptr);
-    const auto number = std::make_shared<agent_number>(-1);
-    const auto opened = std::make_shared<bool>(false);
-    socket->start(
-        [this, socket = socket.get(), number, opened](const json::value& text) {
-          if (!std::exchange(*opened, true)) return open(*socket, text);
-          if (*number < 0) *number = admit(socket->shared_from_this(), text);
-          else receive(*number, text);
-        },
-        [this, socket = socket.get(), number](const std::string& why) {
-          if (*number >= 0) return lose(*number, why);
-          // Unsigned: one that does not know the key gets no signature to test guesses with.
-          socket->refuse(json::object{{"refused", why}});
-        });
-  }
-
-  void open(framed_socket& socket, const json::value& text) {
-    const std::string id = text.at("id").text();
-    if (id != options_.id) {
-      return refuse(socket,
-                    formatted("the job there is \"{}\", not \"{}\": two jobs cannot have one "
-                              "endpoint. Give this one another port, or the other's "
-                              "--rdzv-id if they are one job",
-                              options_.id, printable(id)));
-    }
-    if (text.as<bool>("secret") != key_.has_value()) {
-      return refuse(socket,
-                    key_ ? "the parxrun there has a secret, and this one has none: give it the "
-                           "same PARX_SECRET or PARX_SECRET_FILE"
-                         : "the parxrun there has no secret, and this one has one: give both the "
-                           "same PARX_SECRET or PARX_SECRET_FILE");
-    }
-    const std::string nonce = random_hex();
-    socket.send(json::object{{"nonce", nonce}});
-    socket.channel().set_nonces(text.at("nonce").text(), nonce);
-  }
-
-  static void refuse(framed_socket& socket, const std::string& why) {
-    socket.send(json::object{{"refused", why}});
-    socket.finish();
-  }
-
-  [[nodiscard]] agent_number admit(std::shared_ptr<framed_socket> socket, const json::value& text) {
-    guest fresh{.socket = std::move(socket),
+  /// None where it is refused.
+  [[nodiscard]] std::optional<agent_number> admit(const std::shared_ptr<framed_socket>& socket,
+                                                  const json::value& text) {
+    guest fresh{.socket = socket,
                 .node = printable(text.at("node").text()),
                 .process = text.at("process").text(),
                 .ranks = text.as<int>("ranks"),
                 .free_port = text.as<std::uint16_t>("port")};
     const std::string nodes = nodes_text();
     if (text.at("nodes").text() != nodes) {
-      refuse(*fresh.socket, formatted("it was started with --nnodes {}, and this one with --nnodes "
-                                      "{}: all parxrun of a job need the same",
-                                      nodes, printable(text.at("nodes").text())));
-      return -1;
+      socket->refuse(formatted("it was started with --nnodes {}, and this one with --nnodes "
+                               "{}: all parxrun of a job need the same",
+                               nodes, printable(text.at("nodes").text())));
+      return std::nullopt;
     }
     std::optional<agent_number> replaces;
     for (const auto& [number, each] : guests_) {
       if (each.process == fresh.process) replaces = number;
       else if (each.node == fresh.node && !each.lost) {
-        refuse(*fresh.socket,
-               formatted("node {} has a parxrun of this job already: start one on each node (srun "
-                         "--ntasks-per-node=1), which starts the ranks by -n",
-                         fresh.node));
-        return -1;
+        socket->refuse(
+            formatted("node {} has a parxrun of this job already: start one on each node (srun "
+                      "--ntasks-per-node=1), which starts the ranks by -n",
+                      fresh.node));
+        return std::nullopt;
       }
     }
     if (const auto former = former_.find(fresh.process); former != former_.end()) {
       replaces = former->second;
     }
-    command_ = text.at("command").text();
+    if (fresh.ranks < 1 || fresh.ranks > most_ranks_of_node) {
+      throw channel_error("it is a parxrun of another version");
+    }
     const agent_number number = next_number_++;
     former_[fresh.process] = number;
-    fresh.socket->send(json::object{{"welcome", number}});
+    socket->send(json::object{{"welcome", number}});
     guests_.insert_or_assign(number, std::move(fresh));
     handle({.what = keeper_event::kind::hello,
             .agent = number,
@@ -229,6 +163,9 @@ class keeper {
     const auto found = guests_.find(number);
     if (found == guests_.end()) return;
     using kind = keeper_event::kind;
+    if (const json::value* const command = text.find("command")) {
+      command_ = printable(command->text());
+    }
     if (const json::value* const ended = text.find("rank_ended")) {
       if (text.as<int>("generation") == state_.generation) {
         note_end(ended->as<int>(), printable(text.at("how").text()));
@@ -306,13 +243,16 @@ class keeper {
 
   /// The cause of a failure, once more is known of it, has the job's code.
   void blame() {
-    if (!state_.code || *state_.code == 0 || !loss_.empty()) return;
+    if (!state_.code || *state_.code == 0) return;
     std::vector<node_report> reports;
     for (const auto& [number, each] : reports_) reports.push_back(each);
     const auto ends = ends_of(reports);
-    if (all_have_saved(reports)) {
+    const bool is_complete = std::all_of(
+        state_.members.begin(), state_.members.end(),
+        [&](const auto& each) { return !each.live || reports_.contains(each.number); });
+    if (is_complete && all_have_saved(reports)) {
       handle({.what = keeper_event::kind::blamed, .code = stopped_exit_code});
-    } else if (any_failed_by_itself(ends) && !was_told_) {
+    } else if (loss_.empty() && any_failed_by_itself(ends) && !was_told_) {
       handle({.what = keeper_event::kind::blamed,
               .code = ends[judge(ends).cause].status.shell_code()});
     }
@@ -322,14 +262,16 @@ class keeper {
     const keeper_phase before = state_.phase;
     const int restarts = state_.restarts;
     const int generation = state_.generation;
-    was_told_ |= event.what == keeper_event::kind::leave || event.what == keeper_event::kind::told;
+    const bool tells =
+        event.what == keeper_event::kind::leave || event.what == keeper_event::kind::told;
+    if (tells && !std::exchange(was_told_, true)) why_ = why;
     const std::vector<open_fence> fences = state_.fences;
     keeper_step step = advance(std::move(state_), options_.rules, event, protocol_clock::now());
     state_ = std::move(step.state);
     if (state_.generation == generation) note_fences(fences);
     const bool ran = before != keeper_phase::stop && before != keeper_phase::over;
     const bool ends = state_.phase == keeper_phase::stop || state_.phase == keeper_phase::over;
-    if (ran && ends) why_ = why;
+    if (ran && ends && !was_told_) why_ = why;
     if (state_.restarts > restarts) {
       say_(formatted("{}; restart {} of {}", why.empty() ? "a rank failed" : why, state_.restarts,
                      options_.rules.restarts));
@@ -337,11 +279,15 @@ class keeper {
     const bool has_ended = state_.phase == keeper_phase::gather ||
                            state_.phase == keeper_phase::over || state_.generation > generation;
     if (before != keeper_phase::gather && before != keeper_phase::over && has_ended) end_attempt();
-    if (before != keeper_phase::over && state_.phase == keeper_phase::over) tell_end();
+    if (before != keeper_phase::over && state_.phase == keeper_phase::over) {
+      gave_up_waiting_ = before == keeper_phase::gather;
+      tell_end();
+    }
     for (const keeper_message& each : step.messages) send(each);
     if (event.what == keeper_event::kind::tick || event.what == keeper_event::kind::hello) {
       drop_silent();
     }
+    tell_waiting(before);
     wait_for_deadline();
   }
 
@@ -360,17 +306,53 @@ class keeper {
                  .loss = loss_,
                  .why = why_,
                  .told = was_told_,
+                 .unheard = {},
                  .code = *state_.code};
     for (auto& [number, each] : reports_) news.reports.push_back(each);
-    if (state_.generation == 0 && !was_told_) {
-      std::vector<std::string> names;
-      for (const auto& [number, each] : guests_) names.push_back(each.node);
-      news.loss = formatted("{} of {} nodes came within {:.0f} s: {}", names.size(),
-                            options_.rules.least_nodes,
-                            std::chrono::duration<double>(options_.rules.join_limit).count(),
-                            joined_text(names, ", "));
+    for (const auto& each : state_.members) {
+      const std::string& name = names_.at(each.number);
+      const auto is_of_it = [&](const node_report& report) { return report.node == name; };
+      if (std::none_of(news.reports.begin(), news.reports.end(), is_of_it)) {
+        news.unheard.push_back(name);
+      }
+    }
+    if (gave_up_waiting_ && !was_told_) {
+      if (!news.loss.empty()) news.loss += "; then ";
+      news.loss += formatted("{} of {} nodes came within {:.0f} s: {}", guests_.size(),
+                             options_.rules.least_nodes, join_seconds(), names_of_guests());
     }
     report_(news);
+  }
+  [[nodiscard]] double join_seconds() const {
+    const generation_rules& rules = options_.rules;
+    return std::chrono::duration<double>(state_.generation == 0 ? rules.join_limit
+                                                                : rules.return_limit)
+        .count();
+  }
+  [[nodiscard]] std::string names_of_guests() const {
+    std::vector<std::string> names;
+    for (const auto& [number, each] : guests_) names.push_back(each.node);
+    return names.empty() ? "none" : joined_text(names, ", ");
+  }
+
+  /// Says of nodes why nothing happens there, or here.
+  void tell_waiting(keeper_phase before) {
+    const int least = options_.rules.least_nodes;
+    const bool waits = state_.phase == keeper_phase::gather && state_.generation > 0 &&
+                       static_cast<int>(state_.agents.size()) < least;
+    if (waits && before != keeper_phase::gather) {
+      say_(formatted("{} of the {} nodes that the job needs {} here: {}; waits up to {:.0f} s for "
+                     "others",
+                     guests_.size(), least, guests_.size() == 1 ? "is" : "are", names_of_guests(),
+                     join_seconds()));
+    }
+    if (state_.phase != keeper_phase::run) return;
+    for (auto& [number, each] : guests_) {
+      const auto is_this = [n = number](const auto& member) { return member.number == n; };
+      if (std::any_of(state_.members.begin(), state_.members.end(), is_this)) continue;
+      if (std::exchange(each.told_to_wait, true)) continue;
+      each.socket->send(json::object{{"waits", state_.members.size()}});
+    }
   }
 
   void send(const keeper_message& message) {
@@ -380,7 +362,7 @@ class keeper {
     switch (message.what) {
       case keeper_message::kind::form:
         if (message.to == state_.members.front().number) begin_generation();
-        socket.send(json::object{{"form", form_text(message.to)}});
+        socket.send(json::object{{"form", to_json(order_for(message.to))}});
         break;
       case keeper_message::kind::stop:
         socket.send(json::object{{"stop", json::object{{"generation", message.generation},
@@ -407,6 +389,7 @@ class keeper {
     for (const auto& each : state_.members) {
       const guest& member = guests_.at(each.number);
       names.push_back(member.node);
+      names_[each.number] = member.node;
       members.emplace_back(each.number, member.ranks);
       nodes.emplace_back(json::object{{"node", member.node}, {"ranks", member.ranks}});
     }
@@ -431,24 +414,25 @@ class keeper {
   }
 
   /// What an agent is told of the generation that begins.
-  [[nodiscard]] json::object form_text(agent_number to) const {
+  [[nodiscard]] form_order order_for(agent_number to) const {
     const auto place = std::find_if(state_.members.begin(), state_.members.end(),
                                     [&](const auto& each) { return each.number == to; });
     const guest& first = guests_.at(state_.members.front().number);
     const std::string address = first.socket->remote_address();
-    return {{"generation", state_.generation},
-            {"restarts", state_.restarts},
-            {"first_rank", ranks_->first_rank(to)},
-            {"world_size", ranks_->world_size()},
-            {"node_rank", place - state_.members.begin()},
-            {"nodes", state_.members.size()},
-            {"goes_on", goes_on()},
-            {"keeper", name_},
-            {"run_id", run_id_of(options_.id, state_.generation)},
-            // The keeper's own agent has come from a loopback address.
-            {"master_host", address.empty() || is_loopback(address) ? options_.host : address},
-            {"master_port", first.free_port},
-            {"store_port", ranks_->store_port()}};
+    // The keeper's own agent has come from a loopback address.
+    const bool is_own = address.empty() || is_loopback(address);
+    return {.generation = state_.generation,
+            .restarts = state_.restarts,
+            .first_rank = ranks_->first_rank(to),
+            .world_size = ranks_->world_size(),
+            .node_rank = static_cast<int>(place - state_.members.begin()),
+            .nodes = static_cast<int>(state_.members.size()),
+            .goes_on = goes_on(),
+            .keeper = name_,
+            .run_id = run_id_of(options_.id, state_.generation),
+            .master_host = is_own ? options_.host : address,
+            .master_port = first.free_port,
+            .store_port = ranks_->store_port()};
   }
 
   [[nodiscard]] std::string nodes_text() const {
@@ -481,19 +465,21 @@ class keeper {
   std::function<void(const json::object&)> record_;
   std::function<void(const job_end&)> report_;
   std::optional<job_key> key_;
-  tcp::acceptor acceptor_;
   boost::asio::steady_timer deadline_;
   keeper_state state_;
   std::map<agent_number, guest> guests_;         ///< those with a connection
   std::map<std::string, agent_number> former_;   ///< by process: its last number
+  std::map<agent_number, std::string> names_;    ///< of the nodes that were members
   std::map<agent_number, node_report> reports_;  ///< of the generation
   json::object attempt_;                         ///< the record of the generation
   std::string command_;                          ///< of the ranks
   std::string why_;                              ///< the generation is stopped
   std::string loss_;                             ///< of the first node that the generation has lost
   bool was_told_ = false;                        ///< an agent was told to end the job
+  bool gave_up_waiting_ = false;                 ///< for nodes
   agent_number next_number_ = 0;
   std::optional<generation_ranks> ranks_;  ///< of the generation
+  std::optional<keeper_door> door_;
 };
 
 }  // namespace parx::detail

@@ -24,6 +24,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/host_name.hpp>
 #include <parx/core/joined_text.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/stopped.hpp>
 #include <parx/launch/agent_link.hpp>
@@ -33,6 +34,8 @@
 #include <parx/launch/detail/caught_signals.hpp>
 #include <parx/launch/detail/endpoint_listener.hpp>
 #include <parx/launch/detail/failure_folder.hpp>
+#include <parx/launch/detail/form_order.hpp>
+#include <parx/launch/detail/generation_job.hpp>
 #include <parx/launch/detail/job_report.hpp>
 #include <parx/launch/detail/nodes_secret.hpp>
 #include <parx/launch/detail/node_ranks.hpp>
@@ -75,7 +78,7 @@ class node_agent {
         rank_surroundings{io_, console_, errors_, *guard_, orphans_, signals_->mask_before()});
     listen();
     link_.emplace(io_, link_options(), link_handlers());
-    link_->connect();
+    link_->connect(connect_limit());
     try {
       while (!has_finished()) io_.run_one();
     } catch (...) {
@@ -95,6 +98,7 @@ class node_agent {
   /// Becomes the keeper, where the endpoint is this node's and nobody has it yet.
   void listen() {
     descriptor listening = listen_at_endpoint(nodes_, env_);
+    may_listen_ = nodes_.role == keeper_role::by_address && is_own_address(nodes_.host);
     if (!listening.valid()) return;
     port_ = bound_port(listening.get());
     keeper_.emplace(
@@ -109,16 +113,22 @@ class node_agent {
             .port = port_ == 0 ? nodes_.port : port_,
             .id = nodes_.id,
             .secret = secret_,
-            .encrypts = env_flag(env_, "PARX_TLS").value_or(false),
-            // Without a program it only tells the others.
-            .join_limit = no_program_ ? std::chrono::seconds(5) : nodes_.join_limit};
+            .encrypts = env_flag(env_, "PARX_TLS").value_or(false)};
+  }
+  /// How long it is worth while to try to reach the keeper. One that was there, and does not answer
+  /// for that long, has gone with its host.
+  [[nodiscard]] std::chrono::milliseconds connect_limit() const {
+    static constexpr std::chrono::milliseconds rejoin_limit{30'000};
+    // Without a program it only tells the others.
+    if (no_program_) return std::chrono::seconds(5);
+    return node_state_.was_admitted ? std::min(nodes_.join_limit, rejoin_limit)
+                                    : nodes_.join_limit;
   }
   [[nodiscard]] agent_link::handlers link_handlers() {
     return {.hello =
                 [this] {
                   return json::object{{"node", node_},
                                       {"process", process_},
-                                      {"command", joined_text(options_.command, " ")},
                                       {"nodes", formatted("{}:{}", nodes_.least, nodes_.most)},
                                       {"order", order()},
                                       {"ranks", options_.ranks},
@@ -126,6 +136,7 @@ class node_agent {
                 },
             .admitted =
                 [this] {
+                  link_->send(json::object{{"command", joined_text(options_.command, " ")}});
                   feed({.what = node_event::kind::admitted});
                   // The others would wait for this node.
                   if (no_program_) {
@@ -141,12 +152,19 @@ class node_agent {
                   }
                   feed({.what = node_event::kind::silent});
                 },
-            .waits = [this](const std::string& text) { say(text); },
+            .waits = [this](const std::string& text) { say(text + other_listener()); },
             .gave_up =
                 [this](const std::string& why) {
-                  say(why);
+                  say(why + (node_state_.was_admitted ? "" : other_listener()));
                   feed({.what = node_event::kind::gave_up});
+                },
+            .vacant =
+                [this] {
+                  if (!keeper_ && may_listen_) listen();
                 }};
+  }
+  [[nodiscard]] std::string other_listener() const {
+    return keeper_ ? std::string() : listener_text(nodes_.host, nodes_.port);
   }
   [[nodiscard]] int order() const {
     if (nodes_.node_rank >= 0) return nodes_.node_rank;
@@ -162,14 +180,26 @@ class node_agent {
 
   void receive(const json::value& text) {
     if (const json::value* const form = text.find("form")) {
-      form_ = *form;
-      feed({.what = node_event::kind::form, .generation = form->as<int>("generation")});
+      form_order order = form_from_json(*form, options_.ranks);
+      if (node_state_.phase != node_phase::waiting) return;
+      form_ = std::move(order);
+      feed({.what = node_event::kind::form, .generation = form_.generation});
     } else if (const json::value* const stop = text.find("stop")) {
-      feed({.what = node_event::kind::stop, .how = static_cast<stop_how>(stop->as<int>("how"))});
+      const int how = stop->as<int>("how");
+      if (how < 0 || how > static_cast<int>(stop_how::wait)) {
+        throw channel_error("it is a parxrun of another version");
+      }
+      feed({.what = node_event::kind::stop, .how = static_cast<stop_how>(how)});
     } else if (text.contains("end_the_rest")) {
       if (ranks_ != nullptr && !draining_) ranks_->end_the_others([this] { notice_ends(); });
     } else if (const json::value* const end = text.find("end")) {
       feed({.what = node_event::kind::end, .code = end->as<int>("code")});
+    } else if (const json::value* const members = text.find("waits")) {
+      say(formatted("node {} waits: the job has all of its nodes, {}; this one takes the place of "
+                    "one that is lost",
+                    node_, members->as<int>()));
+    } else {
+      throw channel_error("it is a parxrun of another version");
     }
   }
 
@@ -197,12 +227,15 @@ class node_agent {
       case node_action::kind::connect:
         boost::asio::post(io_, [this] {
           if (starter_is_gone_) feed({.what = node_event::kind::gave_up});
-          else link_->connect();
+          else link_->connect(connect_limit());
         });
         break;
       case node_action::kind::exit:
         exit_code_ = node_state_.was_admitted ? action.code : no_program_.value_or(action.code);
         link_->finish();
+        if (node_state_.was_admitted && node_state_.generation == 0 && action.code == 0) {
+          say(formatted("node {}: the job has ended, and did without this node", node_));
+        }
         if (!keeper_ && action.code != 0 && action.code != stopped_exit_code &&
             node_state_.was_admitted) {
           say(formatted(
@@ -240,28 +273,8 @@ class node_agent {
   // The ranks.
 
   void start_generation() {
-    const int first = form_.as<int>("first_rank");
-    const local_job job{.host = nodes_.host,
-                        .ranks = options_.ranks,
-                        .port = form_.as<std::uint16_t>("store_port"),
-                        .other_host = form_.at("master_host").text(),
-                        .other_port = form_.as<std::uint16_t>("master_port"),
-                        .run_id = form_.at("run_id").text(),
-                        .job_id = nodes_.id,
-                        .secret_file = secret_.empty() ? "" : secret_file_->path(),
-                        .secret = secret_file_->path().empty() ? secret_ : "",
-                        .keeps_store = true,
-                        .threads_per_rank = threads_per_rank(options_.ranks),
-                        .threads = options_.threads,
-                        .role = options_.role,
-                        .place = {.first_rank = first,
-                                  .world_size = form_.as<int>("world_size"),
-                                  .node_rank = form_.as<int>("node_rank"),
-                                  .nodes = form_.as<int>("nodes"),
-                                  .generation = form_.as<int>("generation"),
-                                  .keeper = form_.at("keeper").text(),
-                                  .restarts = form_.as<int>("restarts"),
-                                  .most_restarts = nodes_.restarts}};
+    const local_job job =
+        job_of_generation(form_, nodes_, options_, secret_file_->path(), secret_);
     report_.reset();
     draining_ = false;
     former_ = std::move(ranks_);
@@ -274,22 +287,21 @@ class node_agent {
     environment variables = env_;
     variables.insert_or_assign("PARX_AGENT", process_);
     try {
-      ranks_->start(file_, options_.command, first, options_.ranks, [&](int rank) {
+      ranks_->start(file_, options_.command, form_.first_rank, options_.ranks, [&](int rank) {
         return rank_variables(variables, job, rank, failures_->error_file(rank));
       });
     } catch (const program_error& failure) {
       say(failure.what());
       return cannot_start(failure.exit_code(), failure.what());
     } catch (const std::exception& failure) {
-      say(failure.what());
-      return cannot_start(1, failure.what());
+      return cannot_start(1, formatted("on node {}: {}", node_, failure.what()));
     }
     ranks_->pass_output_on();
     feed({.what = node_event::kind::started});
     boost::asio::post(io_, [this] { notice_ends(); });  // of ranks that have ended by now
   }
   /// Whether ranks go on when another one is lost.
-  [[nodiscard]] bool goes_on() const { return form_.get_or<bool>("goes_on", false); }
+  [[nodiscard]] bool goes_on() const { return form_.goes_on; }
   void cannot_start(int code, const std::string& why) {
     feed({.what = node_event::kind::failed, .code = code}, why);
     ranks_->signal(SIGKILL);
@@ -327,9 +339,9 @@ class node_agent {
             {"rank_ended", each.rank}, {"how", how}, {"generation", node_state_.generation}});
       }
     } else if (news.failed && node_state_.phase == node_phase::running && !told_) {
-      feed({.what = node_event::kind::failed, .code = code_of_failure()},
-           formatted("rank {} ended ({}) on {}", news.ended.front().rank,
-                     to_string(news.ended.front().status), node_));
+      feed({.what = node_event::kind::failed, .code = code_of_failure(*ranks_)},
+           formatted("rank {} ended ({}) on {}", news.failed->rank, to_string(news.failed->status),
+                     node_));
       ranks_->end_the_others([this] { notice_ends(); });
     }
     if (news.saved && node_state_.phase == node_phase::running) {
@@ -337,13 +349,6 @@ class node_agent {
     }
     if (ranks_->all_ended()) drain();
   }
-  [[nodiscard]] int code_of_failure() const {
-    for (const rank_process& each : ranks_->ranks()) {
-      if (each.ended && ranks_->end_of(each).failed_by_itself()) return each.ended->shell_code();
-    }
-    return 1;
-  }
-
   /// The ranks have ended: nothing that they have started is left, and all that they wrote is
   /// passed on, before the keeper hears of it.
   void drain() {
@@ -360,23 +365,9 @@ class node_agent {
     ranks_->close_output();
     ranks_->flush();
     report_ = report_of(*ranks_, *failures_, node_, options_.command, env_);
-    feed({.what = node_event::kind::gone, .code = code_of_ranks()});
+    const on_loss losses = goes_on() ? on_loss::go_on : on_loss::end;
+    feed({.what = node_event::kind::gone, .code = code_of_ranks(*ranks_, losses)});
   }
-  /// 0, 75 or another one, by all of them; where ranks go on after losses, by the best.
-  [[nodiscard]] int code_of_ranks() const {
-    int failed = 0;
-    bool any_success = false;
-    bool any_saved = false;
-    for (const rank_process& each : ranks_->ranks()) {
-      any_success |= each.ended->success();
-      any_saved |= each.ended->has_saved();
-      if (failed == 0 && !each.ended->has_saved()) failed = each.ended->shell_code();
-    }
-    if (goes_on() && any_success) return 0;
-    if (failed != 0 && !(goes_on() && any_saved)) return failed;
-    return any_saved ? stopped_exit_code : 0;
-  }
-
   void end_leftovers() {
     if (ranks_ != nullptr) ranks_->kill_and_reap();
     orphans_.kill();
@@ -437,6 +428,11 @@ class node_agent {
       ranks_->kill_after(options_.grace, [this] { notice_ends(); });
     }
     feed({.what = node_event::kind::told, .code = 128 + signal});
+    // The keeper ends the job once all ranks have saved their work. One that never does is none.
+    after(options_.grace + std::chrono::seconds(15), told_timer_, [this, signal] {
+      if (!exit_code_) exit_code_ = 128 + signal;
+      waited_for_others_ = true;
+    });
   }
 
   [[nodiscard]] bool has_finished() const {
@@ -455,10 +451,12 @@ class node_agent {
   std::string file_;                          ///< the program
   std::optional<int> no_program_;             ///< the exit code where there is no such program here
   std::string secret_;
-  std::uint16_t port_ = 0;  ///< at which the keeper in this process listens
+  bool may_listen_ = false;  ///< at the endpoint, where nobody does
+  std::uint16_t port_ = 0;   ///< at which the keeper in this process listens
   boost::asio::io_context io_{1};
   boost::asio::steady_timer drain_timer_{io_};
   boost::asio::steady_timer finish_timer_{io_};
+  boost::asio::steady_timer told_timer_{io_};
   orphans orphans_;
   std::optional<secret_file> secret_file_;
   std::optional<job_guard> guard_;
@@ -472,7 +470,7 @@ class node_agent {
   std::optional<agent_link> link_;
   std::optional<reserved_port> free_port_;
   node_state node_state_;
-  json::value form_;  ///< what the keeper has said of the present generation
+  form_order form_;  ///< of the present generation
   std::unique_ptr<failure_folder> former_failures_;
   std::unique_ptr<failure_folder> failures_;  ///< of the present generation
   std::unique_ptr<node_ranks> ranks_;         ///< of the present generation

@@ -21,7 +21,8 @@ namespace parx::inline PARX_ABI {
 /// a program that cannot be started, error when the system refuses files, sockets or processes.
 [[nodiscard]] inline int run_ranks(const agent_options& options) {
   require(options.ranks >= 1, "-n {}: a job has at least one rank", options.ranks);
-  require(options.ranks <= 4096, "-n {}: more than 4096 ranks on one host", options.ranks);
+  require(options.ranks <= detail::most_ranks_of_node, "-n {}: more than {} ranks on one host",
+          options.ranks, detail::most_ranks_of_node);
   const bool keeps_only = options.nodes && options.nodes->role == keeper_role::only;
   require(!options.command.empty() || (keeps_only && !options.by_ssh),
           "there is no program to run: parxrun -n 4 ./program");

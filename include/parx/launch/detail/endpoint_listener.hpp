@@ -16,6 +16,8 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/slurm_env.hpp>
 #include <parx/launch/hostlist.hpp>
@@ -79,6 +81,16 @@ namespace parx::inline PARX_ABI::detail {
     if (state == 0 || state == EINPROGRESS) return true;
   }
   return false;
+}
+
+/// "; there listens process 71 of this host (nc -l 29400)" where `host` is this one and that is
+/// known, else empty.
+[[nodiscard]] inline std::string listener_text(const std::string& host, std::uint16_t port) {
+  if (!is_own_address(host)) return {};
+  const port_user user = port_owner(port);
+  if (user.pid == 0 || !user.socket.listens) return {};
+  return formatted("; there listens process {} of this host ({})", user.pid,
+                   printable(user.command));
 }
 
 /// A socket that listens there; not valid where another node, or another parxrun of this one, is to

@@ -1,11 +1,15 @@
-// framed_socket: a TCP connection between an agent and the keeper. Passes texts on and says once
-// when it is over. One thread, that of its io_context.
+// framed_socket: a TCP connection between an agent and the keeper. Passes the texts of the other
+// side on once that has proved to be of the job (agent_channel.hpp), and says once when it is over.
+// One thread, that of its io_context.
 #pragma once
 
 #include <fcntl.h>
+#include <sys/socket.h>
 
 #include <array>
-#include <chrono>
+#include <cerrno>
+#include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,47 +20,63 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
 
+#include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/json.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/core/stream_options.hpp>
 #include <parx/launch/detail/agent_channel.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+/// How a connection has ended.
+struct channel_end {
+  enum class kind {
+    closed,   ///< by the other side, or the network
+    refused,  ///< by the other side, as `why` says
+    wrong,    ///< the other side does not keep to the protocol, or does not know the key
+    failed,   ///< this side, in doing what a text asks
+  };
+  kind how = kind::closed;
+  std::string why;
+};
 
 /// Kept alive by its pending operations; after close() it calls nothing any more.
 class framed_socket : public std::enable_shared_from_this<framed_socket> {
  public:
   using tcp = boost::asio::ip::tcp;
 
+  struct handlers {
+    std::function<void()> open;                    ///< the other side is of the job
+    std::function<void(const json::value&)> text;  ///< one of its texts
+    std::function<void(const channel_end&)> end;   ///< there will be no more, unless by close()
+  };
+
   /// `key` may be null, and must outlive this.
-  framed_socket(tcp::socket socket, channel_side side, const job_key* key)
-      : socket_(std::move(socket)), channel_(side, key) {
+  framed_socket(tcp::socket socket, channel_side side, const std::string& id, const job_key* key)
+      : socket_(std::move(socket)), channel_(side, id, key) {
+    socket_.non_blocking(true);
     set_stream_options(socket_.native_handle());
     // Asio's sockets are inherited by children, and a rank's copy would keep the connection open.
     ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);
   }
 
-  /// `on_text` gets each text; `on_end` the reason why there will be no more, unless close() was
-  /// called.
-  void start(std::function<void(const json::value&)> on_text,
-             std::function<void(const std::string&)> on_end) {
-    on_text_ = std::move(on_text);
-    on_end_ = std::move(on_end);
+  void start(handlers call) {
+    call_ = std::move(call);
+    send_bytes(channel_.take_replies());
     read();
   }
 
+  /// Nothing is sent to a side that has not proved to be of the job.
   void send(const json::value& what) {
-    if (!open_) return;
-    waiting_ += channel_.frame(what);
-    if (sending_.empty()) write();
+    if (open_ && channel_.is_open()) send_bytes(channel_.frame(what));
   }
 
-  /// Sends a last text without a signature, and closes.
-  void refuse(const json::value& why) {
+  /// Sends why the other side is refused, and closes.
+  void refuse(const std::string& why) {
     if (!open_) return;
-    waiting_ += channel_.unsigned_frame(why);
     finishing_ = true;
-    if (sending_.empty()) write();
+    send_bytes(channel_.refusal(why));
   }
   /// Closes after what is queued has been sent; takes no more texts.
   void finish() {
@@ -70,8 +90,8 @@ class framed_socket : public std::enable_shared_from_this<framed_socket> {
     socket_.close(ignored);
   }
 
-  [[nodiscard]] bool is_open() const noexcept { return open_; }
-  [[nodiscard]] agent_channel& channel() noexcept { return channel_; }
+  /// The other side is one of the job's nodes: it may send long texts.
+  void trust() noexcept { channel_.trust(); }
   /// The numeric address of the other side; empty where the connection is over.
   [[nodiscard]] std::string remote_address() const {
     boost::system::error_code failed;
@@ -87,22 +107,49 @@ class framed_socket : public std::enable_shared_from_this<framed_socket> {
 
  private:
   void read() {
-    socket_.async_read_some(boost::asio::buffer(buffer_),
-                            [self = shared_from_this()](const auto& failed, auto got) {
-                              if (!self->open_) return;
-                              if (failed) return self->end("it closed the connection");
-                              self->channel_.feed({self->buffer_.data(), got});
-                              try {
-                                while (self->open_ && !self->finishing_) {
-                                  const auto text = self->channel_.next();
-                                  if (!text) break;
-                                  self->on_text_(*text);
-                                }
-                              } catch (const std::exception& wrong) {
-                                return self->end(wrong.what());
-                              }
-                              if (self->open_) self->read();
-                            });
+    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const auto& failed) {
+      if (!self->open_) return;
+      if (failed) return self->end({channel_end::kind::closed, std::string(closed_text)});
+      self->read_some();
+    });
+  }
+  /// Not into a buffer of its own: a keeper may have many connections of strangers.
+  void read_some() {
+    std::array<char, 1 << 14> buffer;
+    const ssize_t got = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return read();
+    if (got <= 0) return end({channel_end::kind::closed, std::string(closed_text)});
+    const auto self = shared_from_this();
+    try {
+      channel_.feed({buffer.data(), static_cast<std::size_t>(got)});
+      take_texts();
+    } catch (const channel_error& wrong) {
+      using kind = channel_end::kind;
+      const bool is_refusal = wrong.because == channel_error::cause::refusal;
+      return end({is_refusal ? kind::refused : kind::wrong, wrong.what()});
+    } catch (const json::error& wrong) {
+      return end({channel_end::kind::wrong, formatted("it is a parxrun of another version ({})",
+                                                      printable(wrong.what()))});
+    } catch (const std::exception& failure) {
+      return end({channel_end::kind::failed, failure.what()});
+    }
+    if (open_) read();
+  }
+  void take_texts() {
+    while (open_ && !finishing_) {
+      const bool was_open = channel_.is_open();
+      const auto text = channel_.next();
+      send_bytes(channel_.take_replies());
+      if (!was_open && channel_.is_open() && call_.open) call_.open();
+      if (!text) return;
+      if (open_ && !finishing_) call_.text(*text);
+    }
+  }
+
+  void send_bytes(const std::string& bytes) {
+    if (!open_ || bytes.empty()) return;
+    waiting_ += bytes;
+    if (sending_.empty()) write();
   }
 
   void write() {
@@ -120,17 +167,17 @@ class framed_socket : public std::enable_shared_from_this<framed_socket> {
                              });
   }
 
-  void end(const std::string& why) {
+  void end(const channel_end& how) {
     if (!open_) return;
-    on_end_(why);
+    call_.end(how);
     if (!finishing_) close();
   }
 
+  static constexpr std::string_view closed_text = "it closed the connection";
+
   tcp::socket socket_;
   agent_channel channel_;
-  std::function<void(const json::value&)> on_text_;
-  std::function<void(const std::string&)> on_end_;
-  std::array<char, 1 << 14> buffer_{};
+  handlers call_;
   std::string waiting_;
   std::string sending_;
   bool finishing_ = false;

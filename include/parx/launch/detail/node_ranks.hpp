@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,7 +58,7 @@ class node_ranks {
     exit_status status;
   };
   struct noticed {
-    bool failed = false;
+    std::optional<ended_rank> failed;  ///< the first one that has failed by itself
     bool saved = false;
     std::vector<ended_rank> ended;
   };
@@ -99,7 +100,9 @@ class node_ranks {
       if (process.ended || !has_ended(process.pid, status)) continue;
       process.ended = status;
       process.end_time = clock::now();
-      news.failed |= end_of(process).failed_by_itself();
+      if (!news.failed && end_of(process).failed_by_itself()) {
+        news.failed = ended_rank{process.rank, status};
+      }
       news.saved |= status.has_saved();
       news.ended.push_back({process.rank, status});
     }
@@ -142,8 +145,8 @@ class node_ranks {
       ::kill(-process.pid, SIGKILL);
       reap(process.pid);
     }
-    terminate_timer_.cancel();
-    kill_timer_.cancel();
+    disarm(terminate_timer_);
+    disarm(kill_timer_);
   }
 
   [[nodiscard]] bool output_closed() const {

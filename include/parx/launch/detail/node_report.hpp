@@ -33,11 +33,22 @@ struct node_report {
   }
 };
 
+/// The report of a node with many ranks has less of each, so that it stays one text.
 [[nodiscard]] inline json::value to_json(const node_report& report) {
+  constexpr std::size_t longest_line = 1000;
+  constexpr std::size_t most_lines = 4 << 20;  // bytes of all
+  const std::size_t most = most_lines / std::max<std::size_t>(report.ranks.size(), 1);
   json::array ranks;
   for (const node_rank_end& each : report.ranks) {
+    std::size_t first = each.last_lines.size();
+    for (std::size_t bytes = 0; first > 0; --first) {
+      bytes += std::min(each.last_lines[first - 1].size(), longest_line);
+      if (bytes > most) break;
+    }
     json::array lines;
-    for (const std::string& line : each.last_lines) lines.emplace_back(line.substr(0, 1000));
+    for (std::size_t i = first; i < each.last_lines.size(); ++i) {
+      lines.emplace_back(each.last_lines[i].substr(0, longest_line));
+    }
     ranks.emplace_back(json::object{{"rank", each.end.rank},
                                     {"pid", each.end.pid},
                                     {"code", each.end.status.code},

@@ -1,4 +1,5 @@
-// report_of_node: the report of a node's ranks once they have ended.
+// report_of_node: what a node says of its ranks: their exit code as one, and their report once they
+// have ended.
 #pragma once
 
 #include <algorithm>
@@ -6,12 +7,39 @@
 #include <vector>
 
 #include <parx/core/env.hpp>
+#include <parx/core/stopped.hpp>
 #include <parx/launch/detail/failure_folder.hpp>
 #include <parx/launch/detail/missing_instructions.hpp>
 #include <parx/launch/detail/node_ranks.hpp>
 #include <parx/launch/detail/node_report.hpp>
+#include <parx/launch/generation.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+/// That of the first rank that has failed by itself.
+[[nodiscard]] inline int code_of_failure(const node_ranks& ranks) {
+  for (const rank_process& each : ranks.ranks()) {
+    if (each.ended && ranks.end_of(each).failed_by_itself()) return each.ended->shell_code();
+  }
+  return 1;
+}
+
+/// 0, 75 or another one, by all ranks, which have ended; where ranks go on after losses, by the
+/// best.
+[[nodiscard]] inline int code_of_ranks(const node_ranks& ranks, on_loss losses) {
+  int failed = 0;
+  bool any_success = false;
+  bool any_saved = false;
+  for (const rank_process& each : ranks.ranks()) {
+    any_success |= each.ended->success();
+    any_saved |= each.ended->has_saved();
+    if (failed == 0 && !each.ended->has_saved()) failed = each.ended->shell_code();
+  }
+  const bool goes_on = losses == on_loss::go_on;
+  if (goes_on && any_success) return 0;
+  if (failed != 0 && !(goes_on && any_saved)) return failed;
+  return any_saved ? stopped_exit_code : 0;
+}
 
 /// All of `ranks` have ended. Removes their flight recorders where all have succeeded.
 [[nodiscard]] inline node_report report_of(node_ranks& ranks, const failure_folder& failures,

@@ -1,0 +1,42 @@
+// generation_job: the job as the ranks of one node see it in one generation. Pure.
+#pragma once
+
+#include <string>
+
+#include <parx/core/abi.hpp>
+#include <parx/launch/agent_options.hpp>
+#include <parx/launch/detail/form_order.hpp>
+#include <parx/launch/detail/rank_variables.hpp>
+#include <parx/launch/job_nodes.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// `secret_file` is where the ranks find the job's secret; empty where it is passed on as it is.
+[[nodiscard]] inline local_job job_of_generation(const form_order& form, const job_nodes& nodes,
+                                                 const agent_options& options,
+                                                 const std::string& secret_file,
+                                                 const std::string& secret) {
+  return {.host = nodes.host,
+          .ranks = options.ranks,
+          .port = form.store_port,
+          .other_host = form.master_host,
+          .other_port = form.master_port,
+          .run_id = form.run_id,
+          .job_id = nodes.id,
+          .secret_file = secret.empty() ? "" : secret_file,
+          .secret = secret_file.empty() ? secret : "",
+          .keeps_store = true,
+          .threads_per_rank = threads_per_rank(options.ranks),
+          .threads = options.threads,
+          .role = options.role,
+          .place = {.first_rank = form.first_rank,
+                    .world_size = form.world_size,
+                    .node_rank = form.node_rank,
+                    .nodes = form.nodes,
+                    .generation = form.generation,
+                    .keeper = form.keeper,
+                    .restarts = form.restarts,
+                    .most_restarts = nodes.restarts}};
+}
+
+}  // namespace parx::detail
