@@ -10,13 +10,13 @@ export XDG_RUNTIME_DIR=$work  # the folders of parxruns that are killed would st
 starts() { shown=no; : >"$work/out"; "$bin/parx_slurm" run -N 3 -t 5m "$@" >"$work/out" 2>&1 & run=$!; }
 # ends_in SECONDS: $run has ended, and Slurm has no job; its exit code is $code.
 is_over() { ! kill -0 "$run" 2>/dev/null; }
-ends_in() { within $((2 * $1)) is_over && { wait "$run"; code=$?; within 20 test -z "$(squeue -h)"; }; }
+ends_in() { within $((2 * $1)) is_over && { wait "$run"; code=$?; within 60 test -z "$(squeue -h)"; }; }
 printf '#!/bin/sh\necho waits\nexec sleep 100\n' >waits && chmod +x waits
 for signal in TERM INT; do
   starts -- ./waits
   claim "parx_slurm run starts what waits" within 40 says '\] waits'
   kill -$signal "$run"
-  claim "SIG$signal ends it" ends_in 15
+  claim "SIG$signal ends it" ends_in 60
   claim "with an exit code that is not 0" test "$code" != 0
   claim "and it leaves nothing on the nodes" leaves_none
 done
@@ -26,7 +26,7 @@ is_sent() { says '/tmp/parx_doctor\.[0-9]+' && leaves_one; }
 leaves_one() { ! leaves_none; }
 claim "the check is under way" within 40 is_sent
 kill -TERM "$run"
-claim "SIGTERM ends the check" ends_in 15
+claim "SIGTERM ends the check" ends_in 60
 claim "and it leaves nothing either" leaves_none
 limited() { shown=no; timeout 4 "$bin/parx_slurm" run -N 3 -t 5m -- ./waits >"$work/out" 2>&1; }
 claim "timeout, whose signal reaches all processes of a run, ends it" ends_with 124 limited
@@ -42,17 +42,16 @@ claim "run exits with 3 where a node is drained" ends_with 3 runs -N 3 -- ./prog
 claim "it names the node with its administrator's reason" says '^node2 is drained: disk full$'
 claim "and says what would do" says 'test has 2 of 3: it would do with -N 2$'
 claim "which does" runs -N 2 -- ./program
-scontrol update nodename=node[1,3] state=drain reason="new racks"
-claim "and where all nodes are" ends_with 3 runs -N 1 -- ./program
-claim "each reason is told" says '^node2 is drained: disk full$'
-claim "with all its nodes" says '^node\[1,3\] are drained: new racks$'
-scontrol update nodename=node[1,3] state=resume
 claim "without -- there is no program" ends_with 2 runs -N 2 ./program --flag
 claim "which is said" says 'there is no program: -- comes before it: parx_slurm run'
 claim "too many cores are refused" ends_with 3 runs -N 3 -c 5 -- ./program
 claim "with what there is" says 'too few cores: the largest has 8; ask for fewer a node'
-scontrol update nodename=node2 state=resume
-claim "the node comes back" within 40 are_idle
+scontrol update nodename=node[1,3] state=drain reason="new racks"
+claim "run exits with 3 where all nodes are drained" ends_with 3 runs -N 1 -- ./program
+claim "each reason is told" says '^node2 is drained: disk full$'
+claim "with all its nodes" says '^node\[1,3\] are drained: new racks$'
+scontrol update nodename=node[1-3] state=resume
+claim "the nodes come back" within 40 are_idle
 claim "run -x leaves a node out" runs -N 2 -x node1 -- ./program
 claim "that of its --exclude" says '^\$ salloc -p test -N 2 .*--exclude=node1 '
 claim "too short a time is found" ends_with 4 in_a_job -t 1 "$bin/parx_slurm" run -n 2 -t 30m -- ./program
@@ -96,7 +95,7 @@ starts --stage "$work/data/file" -- ./waits
 claim "a run waits" within 40 says '\] waits'
 [ "$SLURM_TEST_MODE" != hosts ] || claim "which has sent data to its nodes" says "^\\\$ sbcast .* $work/data/file /tmp/parx-"
 scancel "$(squeue -h -o %A)"  # as at its time limit: SIGTERM, and SIGKILL after KillWait
-claim "Slurm ends it" ends_in 15
+claim "Slurm ends it" ends_in 60
 claim "and nothing is left on the nodes" leaves_none
 # Where parxrun could not either, the next check of the same user does.
 claim "the nodes are idle" within 40 are_idle
