@@ -187,6 +187,21 @@ BOOST_AUTO_TEST_CASE(values_without_end_are_refused_and_cost_little) {
   BOOST_CHECK_THROW(store.set("mine", a_mebibyte, soon()), parx::error);
 }
 
+BOOST_AUTO_TEST_CASE(a_value_that_gets_shorter_frees_its_memory) {
+  const victim server;
+  parx::tcp_store store({.port = server.port()});
+  const std::string longest(7 << 20, 'v');
+  judge("values that get shorter", server, waits_during(server.port(), [&] {
+          for (int i = 0; i < 40; ++i) {
+            const std::string key = "short" + std::to_string(i);
+            store.set(key, longest, soon());
+            if (i % 2 == 0) store.set(key, "v", soon());
+            else store.compare_set(key, longest, "v", soon());
+          }
+        }), {.p99 = 1e9});
+  BOOST_TEST(store.get("short39", soon()) == "v");
+}
+
 BOOST_AUTO_TEST_CASE(half_requests_wait_for_room_and_give_it_back) {
   const victim server;
   std::list<raw_client> halves;

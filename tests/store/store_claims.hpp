@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -206,6 +207,26 @@ inline void counters_lose_nothing_under_contention(stores s) {
   BOOST_TEST(s.b.get("crowded text", soon()) == "xyxyxyxy");
 }
 
+/// A request has at most 4 096 keys: a call of as many is one, a call of more is several.
+inline void a_call_may_have_thousands_of_keys(stores s) {
+  for (const std::size_t count : {std::size_t{4096}, std::size_t{4097}}) {
+    const std::string name = "of " + std::to_string(count) + "/";
+    std::vector<std::string> keys, values;
+    for (std::size_t i = 0; i < count; ++i) {
+      keys.push_back(name + std::to_string(i));
+      values.push_back(std::to_string(i * i));
+    }
+    s.a.multi_set(std::span(keys).first(count - 1), std::span(values).first(count - 1), soon());
+    BOOST_TEST(!s.b.check(keys, soon()));
+    const std::string text = message_of([&] { s.b.wait(keys, shortly()); }, parx::errc::timeout);
+    BOOST_TEST(text.find("store wait of \"") == 0U);
+    s.a.set(keys.back(), values.back(), soon());
+    BOOST_TEST(s.b.check(keys, soon()));
+    s.b.wait(keys, soon());
+    BOOST_TEST((s.b.multi_get(keys, soon()) == values));
+  }
+}
+
 inline void hold_for(stores s) {
   values_are_opaque_bytes(s);
   add_counts_in_decimal_text(s);
@@ -219,6 +240,7 @@ inline void hold_for(stores s) {
   multi_get_keeps_the_order_of_keys(s);
   a_watch_turns_from_pending_to_set(s);
   counters_lose_nothing_under_contention(s);
+  a_call_may_have_thousands_of_keys(s);
 }
 
 }  // namespace store_claims

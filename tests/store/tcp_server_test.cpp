@@ -347,6 +347,24 @@ BOOST_AUTO_TEST_CASE(the_host_can_wait_for_the_last_to_leave) {
   leaver.join();
 }
 
+BOOST_AUTO_TEST_CASE(connections_that_say_nothing_are_no_clients_and_hold_up_nobody) {
+  const auto key = parx::job_key("open-sesame-0123456789", "a job");
+  for (const bool is_secret : {false, true}) {
+    const auto known = is_secret ? std::optional(key) : std::nullopt;
+    auto server =
+        std::make_unique<parx::tcp_store_server>(parx::tcp_store_server_options{.key = known});
+    std::vector<std::unique_ptr<raw_client>> silent;
+    for (int i = 0; i < 20; ++i) silent.push_back(std::make_unique<raw_client>(server->port()));
+    parx::tcp_store own({.port = server->port(), .key = known});
+    BOOST_TEST(own.add("n", 1, soon()) == 1);
+    BOOST_TEST(server->clients() == 1U);
+    BOOST_TEST(server->wait_for_leavers(1, soon()));    // nobody else has come
+    BOOST_TEST(silent.front()->receive(1, 1ms) == "");  // nor been hung up on
+    server.reset();
+    for (auto& each : silent) BOOST_TEST(each->hung_up());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_pytorch_host_can_count_this_worker) {
   const parx::tcp_store_server server;
   const parx::tcp_store first({.port = server.port(), .workers = parx::worker_count::increment});

@@ -120,6 +120,21 @@ BOOST_AUTO_TEST_CASE(a_dead_server_fails_calls_at_once_and_names_itself) {
   BOOST_TEST((deadline::clock::now() - started < 2s));
 }
 
+BOOST_AUTO_TEST_CASE(a_connection_that_the_server_closed_while_it_was_idle_is_replaced) {
+  auto server = std::make_unique<parx::tcp_store_server>();
+  const std::uint16_t port = server->port();
+  parx::tcp_store store({.port = port});
+  const std::string later[] = {"later"};
+  std::thread other([&] { store.wait(later, soon()); });
+  while (server->clients() < 2) store.add("n", 1, soon());  // on a second connection
+  store.set("later", "v", soon());
+  other.join();
+  // Another one at the same place: both idle connections are closed.
+  server.reset();
+  server = std::make_unique<parx::tcp_store_server>(parx::tcp_store_server_options{.port = port});
+  for (int i = 1; i <= 3; ++i) BOOST_TEST(store.add("n", 1, soon()) == i);
+}
+
 BOOST_AUTO_TEST_CASE(a_client_waits_for_a_server_that_comes_later) {
   std::uint16_t port = 0;
   {

@@ -31,7 +31,13 @@ class value_map {
   [[nodiscard]] std::size_t size() const noexcept { return values_.size(); }
   [[nodiscard]] const auto& entries() const noexcept { return values_; }
 
-  void set(std::string_view key, std::string_view value) { slot(key).assign(value); }
+  void set(std::string_view key, std::string_view value) {
+    std::string& held = slot(key);
+    // A string keeps the memory of what it held before, and a store is limited by what it holds
+    // now.
+    if (value.size() < held.capacity() / 2) std::string(value).swap(held);
+    else held.assign(value);
+  }
   void append(std::string_view key, std::string_view value) { slot(key).append(value); }
 
   bool erase(std::string_view key) {
