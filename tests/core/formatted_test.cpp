@@ -5,6 +5,8 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,4 +59,21 @@ BOOST_AUTO_TEST_CASE(joins_numbers_and_texts) {
   BOOST_TEST(joined_text(std::array<std::size_t, 2>{18'446'744'073'709'551'615u, 0}, " x ") ==
              "18446744073709551615 x 0");
   BOOST_TEST(joined_text(std::vector<std::string>{"", "a", ""}, "+") == "+a+");
+}
+
+namespace {
+struct made_somewhere {
+  explicit made_somewhere(int, parx::call_site its = parx::call_site::current()) : site(its) {}
+  parx::call_site site;
+};
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_place_of_a_call_is_never_a_line_of_the_standard_library) {
+  const auto text_of = [](const made_somewhere& made) { return parx::formatted("{}", made.site); };
+  BOOST_TEST(text_of(made_somewhere(1)).starts_with("formatted_test.cpp:"));
+  BOOST_TEST(text_of(*std::make_unique<made_somewhere>(1)) == "an unknown line");
+  std::optional<made_somewhere> kept;
+  BOOST_TEST(text_of(kept.emplace(1)) == "an unknown line");
+  BOOST_TEST(text_of(*std::make_shared<made_somewhere>(1, parx::call_site::current()))
+                 .starts_with("formatted_test.cpp:"));
 }

@@ -73,7 +73,7 @@ template <typename... Args>
 
 }  // namespace parx::inline PARX_ABI
 
-/// `train.cpp:88`.
+/// `train.cpp:88`, or "an unknown line".
 template <>
 struct fmt::formatter<parx::call_site> {
   constexpr auto parse(const fmt::format_parse_context& specification) {
@@ -81,7 +81,8 @@ struct fmt::formatter<parx::call_site> {
   }
   fmt::appender format(const parx::call_site& site, fmt::format_context& to) const {
     // vformat and not vformat_to: clang gives vformat_to<char> another name than g++ gave libfmt's.
-    const std::string text = parx::formatted("{}:{}", site.file_name(), site.line);
+    const std::string text = site.line > 0 ? parx::formatted("{}:{}", site.file_name(), site.line)
+                                           : std::string("an unknown line");
     return std::copy(text.begin(), text.end(), to.out());
   }
 };

@@ -1,9 +1,12 @@
 // call_site: where in the user's code a call was made.
 //
 // std::source_location is missing from clang 14, so this is the one shim: a defaulted argument
-// `call_site site = call_site::current()` is evaluated at the caller.
+// `call_site site = call_site::current()` is evaluated at the caller. Where that is the standard
+// library (std::make_unique<parx::ddp<model>>(net, world)), the user's line is not known, and
+// naming the library's would mislead.
 #pragma once
 
+#include <cstring>
 #include <string_view>
 
 #include <parx/core/abi.hpp>
@@ -12,10 +15,12 @@ namespace parx::inline PARX_ABI {
 
 struct call_site {
   const char* file = "";
-  int line = 0;
+  int line = 0;  ///< 0: not known
 
-  [[nodiscard]] static constexpr call_site current(const char* file = __builtin_FILE(),
-                                                   int line = __builtin_LINE()) noexcept {
+  [[nodiscard]] static call_site current(const char* file = __builtin_FILE(),
+                                         int line = __builtin_LINE()) noexcept {
+    // libstdc++'s folder and libc++'s. Of a literal, compilers search it themselves.
+    if (std::strstr(file, "/include/c++/") != nullptr) return {};
     return {file, line};
   }
 
