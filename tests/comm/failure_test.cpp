@@ -1,6 +1,7 @@
 // What the ranks of a group are told when one of them fails.
 #include <parx/comm.hpp>
 #include <parx/comm/collectives/coalesced.hpp>
+#include <parx/core/stopped.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -9,9 +10,11 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/jobs.hpp"
@@ -135,6 +138,96 @@ BOOST_AUTO_TEST_CASE(work_that_is_dropped_waits_for_its_buffer) {
     }
   });
   BOOST_TEST(failure == "", failure);
+}
+
+BOOST_AUTO_TEST_CASE(
+    an_exception_passes_a_pending_request_of_every_kind_and_reaches_all_ranks_at_once) {
+  std::vector<float> x(4), y(4), all(12), many(2'000'000);
+  using handle = std::function<parx::work(parx::process_group&)>;
+  const std::vector<std::pair<const char*, handle>> handles{
+      {"async_recv", [&](auto& g) { return parx::async_recv(g, x, 1); }},
+      {"async_recv_any", [&](auto& g) { return parx::async_recv_any(g, x); }},
+      {"async_recv_any_shape",
+       [&](auto& g) {
+         return parx::async_recv_any_shape(g, 1, [&](parx::dtype, const parx::axis_extents&) {
+           return std::as_writable_bytes(std::span(x));
+         });
+       }},
+      {"async_send", [&](auto& g) { return parx::async_send(g, many, 1); }},
+      {"batch", [&](auto& g) { return parx::batch(g).send(x, 2).recv(y, 1, {.tag = 3}).start(); }},
+      {"async_all_reduce", [&](auto& g) { return parx::async_all_reduce(g, many); }},
+      {"async_all_gather", [&](auto& g) { return parx::async_all_gather(g, x, all); }},
+      {"async_barrier", [&](auto& g) { return parx::async_barrier(g); }},
+  };
+  for (const auto kind : jobs::common_kinds) {
+    for (const auto& [name, start] : handles) {
+      const auto began = clock_type::now();
+      const auto failures = jobs::run_collecting(
+          kind, 3,
+          [&, &start = start](parx::process_group& group) {
+            std::vector<float> z(4);
+            if (group.rank() == 0) {
+              const auto pending = start(group);
+              throw std::runtime_error("the matrix is singular");
+            }
+            auto answer = parx::async_recv(group, z, 0, {.tag = 7});
+            while (group.rank() == 1 && !answer.test()) {  // by polling, the other one waits
+            }
+            answer.wait();
+          },
+          {.timeout = 60s});
+      BOOST_TEST((clock_type::now() - began < 8s), jobs::name_of(kind) << ", " << name);
+      for (const auto& each : failures) {
+        BOOST_TEST(mentions(each, "the matrix is singular"), jobs::name_of(kind)
+                                                                 << ", " << name << ": " << each);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_others_are_told_of_a_request_that_an_exception_left_if_it_is_handled) {
+  for (const auto kind : jobs::common_kinds) {
+    std::string later;
+    const auto failures = jobs::run_collecting(kind, 2, [&](parx::process_group& group) {
+      std::vector<float> x(4);
+      if (group.rank() == 1) {
+        parx::recv(group, x, 0);
+        return;
+      }
+      try {
+        const auto pending = parx::async_recv(group, x, 1, {.tag = 2});
+        throw std::invalid_argument("the file is empty");
+      } catch (const std::invalid_argument&) {
+      }
+      std::this_thread::sleep_for(1500ms);
+      later = parx_test::message_of([&] { parx::barrier(group); });
+    });
+    const char* const left = "rank 0: an exception has left the scope of recv on group \"world\"";
+    BOOST_TEST(mentions(failures[1], left, "failure_test.cpp:"), failures[1]);
+    BOOST_TEST(mentions(later, "was refused because of an earlier failure", left), later);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(
+    a_request_that_all_ranks_leave_by_their_exceptions_ends_and_the_group_goes_on) {
+  for (const auto kind : jobs::common_kinds) {
+    const auto failures = jobs::run_collecting(kind, 3, [&](parx::process_group& group) {
+      std::vector<int> x(100'000, 1);
+      for (const bool by_signal : {false, true}) {
+        // Which exception all ranks throw, however late each is, the type alone says.
+        if (by_signal && group.rank() == 1) std::this_thread::sleep_for(800ms);
+        try {
+          const auto pending = parx::async_all_reduce(group, x);
+          if (by_signal) throw parx::stopped_by_signal(15, "saved");
+          throw std::runtime_error("the loss is not a number");
+        } catch (const std::runtime_error&) {
+        }
+      }
+      for (const int each : x) jobs::check(each == 9, "a sum is not finished");
+      parx::barrier(group);
+    });
+    parx_test::expect_failures(failures, "");
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_reason_of_several_lines_reaches_the_other_ranks_as_lines) {

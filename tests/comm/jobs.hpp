@@ -95,7 +95,9 @@ inline std::vector<std::string> run_collecting(kind which, int world, const body
           run(group);
         } catch (const std::exception& thrown) {
           failure = thrown.what();
-          if (!group.closed()) group.abort("rank " + std::to_string(rank) + ": " + failure);
+          if (!group.closed() || group.awaits_reason()) {
+            group.abort("rank " + std::to_string(rank) + ": " + failure);
+          }
         }
       } catch (const std::exception& thrown) {
         failure = std::string("while joining: ") + thrown.what();

@@ -35,6 +35,12 @@ int work(const std::string& fault, int victim) {
       const bool now = call == 20 && world.rank() == victim;
       if (now && fault == "killed") ::kill(::getpid(), SIGKILL);
       if (now && fault == "throws") throw std::runtime_error("rank 2 has lost rank 1");
+      if (now && fault == "throws beside a request") {
+        float answer = 0;
+        const auto pending =
+            parx::async_recv(world, std::span(&answer, 1), (victim + 1) % world.size());
+        throw std::runtime_error("the matrix is singular");
+      }
       if (now && fault == "exits") ::_exit(3);
       if (now && fault == "aborts") std::abort();
       if (now && fault == "leaves") return;
@@ -139,8 +145,8 @@ std::string headline_of(const std::string& report) {
 
 BOOST_AUTO_TEST_CASE(the_rank_at_fault_is_named_whatever_the_sentences_are) {
   const temporary_folder folder;
-  for (const std::string fault :
-       {"killed", "throws", "exits", "aborts", "leaves", "stops", "calls another"}) {
+  for (const std::string fault : {"killed", "throws", "throws beside a request", "exits", "aborts",
+                                  "leaves", "stops", "calls another"}) {
     for (int victim = 0; victim < 3; ++victim) {
       const auto end = run_job(fault, victim, "", folder.path);
       const std::string headline = headline_of(end.report);

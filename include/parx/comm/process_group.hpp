@@ -81,6 +81,11 @@ class process_group {
   /// Makes the group unusable on every rank of the job; their calls fail with an error that
   /// contains `reason`. Does nothing in a process forked from the rank's.
   void abort(std::string_view reason);
+  /// As abort(), for a destructor that runs because of an exception: what that says is known once
+  /// it is caught. The other ranks wait for it up to a second, then `place` is their reason.
+  void abort_for_now(std::string_view place) noexcept;
+  /// Whether abort_for_now() was called and abort() was not yet: it still tells the others why.
+  [[nodiscard]] bool awaits_reason() const;
   /// For the end of a program: whether everything that other ranks have sent for this group's calls
   /// was read. If not, logs what was not and aborts the job, as the destructor does: two ranks took
   /// themselves for the root of the last call. Does not block; data that arrives later is not seen.

@@ -1,9 +1,14 @@
 // work: the handle of an asynchronous operation.
 //
 // It borrows the caller's buffers until wait() returns. The destructor waits too, at most until the
-// operation's deadline: otherwise the operation could write to memory that has been freed.
+// operation's deadline: otherwise the operation could write to memory that has been freed. Where an
+// exception destroys it, and the operation does not move, the destructor ends the job instead: the
+// other ranks wait for what this one will not do any more, and are told of the exception. (But a
+// stopped_by_signal is thrown by all ranks, which have all issued the operation.) The same holds
+// for wait() and for blocking calls in destructors that run because of an exception.
 #pragma once
 
+#include <exception>
 #include <memory>
 
 #include <parx/core/abi.hpp>
@@ -33,10 +38,13 @@ class [[nodiscard]] work {
 
  private:
   void settle() noexcept;
+  /// Does not throw the operation's error.
+  void wait_for_end() noexcept;
 
   std::shared_ptr<detail::group_core> group_;
   std::unique_ptr<detail::call> request_;
   int source_rank_ = -1;
+  int exceptions_ = std::uncaught_exceptions();  ///< where it was issued
 };
 
 }  // namespace parx

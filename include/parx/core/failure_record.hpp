@@ -36,6 +36,9 @@ struct failure_record {
   std::uint64_t sequence = 0;  ///< number of the collective in its group; 0: there is none
   std::string site{};          ///< "train.cpp:88"
   std::string text{};          ///< for people
+  /// An exception is on its way through the program: what it says is not known yet, and replaces
+  /// this record soon.
+  bool is_for_now = false;
 
   [[nodiscard]] failure_kind kind() const noexcept;
   /// The rank because of which the others end: the one that it blames, else the failed rank itself.

@@ -4,6 +4,7 @@
 // usage_error, and parx::run() returns an exit code of its own for it.
 #pragma once
 
+#include <atomic>
 #include <stdexcept>
 #include <string>
 
@@ -19,12 +20,29 @@ class stopped_by_signal : public std::runtime_error {
  public:
   /// `message` says where the work is and how to go on.
   stopped_by_signal(int signal, const std::string& message)
-      : std::runtime_error(message), signal_(signal) {}
+      : std::runtime_error(message), signal_(signal) {
+    ++living();
+  }
+  stopped_by_signal(const stopped_by_signal& other) noexcept
+      : std::runtime_error(other), signal_(other.signal_) {
+    ++living();
+  }
+  stopped_by_signal& operator=(const stopped_by_signal&) = default;
+  ~stopped_by_signal() override { --living(); }
 
   /// SIGTERM, SIGINT, ...: the same on all ranks, even if they received different ones.
   [[nodiscard]] int signal() const noexcept { return signal_; }
 
+  /// Whether one is on its way in this process: a destructor cannot see the exception that it runs
+  /// because of.
+  [[nodiscard]] static bool is_thrown() noexcept { return living() > 0; }
+
  private:
+  [[nodiscard]] static std::atomic<int>& living() noexcept {
+    static std::atomic<int> count{0};
+    return count;
+  }
+
   int signal_;
 };
 

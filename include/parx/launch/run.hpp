@@ -46,7 +46,9 @@ template <typename Body>
     } catch (const stopped_by_signal&) {
       return stopped_exit_code;
     } catch (...) {
-      if (!job.closed() || job.goes_on()) job.abort(abort_reason(job.rank()));
+      if (!job.closed() || job.awaits_reason() || job.goes_on()) {
+        job.abort(abort_reason(job.rank()));
+      }
       return report();
     }
   } catch (...) {

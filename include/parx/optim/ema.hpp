@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -79,8 +80,8 @@ class ema : public placed_state {
   /// While it lives, the model has the averages. It must end before its ema.
   class [[nodiscard]] swapped {
    public:
-    explicit swapped(ema& owner) : owner_(owner) { owner_.exchange(true); }
-    ~swapped() { owner_.exchange(false); }
+    explicit swapped(ema& owner) : owner_(owner) { owner_.swap_in(); }
+    ~swapped() { owner_.swap_back(); }
     swapped(const swapped&) = delete;
     swapped& operator=(const swapped&) = delete;
 
@@ -116,22 +117,41 @@ class ema : public placed_state {
             "since. Make a new ema",
             parameters_[i].name(), shadows_[i].size(), parameters_[i].size());
   }
-  void exchange(bool in) {
+  void swap_in() {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (parameters_[i].observer() != nullptr) parameters_[i].observer()->before_write();
       const tensor<T>& value = parameters_[i].value();
       if constexpr (!is_half<T>) {
         std::swap_ranges(value.begin(), value.end(), shadows_[i].begin());
-      } else if (in) {
+      } else {
         trained_.push_back(value.clone());
         convert(shadows_[i].data(), value.data(), value.size());
-      } else {
-        value.copy_from(trained_[i]);
       }
       parameters_[i].note_change();
     }
-    if (!in) trained_.clear();
-    is_swapped_ = in;
+    is_swapped_ = true;
+  }
+  /// Where a wrapper's group has failed, the wrapper cannot be told; its next call says so.
+  void swap_back() noexcept {
+    const auto tell = [](auto&& wrapper) {
+      try {
+        wrapper();
+      } catch (const std::exception&) {
+      }
+    };
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const parameter<T>& each = parameters_[i];
+      if (each.observer() != nullptr) tell([&] { each.observer()->before_write(); });
+      const tensor<T>& value = each.value();
+      if constexpr (!is_half<T>) {
+        std::swap_ranges(value.begin(), value.end(), shadows_[i].begin());
+      } else {
+        value.copy_from(trained_[i]);
+      }
+      tell([&] { each.note_change(); });
+    }
+    trained_.clear();
+    is_swapped_ = false;
   }
 
   std::vector<parameter<T>> parameters_;

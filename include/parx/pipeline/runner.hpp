@@ -335,7 +335,9 @@ class stage_runner {
             : to_string(a);
     const std::string where = formatted("pipeline: rank {} of group \"{}\" failed {} {}",
                                         group_.rank(), group_.name(), place, action);
-    if (!group_.closed()) group_.abort(where + "; caused by: " + text_of(cause));
+    if (!group_.closed() || group_.awaits_reason()) {
+      group_.abort(where + "; caused by: " + text_of(cause));
+    }
     throw error(code, where, std::move(context), cause);
   }
 

@@ -76,6 +76,9 @@ class gradient_reducer : public backward_observer {
   void before_step() const override { state_.before_step(); }
 
  private:
+  /// The sums of this pass are under way, and this rank does not end them.
+  void tell_others() const noexcept;
+
   const reduction_groups groups_;
   gradient_sums& sums_;
   reduction_state state_;

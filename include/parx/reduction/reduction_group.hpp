@@ -94,6 +94,12 @@ class reduction_groups {
       if (each.group->size() > 1 && !each.group->closed()) each.group->abort(reason);
     }
   }
+  /// The same in a destructor, see process_group::abort_for_now.
+  void abort_for_now(std::string_view place) const noexcept {
+    for (const named& each : groups_) {
+      if (each.group->size() > 1 && !each.group->closed()) each.group->abort_for_now(place);
+    }
+  }
 
  private:
   struct named {

@@ -139,7 +139,7 @@ class trainer : public detail::trainer_base {
     } catch (...) {
       signals_.mark_handled();  // the exception takes precedence over a signal
       close_files();
-      if (!job().closed()) job().abort(abort_reason(job().rank()));
+      if (!job().closed() || job().awaits_reason()) job().abort(abort_reason(job().rank()));
       throw;
     }
     if (signal_ != 0) throw_stopped_by_signal();

@@ -66,7 +66,7 @@ class job {
       : options_(std::move(options)),
         store_(options_.store),
         peers_(store_, options_.world_size),
-        abort_(store_, limit, options_.loss),
+        abort_(store_, options_.rank, limit, options_.loss),
         silence_(options_.world_size),
         ended_(static_cast<std::size_t>(options_.world_size)) {
     options_.store.reset();
@@ -81,15 +81,29 @@ class job {
   [[nodiscard]] detail::job_store& store() noexcept { return store_; }
   [[nodiscard]] detail::peer_directory& peers() noexcept { return peers_; }
 
-  /// Tells every rank of the job that this one has failed, and why. The first record is kept.
+  /// Tells every rank of the job that this one has failed, and why. The first record is kept, and
+  /// replaces that of abort_for_now().
   void abort(const failure_record& reason) noexcept {
-    const auto all = store_.get();
-    if (all == nullptr) return;
-    // Where the store is gone, its clients notice that by themselves.
-    store_.is_answered([&] {
-      all->compare_set(first_failure_key, "", to_text(reason), store_.parting_deadline());
-    });
+    if (reason.is_for_now) return;  // of a group that abort_for_now() has ended
+    publish_failure(reason);
+    const std::lock_guard lock(for_now_mutex_);
+    awaits_reason_ = false;
+  }
+  /// As abort() where the reason is not known yet: the other ranks wait for abort() up to a second.
+  /// This rank's groups end at once.
+  void abort_for_now(const failure_record& place) noexcept {
+    publish_failure(place);
+    try {
+      abort_.end(place);
+    } catch (const std::exception&) {  // out of memory
+      abort_.end({.is_for_now = true});
+    }
     if (options_.threads) options_.threads->wake_all();
+  }
+  /// Whether abort_for_now() was called and abort() was not yet.
+  [[nodiscard]] bool awaits_reason() const noexcept {
+    const std::lock_guard lock(for_now_mutex_);
+    return awaits_reason_;
   }
   /// The record of the first rank that aborted; nullopt while none has. Does not block.
   [[nodiscard]] std::optional<failure_record> abort_reason() {
@@ -144,9 +158,13 @@ class job {
   /// exist are aborted.
   void leave() {
     const auto last = store_.release();
-    abort_.end({.rank = rank(),
-                .text = formatted("rank {} has left the job, since its parx::world is gone",
-                                  rank())});
+    try {
+      abort_.end(
+          {.rank = rank(),
+           .text = formatted("rank {} has left the job, since its parx::world is gone", rank())});
+    } catch (const std::exception&) {  // out of memory
+      abort_.end({.rank = rank()});
+    }
     if (last != nullptr) publish_exit(*last);
   }
 
@@ -199,6 +217,19 @@ class job {
   [[nodiscard]] static std::string exit_key(int rank) { return formatted("left/{}", rank); }
   [[nodiscard]] static std::string notice_key(int rank) { return formatted("notice/{}", rank); }
 
+  void publish_failure(const failure_record& record) noexcept {
+    const auto all = store_.get();
+    if (all == nullptr) return;
+    // Where the store is gone, its clients notice that by themselves.
+    store_.is_answered([&] {
+      const std::lock_guard lock(for_now_mutex_);
+      awaits_reason_ |= record.is_for_now;
+      std::string text = to_text(record);
+      all->compare_set(first_failure_key, for_now_, text, store_.parting_deadline());
+      if (record.is_for_now) for_now_ = std::move(text);
+    });
+    if (options_.threads) options_.threads->wake_all();
+  }
   void publish_exit(parx::store& all) noexcept {
     // Where the store is gone, nobody can ask for it.
     store_.is_answered([&] { all.set(exit_key(rank()), "1", store_.parting_deadline()); });
@@ -241,6 +272,9 @@ class job {
   detail::silence silence_;
   std::vector<std::atomic<bool>> ended_;  ///< by rank
   std::atomic<std::uint32_t> losses_{0};
+  mutable std::mutex for_now_mutex_;
+  std::string for_now_;  ///< what abort_for_now() has published
+  bool awaits_reason_ = false;
 };
 
 }  // namespace parx

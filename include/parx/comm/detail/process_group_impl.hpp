@@ -103,6 +103,12 @@ PARX_INLINE process_group process_group::subgroup(std::span<const int> ranks,
 PARX_INLINE void process_group::abort(std::string_view reason) {
   if (core_->is_here()) core_->progress().abort(reason);
 }
+PARX_INLINE void process_group::abort_for_now(std::string_view place) noexcept {
+  if (core_->is_here()) core_->progress().abort_for_now(place);
+}
+PARX_INLINE bool process_group::awaits_reason() const {
+  return core_->network().job().awaits_reason();
+}
 PARX_INLINE bool process_group::all_calls_read() { return core_->progress().all_calls_read(); }
 PARX_INLINE bool process_group::closed() const { return core_->progress().has_ended(); }
 

@@ -5,6 +5,7 @@
 
 #include <parx/comm/detail/group_core.hpp>
 #include <parx/comm/work.hpp>
+#include <parx/core/stopped.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -18,6 +19,7 @@ PARX_INLINE work& work::operator=(work&& other) noexcept {
     settle();
     group_ = std::move(other.group_);
     source_rank_ = other.source_rank_;
+    exceptions_ = other.exceptions_;
     request_ = std::move(other.request_);
   }
   return *this;
@@ -27,7 +29,7 @@ PARX_INLINE work::~work() { settle(); }
 PARX_INLINE void work::wait() {
   if (request_ == nullptr) return;
   group_->require_here();
-  group_->progress().wait(*request_);
+  wait_for_end();
   const auto finished = std::move(request_);
   source_rank_ = finished->peer;
   finished->rethrow();
@@ -41,8 +43,17 @@ PARX_INLINE bool work::test() {
 
 PARX_INLINE void work::settle() noexcept {
   // A forked process makes no progress on the call, and nothing writes to its buffer.
-  if (request_ != nullptr && group_->is_here()) group_->progress().wait(*request_);
+  if (request_ != nullptr && group_->is_here()) wait_for_end();
   request_ = nullptr;
+}
+
+PARX_INLINE void work::wait_for_end() noexcept {
+  const bool unwinding = std::uncaught_exceptions() > exceptions_;
+  if (unwinding && !stopped_by_signal::is_thrown()) {
+    group_->progress().wait_in_unwinding(*request_);
+  } else {
+    group_->progress().wait(*request_);
+  }
 }
 
 }  // namespace parx

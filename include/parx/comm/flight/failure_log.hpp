@@ -2,9 +2,9 @@
 // its flight recorder (rank_3.failure) and in the file named by TORCHELASTIC_ERROR_FILE.
 //
 // The first failure of a rank is the one that tells why it ends, so it is kept; those that follow
-// from it are not recorded. A rank that goes on after a loss (world::shrink) removes its record.
-// Where a file cannot be written (a full disk) there is none: readers treat that as unknown.
-// Threads: safe from any.
+// from it are not recorded. A record that is_for_now is replaced by the next that is not. A rank
+// that goes on after a loss (world::shrink) removes its record. Where a file cannot be written (a
+// full disk) there is none: readers treat that as unknown. Threads: safe from any.
 #pragma once
 
 #include <fcntl.h>
@@ -44,10 +44,12 @@ class failure_log {
     remove_from_directory();
   }
 
-  /// Keeps the first record. What cannot be written is left out.
+  /// Keeps the first record that is not for now. What cannot be written is left out.
   void write(const failure_record& record) noexcept try {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(has_failed_, true)) return;
+    const bool has_final = std::exchange(has_failed_, true) && !is_for_now_;
+    if (has_final || (is_for_now_ && record.is_for_now)) return;
+    is_for_now_ = record.is_for_now;
     const std::string text = to_text(record);
     if (!directory_.empty()) {
       const std::string name = flight_file_name(rank_, failure_suffix);
@@ -65,6 +67,7 @@ class failure_log {
   /// The rank goes on after its failure.
   void survived() noexcept try {
     const std::lock_guard lock(mutex_);
+    is_for_now_ = false;
     if (!std::exchange(has_failed_, false)) return;
     if (!directory_.empty()) remove_from_directory();
     if (!error_file_.empty()) ::unlink(error_file_.c_str());
@@ -87,6 +90,7 @@ class failure_log {
   std::mutex mutex_;
   std::string directory_;  ///< empty: not known yet, or none
   bool has_failed_ = false;
+  bool is_for_now_ = false;  ///< the record that was written
 };
 
 /// The record in a file of an open directory; nullopt where there is none that can be read.

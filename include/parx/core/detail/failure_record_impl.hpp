@@ -48,7 +48,10 @@ inline void read_parx_fields(json::reader& from, failure_record& record) {
     else if (key == "operation") record.operation = text();
     else if (key == "group") record.group = text();
     else if (key == "site") record.site = text();
-    else if (key == "code") {
+    else if (key == "is_for_now") {
+      record.is_for_now = from.word("true");
+      if (!record.is_for_now) from.skip();
+    } else if (key == "code") {
       const std::string name = from.string();
       for (const auto& [code, known] : errc_names) {
         if (name == known) record.code = code;
@@ -145,10 +148,11 @@ PARX_INLINE std::string to_text(const failure_record& record) {
   return formatted(
       "{{\"message\": {{\"message\": {}, \"extraInfo\": {{\"py_callstack\": {}, \"timestamp\": "
       "\"{}\", \"parx\": {{\"unix_ns\": {}, \"code\": {}, \"rank\": {}, \"blamed\": {}, \"host\": "
-      "{}, \"operation\": {}, \"group\": {}, \"sequence\": {}, \"site\": {}}}}}}}}}\n",
+      "{}, \"operation\": {}, \"group\": {}, \"sequence\": {}, \"site\": {}, \"is_for_now\": "
+      "{}}}}}}}}}\n",
       text, text, record.unix_ns / 1'000'000'000, record.unix_ns, json::quote(code), record.rank,
       record.blamed, json::quote(record.host), json::quote(record.operation),
-      json::quote(record.group), record.sequence, json::quote(record.site));
+      json::quote(record.group), record.sequence, json::quote(record.site), record.is_for_now);
 }
 
 PARX_INLINE std::optional<failure_record> failure_from_text(std::string_view text) {

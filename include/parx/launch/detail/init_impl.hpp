@@ -197,11 +197,15 @@ PARX_INLINE world::world(launch_env job, std::unique_ptr<rendezvous> meeting,
 
 PARX_INLINE world::~world() {
   const bool unwinding = std::uncaught_exceptions() > exceptions_;
-  if (unwinding && (!closed() || goes_on())) {
-    abort(formatted("rank {} left its program by an exception; see its output", rank()));
+  if (unwinding && (!closed() || awaits_reason() || goes_on())) {
+    try {
+      abort(formatted("rank {} left its program by an exception; see its output", rank()));
+    } catch (const std::exception&) {
+      abort_for_now("out of memory");
+    }
   }
   const bool failed = closed() && !goes_on();
-  static_cast<process_group&>(*this) = process_group(alone());
+  { const process_group ends_here = std::move(static_cast<process_group&>(*this)); }
   if (!process_.is_this()) {  // a forked child: the store and its server belong to the parent
     detail::keep_for_good(meeting_.release());
   } else if (meeting_ != nullptr) {

@@ -68,14 +68,22 @@ PARX_INLINE void gradient_reducer::finish() {
 }
 
 PARX_INLINE void gradient_reducer::abandon_backward() noexcept {
-  if (state_.abandon().abort) {
-    const int rank = groups_[0].rank();
-    groups_.abort(std::current_exception()
-                      ? abort_reason(rank)
-                      : formatted("rank {}: an exception ended its backward pass; see its output",
-                                    rank));
-  }
+  if (state_.abandon().abort) tell_others();
   sums_.abandon();
+}
+
+PARX_INLINE void gradient_reducer::tell_others() const noexcept {
+  try {
+    const int rank = groups_[0].rank();
+    if (std::current_exception() != nullptr) {
+      groups_.abort(abort_reason(rank));
+    } else {
+      groups_.abort_for_now(
+          formatted("rank {}: an exception has ended a backward pass of {}", rank, groups_.who()));
+    }
+  } catch (const std::exception&) {
+    groups_.abort_for_now("out of memory");
+  }
 }
 
 }  // namespace parx

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -35,9 +36,9 @@ enum class store_loss {
 
 class abort_watch {
  public:
-  /// Throws parx::error where the store does not answer before `limit`.
-  abort_watch(job_store& all, std::optional<deadline> limit, store_loss loss)
-      : store_(all), loss_(loss) {
+  /// `rank` is this one's. Throws parx::error where the store does not answer before `limit`.
+  abort_watch(job_store& all, int rank, std::optional<deadline> limit, store_loss loss)
+      : store_(all), rank_(rank), loss_(loss) {
     begin(store_.require()->watch(first_failure_key, limit));
   }
 
@@ -113,9 +114,17 @@ class abort_watch {
     }
   }
   [[nodiscard]] failure_record read() {
+    // Another rank that is unwinding says why as soon as its exception is caught.
+    static constexpr std::chrono::milliseconds for_now_patience{1000}, between_reads{5};
     try {
-      const auto text = watches_.back()->value(deadline::after(std::chrono::seconds(2)));
-      if (auto record = failure_from_text(text)) return std::move(*record);
+      const auto limit = deadline::after(std::chrono::seconds(2));
+      auto record = failure_from_text(watches_.back()->value(limit));
+      const auto until = deadline::after(for_now_patience);
+      while (record && record->is_for_now && record->rank != rank_ && !until.passed()) {
+        std::this_thread::sleep_for(between_reads);
+        record = failure_from_text(store_.require()->get(first_failure_key, limit));
+      }
+      if (record) return std::move(*record);
       return {.text = "another rank has failed, and its record cannot be understood"};
     } catch (const std::exception& failure) {
       return {.text = formatted("another rank has failed, but its record cannot be read: {}",
@@ -124,6 +133,7 @@ class abort_watch {
   }
 
   job_store& store_;
+  const int rank_;
   const store_loss loss_;
   std::atomic<bool> is_blind_{false};  ///< the store has ended
   /// The last one is current. Others stay open: a thread may be about to poll their descriptors.

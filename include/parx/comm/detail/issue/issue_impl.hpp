@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include <parx/comm/detail/issue/issue.hpp>
 #include <parx/comm/measure.hpp>
 #include <parx/comm/schedule/catalog.hpp>
+#include <parx/core/stopped.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -158,12 +160,23 @@ inline const std::shared_ptr<const execution_plan>& fill_call(const process_grou
   return issuing.fill(check, given, request);
 }
 
+/// Runs a call to its end. In a destructor that runs because of an exception other ranks may not
+/// come to this call: see wait_in_unwinding.
+inline void run_to_end(group_core& core, call& request) {
+  const bool unwinding = std::uncaught_exceptions() > 0 && !stopped_by_signal::is_thrown();
+  if (!unwinding) [[likely]]
+    return core.progress().run(request);
+  core.progress().submit(request);
+  core.progress().wait_in_unwinding(request);
+  request.rethrow();
+}
+
 PARX_INLINE void run(const process_group& group, const collective_arguments& given) {
   group_core& core = *core_of(group);
   const auto inside = core.enter(given.what, given.site);
   call request;
   fill_call(group, given, request);
-  core.progress().run(request);
+  run_to_end(core, request);
 }
 
 PARX_INLINE work start(const process_group& group, const collective_arguments& given) {
@@ -179,7 +192,7 @@ PARX_INLINE work start(const process_group& group, const collective_arguments& g
 PARX_INLINE void run(const process_group& group, call& request) {
   group_core& core = *core_of(group);
   const auto inside = core.enter(request.what, request.site);
-  core.progress().run(request);
+  run_to_end(core, request);
 }
 
 PARX_INLINE work start(const process_group& group, std::unique_ptr<call> request) {

@@ -131,7 +131,8 @@ class call_record {
                               request.brief ? request.issued : clock::now());
   }
   void fail(const failure_record& reason) const noexcept {
-    if (options_.recorder) options_.recorder->fail(reason.text);
+    // The recorder keeps the first text, and what is said for now may be replaced.
+    if (options_.recorder && !reason.is_for_now) options_.recorder->fail(reason.text);
     if (options_.failures) options_.failures->write(reason);
   }
 

@@ -30,6 +30,7 @@
 #include <parx/comm/detail/progress/unread_call.hpp>
 #include <parx/comm/detail/progress/watch.hpp>
 #include <parx/core/failure_record.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/start_thread.hpp>
 #include <parx/trace/event.hpp>
 
@@ -88,6 +89,20 @@ class progress {
     await(lock, request);
   }
 
+  /// The same for a call whose handle goes because of an exception. Ranks that throw together have
+  /// all issued it, so it has time while bytes move. Where they stand still, the other ranks wait
+  /// for calls that this rank does not come to: the job is aborted.
+  void wait_in_unwinding(call& request) noexcept {
+    if (!stops_moving(request)) return;
+    try {
+      abort_for_now(formatted("rank {}: an exception has left the scope of {} before that was done",
+                              network_.job_rank(network_.rank()), diagnosis_.title(request)));
+    } catch (const std::exception&) {
+      abort_for_now("out of memory");
+    }
+    wait(request);
+  }
+
   /// Whether an issued call is done. Never blocks.
   [[nodiscard]] bool test(const call& request) {
     {
@@ -104,9 +119,24 @@ class progress {
   void abort(std::string_view reason) {
     failure_record record = record_of(std::current_exception(), network_.job_rank(network_.rank()));
     record.text = reason;
+    const bool is_awaited = network_.job().awaits_reason();
     network_.job().abort(record);
-    ending_.set_if_first(reason);
+    if (is_awaited) ending_.set(reason);
+    else ending_.set_if_first(reason);
     record_.fail(record);
+  }
+  /// As process_group::abort_for_now.
+  void abort_for_now(std::string_view place) noexcept {
+    try {
+      failure_record record = record_of(nullptr, network_.job_rank(network_.rank()));
+      record.text = place;
+      record.is_for_now = true;
+      network_.job().abort_for_now(record);
+      ending_.set_if_first(place);
+      record_.fail(record);
+    } catch (const std::exception&) {  // out of memory: this rank's calls end without a reason
+      network_.job().abort_for_now({.is_for_now = true});
+    }
   }
   [[nodiscard]] bool has_ended() const noexcept { return ending_.has_ended(); }
 
@@ -135,6 +165,17 @@ class progress {
     if (ending_.has_ended()) throw diagnosis_.refusal_of(request, ending_.reason());
     if (request.timeout.count() <= 0) request.timeout = options_.timeout;
     record_.enter(request);
+  }
+
+  /// Waits for an asynchronous call; true where nothing has moved for a while before it is done.
+  [[nodiscard]] bool stops_moving(const call& request) noexcept {
+    static constexpr std::chrono::milliseconds patience{250};
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      const std::size_t moved = bytes_sent() + bytes_received();
+      if (changed_.wait_for(lock, patience, [&] { return request.all_done(); })) return false;
+      if (bytes_sent() + bytes_received() == moved) return true;
+    }
   }
 
   /// Locked.
