@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include <fsdp/blocks.hpp>
 #include <fsdp/nested.hpp>
 #include <messages.hpp>
+#include <short_memory.hpp>
 
 #include <parx/autograd.hpp>
 #include <parx/comm/collectives/barrier.hpp>

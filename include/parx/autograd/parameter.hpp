@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -139,13 +140,18 @@ class parameter : public variable<T>,
   /// The same for memory that is all zero; drops an existing gradient. Where embeddings are the
   /// only users, only the rows of a batch are written: untouched pages take no physical memory.
   void bind_zeroed_grad(std::span<T> memory) const { leaf("bind_zeroed_grad").bind_zeroed(memory); }
-  /// The gradient returns to memory of its own.
-  void unbind_grad() const { leaf("unbind_grad").unbind(); }
-  /// Value and gradient return to memory of their own.
-  void unbind() const {
+  /// The gradient returns to memory of its own. Without memory for that, there is none any more.
+  void unbind_grad() const noexcept { leaf("unbind_grad").unbind(); }
+  /// Value and gradient return to memory of their own. Without memory for that, there are none any
+  /// more.
+  void unbind() const noexcept {
     unbind_grad();
-    if (stays()) return;
-    if (has_values() && !this->value().is_unique()) this->shared().value = this->value().clone();
+    if (stays() || !has_values()) return;
+    try {
+      if (!this->value().is_unique()) this->shared().value = this->value().clone();
+    } catch (const std::bad_alloc&) {
+      forget_values();
+    }
   }
 
   /// Says that a step has changed the value: backward refuses graphs that used the earlier one. An

@@ -35,6 +35,15 @@ inline constexpr std::string_view stale_prefix = ".parx-";
   return path.parent_path() / temporary_name(name);
 }
 
+/// For destructors: what cannot be removed stays.
+inline void remove_all_quietly(const std::filesystem::path& path) noexcept {
+  try {
+    std::error_code failure;
+    std::filesystem::remove_all(path, failure);
+  } catch (const std::exception&) {  // out of memory
+  }
+}
+
 /// Removes a folder after renaming it, so that its name never refers to a partly removed one.
 /// Errors are ignored: what remains has a hidden name and is removed the next time.
 inline void remove_folder(const std::filesystem::path& path) noexcept {
@@ -82,8 +91,7 @@ class staged_folder {
     if (::mkdir(hidden_.c_str(), 0777) != 0) fail("cannot create", errno);
   }
   ~staged_folder() {
-    std::error_code failure;
-    if (!hidden_.empty()) std::filesystem::remove_all(hidden_, failure);
+    if (!hidden_.empty()) remove_all_quietly(hidden_);
   }
   staged_folder(const staged_folder&) = delete;
   staged_folder& operator=(const staged_folder&) = delete;

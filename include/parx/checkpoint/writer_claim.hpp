@@ -55,8 +55,7 @@ class writer_claim {
     return *this;
   }
   ~writer_claim() {
-    std::error_code failure;
-    if (!path_.empty()) std::filesystem::remove_all(path_, failure);
+    if (!path_.empty()) remove_all_quietly(path_);
   }
 
   /// The hidden folder; empty where there is none.

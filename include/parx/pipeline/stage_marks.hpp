@@ -17,7 +17,7 @@ class stage_marks {
   stage_marks() = default;
   /// To be destroyed after the wrappers of the stages.
   ~stage_marks() {
-    for (const auto& [each, before] : placed_) each.set_places(before);
+    for (auto& [each, before] : placed_) each.set_places(std::move(before));
     for (const parameter<T>& each : tied_) {
       if (each.observer() == nullptr) each.reduce_over({});
     }

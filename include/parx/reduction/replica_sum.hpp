@@ -59,6 +59,7 @@ class replica_sum {
     const int merges = plan_->own_merges()[added_++];
     if (merges == 0) {
       sums_.push_back(take_spare());
+      spare_.reserve(spare_.size() + sums_.size());  // drop() must not allocate
       copy(sums_.back().get(), gradients);
       return;
     }

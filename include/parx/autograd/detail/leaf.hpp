@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,9 +60,15 @@ class leaf final : public node<T> {
     zero();
     start_rows();
   }
-  void unbind() {
+  /// For destructors: where there is no memory for a copy, the gradient is dropped.
+  void unbind() noexcept {
     if (!this->gradient.defined()) return;
-    this->gradient = written_ ? this->gradient.clone() : tensor<T>();
+    try {
+      this->gradient = written_ ? this->gradient.clone() : tensor<T>();
+    } catch (const std::bad_alloc&) {
+      this->gradient = tensor<T>();
+      zero();
+    }
     zero_outside_rows_ = false;
   }
   /// The rows with contributions since zero(), ascending; nullopt after a dense contribution.

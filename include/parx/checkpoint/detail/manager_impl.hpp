@@ -71,9 +71,8 @@ PARX_INLINE checkpoint_manager::~checkpoint_manager() {
   if (writer_.joinable()) writer_.join();
   if (failure_ == nullptr) return;
   try {
-    std::rethrow_exception(failure_);
-  } catch (const std::exception& reason) {
-    log(log_level::error, "the last checkpoint was not saved: {}", reason.what());
+    log(log_level::error, "the last checkpoint was not saved: {}", text_of(failure_));
+  } catch (const std::exception&) {  // out of memory
   }
 }
 

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,7 +54,7 @@ class groups_of_rank {
     const std::lock_guard lock(mutex_);
     all_.push_back(&next);
   }
-  void remove(const call_record& gone);
+  void remove(const call_record& gone) noexcept;
   /// Writes into a notice of group `own` how far the rank is there and in each group that no thread
   /// drives. Those that are driven have notices of their own, or will be stuck soon.
   void describe(const call_record& own, notice& mine) const;
@@ -199,11 +200,14 @@ class call_record {
   std::atomic<bool> driven_{false};
 };
 
-inline void groups_of_rank::remove(const call_record& gone) {
+inline void groups_of_rank::remove(const call_record& gone) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(all_, &gone);
-  if (gone_.calls.size() < most_gone) gone.describe_counts(gone_);
-  else gone_.has_all_groups = false;
+  try {
+    if (gone_.calls.size() < most_gone) return gone.describe_counts(gone_);
+  } catch (const std::bad_alloc&) {
+  }
+  gone_.has_all_groups = false;
 }
 inline void groups_of_rank::describe(const call_record& own, notice& mine) const {
   const std::lock_guard lock(mutex_);
