@@ -369,6 +369,26 @@ BOOST_AUTO_TEST_CASE(what_names_and_counts_do_not_show_is_compared_as_well) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(calls_of_one_shape_that_move_other_things_are_told_apart_by_their_tags) {
+  for (const auto kind : jobs::common_kinds) {
+    for (const bool named : {true, false}) {
+      const auto failures = jobs::run_collecting(kind, 3, [&](parx::process_group& group) {
+        if (named) group.name_tags({"layer \"a\"", "layer \"b\""});
+        std::vector<float> x(4), all(12);
+        parx::all_reduce(group, x, {.tag = 1});
+        parx::all_gather(group, x, all, {.tag = group.rank() == 1 ? 1 : 0});
+      });
+      for (const auto& each : failures) {
+        const bool names_both =
+            named ? mentions(each, "all_gather of 12 float32 for layer \"a\"",
+                             "all_gather of 12 float32 for layer \"b\"")
+                  : mentions(each, "12 float32 with tag 0", "12 float32 with tag 1");
+        BOOST_TEST(names_both, jobs::name_of(kind) << ": " << each);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(both_ends_of_a_pair_must_name_the_same_count_in_all_to_all_v) {
   for (const auto kind : jobs::common_kinds) {
     for (const auto use : {parx::algorithm::direct, parx::algorithm::pairwise}) {

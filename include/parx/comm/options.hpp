@@ -62,10 +62,17 @@ struct split_options {
 /// Zero means the group's own timeout.
 inline constexpr std::chrono::milliseconds group_timeout{0};
 
+/// Of collective_options::tag.
+inline constexpr int no_tag = -1;
+
 /// For operations that only move data.
 struct collective_options {
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;
+  /// What is moved, where calls of the same count and dtype may move different things: the number
+  /// of a layer, say. Equal on all ranks, which is checked. process_group::name_tags names it in
+  /// errors.
+  int tag = no_tag;
 };
 
 struct rooted_options {
@@ -97,6 +104,7 @@ struct reduce_options {
   bool preserve_input = false;
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;
+  int tag = no_tag;  ///< as collective_options::tag
 };
 
 struct rooted_reduce_options {

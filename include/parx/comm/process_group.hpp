@@ -78,6 +78,10 @@ class process_group {
   [[nodiscard]] process_group subgroup(std::span<const int> ranks, subgroup_options options = {},
                                        call_site site = call_site::current()) const;
 
+  /// Local: what collective_options::tag stands for in errors, by number: "unit \"layers.3\"".
+  /// Equal on all ranks.
+  void name_tags(std::vector<std::string> names);
+
   /// Makes the group unusable on every rank of the job; their calls fail with an error that
   /// contains `reason`. Does nothing in a process forked from the rank's.
   void abort(std::string_view reason);

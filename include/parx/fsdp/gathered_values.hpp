@@ -6,7 +6,8 @@
 // share a pool, and an idle pool takes no memory: a layer does not need a block as large as the
 // head of a language model. Ranks of one host gather kept units through shared memory. Values sent
 // as bfloat16 are gathered into the first half of their memory. The rank's own values are rounded
-// as well, so the exact part then lies elsewhere, in kept units too.
+// as well, so the exact part then lies elsewhere, in kept units too. A gather has the number of its
+// unit as tag: ranks that use different units of one size would mix their values.
 #pragma once
 
 #include <algorithm>
@@ -148,7 +149,8 @@ inline bool gathered_values::start(std::size_t unit) {
     }
     const const_buffer_view own{part, each.part, type};
     const buffer_view all{flats_[flat].whole, each.whole(), type};
-    here.gathers.push_back(async_all_gather(group_, own, all, {}, site_));
+    here.gathers.push_back(
+        async_all_gather(group_, own, all, {.tag = static_cast<int>(unit)}, site_));
   }
   return !here.gathers.empty();
 }

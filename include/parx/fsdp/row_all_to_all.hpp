@@ -28,9 +28,11 @@ namespace parx::inline PARX_ABI::detail {
 class row_all_to_all {
  public:
   /// Values go over `fetching`, the ranks over which the table is cut; gradients over `summing`,
-  /// whose rank i has part part_of[i]. The groups are borrowed. `name` is the table's, for errors.
+  /// whose rank i has part part_of[i]. The groups are borrowed. `name` is the table's, for errors;
+  /// `tag` its number among what goes over `fetching`.
   row_all_to_all(process_group& fetching, process_group& summing, std::vector<std::size_t> part_of,
-                 std::string name, std::size_t rows, std::size_t width, dtype type, call_site site);
+                 std::string name, std::size_t rows, std::size_t width, dtype type, int tag,
+                 call_site site);
 
   [[nodiscard]] const row_cut& cut() const noexcept { return cut_; }
   /// The rows of this rank.
@@ -47,11 +49,11 @@ class row_all_to_all {
     outgoing_.resize(cut_.ranks);
     incoming_.resize(cut_.ranks);
     cut_.count_owned(rows_, outgoing_);
-    all_to_all(fetching_, outgoing_, incoming_, {}, site_);
+    all_to_all(fetching_, outgoing_, incoming_, {.tag = tag_}, site_);
     numbers_.assign(rows_.begin(), rows_.end());
     to_sizes(outgoing_, 1, send_sizes_);
     asked_.resize(to_sizes(incoming_, 1, receive_sizes_));
-    all_to_all_v(fetching_, numbers_, send_sizes_, asked_, receive_sizes_, {}, site_);
+    all_to_all_v(fetching_, numbers_, send_sizes_, asked_, receive_sizes_, {.tag = tag_}, site_);
 
     answered_.clear();
     for (const std::uint32_t row : asked_) answered_.push_back(own_index(row));
@@ -61,7 +63,7 @@ class row_all_to_all {
     for (std::size_t i = 0; i < answered_.size(); ++i) {
       std::memcpy(sent_.data() + i * row_bytes_, from + answered_[i] * row_bytes_, row_bytes_);
     }
-    all_to_all_v(fetching_, sent_, send_sizes_, received_, receive_sizes_, {}, site_);
+    all_to_all_v(fetching_, sent_, send_sizes_, received_, receive_sizes_, {.tag = tag_}, site_);
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       std::memcpy(table + rows_[i] * row_bytes_, received_.data() + i * row_bytes_, row_bytes_);
     }
@@ -117,6 +119,7 @@ class row_all_to_all {
   process_group& summing_;
   const std::vector<std::size_t> part_of_;
   const call_site site_;
+  const int tag_;
   const std::string name_;
   const row_cut cut_;
   const std::size_t own_begin_, own_end_;
@@ -134,12 +137,13 @@ class row_all_to_all {
 
 inline row_all_to_all::row_all_to_all(process_group& fetching, process_group& summing,
                                       std::vector<std::size_t> part_of, std::string name,
-                                      std::size_t rows, std::size_t width, dtype type,
+                                      std::size_t rows, std::size_t width, dtype type, int tag,
                                       call_site site)
     : fetching_(fetching),
       summing_(summing),
       part_of_(std::move(part_of)),
       site_(site),
+      tag_(tag),
       name_(std::move(name)),
       cut_{rows, static_cast<std::size_t>(fetching.size())},
       own_begin_(cut_.begin(static_cast<std::size_t>(fetching.rank()))),

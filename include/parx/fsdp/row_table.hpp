@@ -34,6 +34,7 @@ struct row_groups {
   process_group& replicas;  ///< the ranks that have the same part
   process_group& summing;   ///< all ranks that have gradients of it
   const std::vector<std::size_t>& part_of;  ///< by rank of `summing`
+  int tag = no_tag;                         ///< of the table's operations on `fetching`
   int virtual_replicas = 0;  ///< whose gradients are summed along their tree; 0: each rank's are
 };
 
@@ -77,10 +78,12 @@ class row_table final : public row_table_part, private deferred_updates<T> {
   /// `whole` has values, this is collective, and each rank receives its part of rank 0's; otherwise
   /// the caller must initialize the part.
   row_table(const row_groups& groups, parameter<T> whole, parameter<T> part, call_site site)
-      : whole_(std::move(whole)), part_(std::move(part)),
+      : whole_(std::move(whole)),
+        part_(std::move(part)),
         traffic_(groups.fetching, groups.summing, groups.part_of, whole_.name(), rows(), width(),
-                 dtype_of<T>, site),
-        values_(whole_.size() * sizeof(T)), gradients_(whole_.size() * sizeof(T)) {
+                 dtype_of<T>, groups.tag, site),
+        values_(whole_.size() * sizeof(T)),
+        gradients_(whole_.size() * sizeof(T)) {
     if (groups.virtual_replicas > 0) sum_replicas(groups, site);
     part_.keep_part(whole_.spec().slice(0, traffic_.own_begin(), traffic_.own_end()));
     part_.expect_row_grad();

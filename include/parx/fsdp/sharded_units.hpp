@@ -223,6 +223,11 @@ class sharded_units final : private closed_reads {
     return plan_.place(parameter).flat == unit_place::nowhere;
   }
 
+  /// The tags of operations on gathering_: the number of a unit, or one above them for a table.
+  void name_tags();
+  [[nodiscard]] int tag_of_table(std::size_t parameter) const noexcept {
+    return static_cast<int>(plan_.units().size() + parameter);
+  }
   [[nodiscard]] std::unique_ptr<unit_values> storage_of(const fsdp_options& options,
                                                         call_site site);
   [[nodiscard]] reduction_layout layout_of(std::vector<std::size_t> part_of,

@@ -45,7 +45,8 @@ class values_in_place final : public unit_values {
     }
     const std::size_t mine = counts[static_cast<std::size_t>(group_.rank())];
     all_gather_v(group_, const_buffer_view{part(flat), mine, each.type},
-                 buffer_view{arrays_[flat], each.count, each.type}, counts, {}, site_);
+                 buffer_view{arrays_[flat], each.count, each.type}, counts,
+                 {.tag = static_cast<int>(each.unit)}, site_);
   }
 
  private:

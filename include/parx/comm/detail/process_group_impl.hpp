@@ -100,6 +100,9 @@ PARX_INLINE process_group process_group::subgroup(std::span<const int> ranks,
       detail::end_in_own_process{}));
 }
 
+PARX_INLINE void process_group::name_tags(std::vector<std::string> names) {
+  detail::core_of(*this)->progress().name_tags(std::move(names));
+}
 PARX_INLINE void process_group::abort(std::string_view reason) {
   if (core_->is_here()) core_->progress().abort(reason);
 }

@@ -38,6 +38,7 @@ PARX_INLINE sharded_units::sharded_units(process_group& group, shard_groups grou
       readers_(plan_.units().size()),
       steps_(*this) {
   const std::size_t units = plan_.units().size();
+  name_tags();
   values_ = storage_of(options, site);
   take_values(site);
   reduction_layout sums = layout_of(std::move(groups.part_of), options, site);
@@ -258,6 +259,13 @@ PARX_INLINE std::unique_ptr<unit_values> sharded_units::storage_of(const fsdp_op
                                            options.wire.gather, site);
 }
 
+PARX_INLINE void sharded_units::name_tags() {
+  std::vector<std::string> names;
+  for (std::size_t unit = 0; unit < plan_.units().size(); ++unit) names.push_back(plan_.name(unit));
+  for (const auto& each : all_) names.push_back(formatted("table \"{}\"", each->name()));
+  gathering_.name_tags(std::move(names));
+}
+
 PARX_INLINE reduction_layout sharded_units::layout_of(std::vector<std::size_t> part_of,
                                                       const fsdp_options& options, call_site site) {
   if (replicas_.size() > 1) {  // separate from the group of the gathers
@@ -283,7 +291,7 @@ PARX_INLINE void sharded_units::cut_tables(const reduction_layout& sums, call_si
   const int replicas = sums.virtual_replicas ? sums.virtual_replicas->replicas() : 0;
   for (std::size_t i = 0; i < all_.size(); ++i) {
     if (!is_table(i)) continue;
-    const row_groups groups{gathering_, replicas_, group_, sums.part_of, replicas};
+    const row_groups groups{gathering_, replicas_, group_, sums.part_of, tag_of_table(i), replicas};
     tables_.push_back({i, &all_[i]->cut_by_rows(groups, site)});
   }
 }

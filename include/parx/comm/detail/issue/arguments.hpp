@@ -58,6 +58,7 @@ struct collective_arguments {
   std::size_t count = 0;      ///< of the whole vector: call_shape::count
   std::size_t own_begin = 0;  ///< where this rank's block begins in it
   int root = -1;
+  int tag = no_tag;
   std::span<const std::size_t> counts{};    ///< of uneven blocks: call_shape::blocks
   std::span<const std::size_t> incoming{};  ///< call_shape::incoming
   arithmetic combine{};
@@ -237,6 +238,10 @@ class call_check {
       if constexpr (names_operation<Plain>) read_arithmetic<In>(options, given.combine);
       if constexpr (requires { options.preserve_input; }) {
         given.preserve_input = options.preserve_input;
+      }
+      if constexpr (requires { plain_options(options).tag; }) {
+        given.tag = plain_options(options).tag;
+        require(given.tag >= no_tag, "the tag {} is negative", given.tag);
       }
     }
     return given;

@@ -35,6 +35,7 @@ struct call_key {
   /// which stalls as above.
   std::uint64_t elements = 0;
   std::uint32_t arithmetic = 0;
+  int tag = -1;
   double factor = 1;
   const char* file = nullptr;
   int line = 0;
@@ -53,8 +54,8 @@ struct call_key {
     return asked == other.asked && shape.is_like(other.shape);
   }
   [[nodiscard]] bool has_rest_of(const call_key& other) const noexcept {
-    return elements == other.elements && arithmetic == other.arithmetic && factor == other.factor &&
-           file == other.file && line == other.line;
+    return elements == other.elements && arithmetic == other.arithmetic && tag == other.tag &&
+           factor == other.factor && file == other.file && line == other.line;
   }
 };
 

@@ -45,6 +45,7 @@ inline call_key issuer::key_of(const collective_arguments& given, const call& re
   call_key key{.asked = given.use,
                .counts = given.counts,
                .incoming = given.incoming,
+               .tag = given.tag,
                .file = given.site.file,
                .line = given.site.line};
   key.shape.what = given.what;
@@ -89,7 +90,7 @@ inline prepared_call issuer::prepare(const call_check& check, const collective_a
   header.reduction = key.reduction();
   header.algorithm = static_cast<std::uint8_t>(made.plan->steps.name);
   header.count = given.incoming.empty() ? given.count : 0;
-  header.root = given.root;
+  header.root = has_root(given.what) ? given.root : given.tag;
   header.line = static_cast<std::uint32_t>(given.site.line);
   header.sizes = key.sizes();
   header.arithmetic = key.arithmetic;

@@ -107,8 +107,15 @@ inline void name_call(call& request) noexcept {
   request.header.set_file(request.site.file_name());
 }
 
-/// "all_reduce of 1024 float32 (sum) at train.cpp:88", from a header.
-[[nodiscard]] inline std::string describe(const call_header& header) {
+/// Whether `root` is the tag of a collective.
+[[nodiscard]] inline bool has_tag(const call_header& header) noexcept {
+  const auto op = static_cast<operation>(header.operation);
+  return header.root >= 0 && !has_root(op) && op != operation::send && op != operation::recv;
+}
+
+/// "all_reduce of 1024 float32 (sum) at train.cpp:88", from a header. `tag`: what that stands for,
+/// where it is known.
+[[nodiscard]] inline std::string describe(const call_header& header, std::string_view tag = {}) {
   const auto op = static_cast<operation>(header.operation);
   std::string text{name_of(op)};
   if (op == operation::all_to_all && header.count == 0 && header.sizes != 0) {
@@ -127,8 +134,8 @@ inline void name_call(call& request) noexcept {
                                    : name_of(static_cast<reduce_op>(header.reduction)));
   }
   if (has_root(op)) text += formatted(" with root {}", header.root);
-  if (op == operation::send || op == operation::recv) {
-    text += formatted(" with tag {}", header.root);
+  if (!has_root(op) && header.root >= 0) {
+    text += tag.empty() ? formatted(" with tag {}", header.root) : formatted(" for {}", tag);
   }
   if (header.algorithm != 0 && op != operation::barrier) {
     text += formatted(" by {}", name_of(static_cast<algorithm>(header.algorithm)));

@@ -32,7 +32,7 @@ struct call_header {
   std::uint64_t group = 0;
   std::uint64_t sequence = 0;  ///< even for the program's calls; see number()
   std::uint64_t count = 0;
-  std::int32_t root = -1;  ///< the root, or a message's tag
+  std::int32_t root = -1;  ///< the root; without one the tag, or -1
   std::uint32_t line = 0;
   /// Hash of uneven counts, coalesced buffers and a struct's size. Of a message: one more than the
   /// number of extents that follow this header; 0 if none were given.

@@ -92,6 +92,20 @@ class call_record {
     return siblings_;
   }
 
+  /// What the tags of collectives stand for, by number.
+  void name_tags(std::vector<std::string> names) {
+    const std::lock_guard lock(tag_names_mutex_);
+    tag_names_ = std::move(names);
+  }
+  /// describe(header), with the name of its tag. From any thread.
+  [[nodiscard]] std::string text_of(const call_header& header) const {
+    const std::lock_guard lock(tag_names_mutex_);
+    const bool is_named = header.group == group_ && has_tag(header) &&
+                          static_cast<std::size_t>(header.root) < tag_names_.size();
+    return parx::detail::describe(
+        header, is_named ? tag_names_[static_cast<std::size_t>(header.root)] : std::string_view());
+  }
+
   /// A call is issued: numbers it. Its time begins, unless it is brief.
   void enter(call& request) noexcept {
     if (!request.brief) latest_.store(request.issued = clock::now(), relaxed);
@@ -198,6 +212,8 @@ class call_record {
   std::array<call_header, 32> recent_{};  ///< by number, modulo its size
   std::atomic<counter*> sent_{nullptr};   ///< by receiver; null before the first message
   std::atomic<bool> driven_{false};
+  mutable std::mutex tag_names_mutex_;
+  std::vector<std::string> tag_names_;
 };
 
 inline void groups_of_rank::remove(const call_record& gone) noexcept {

@@ -203,7 +203,7 @@ class diagnosis {
           "the ranks called different operations: their call #{} was {} on rank {}, but {} on {}{}"
           ". Every rank must issue the same collectives in the same order with the same count, "
           "dtype and root",
-          mine.number(), describe(mine), network_.rank(), describe(found.theirs),
+          mine.number(), record_.text_of(mine), network_.rank(), record_.text_of(found.theirs),
           network_.describe(found.peer), hidden_difference(mine, found.theirs));
     }
     const std::string number = found.theirs.sequence == mine.sequence
@@ -212,8 +212,8 @@ class diagnosis {
     return formatted(
         "the ranks called different operations: rank {} is in {}, but {} is in {}{}{}. Every rank "
         "must issue the same collectives in the same order with the same count, dtype and root",
-        network_.rank(), describe(mine), network_.describe(found.peer), describe(found.theirs),
-        number, hidden_difference(mine, found.theirs));
+        network_.rank(), record_.text_of(mine), network_.describe(found.peer),
+        record_.text_of(found.theirs), number, hidden_difference(mine, found.theirs));
   }
 
   [[nodiscard]] std::string mismatch(const message_mismatch& found) const {
@@ -298,7 +298,7 @@ class diagnosis {
   [[nodiscard]] std::string place_of(const notice& theirs) const {
     static constexpr std::size_t most_listed = 4;
     std::string text = theirs.call.sequence > 0 ? formatted("#{}, ", theirs.call.number()) : "";
-    text += describe(theirs.call);
+    text += record_.text_of(theirs.call);
     if (theirs.call.group != record_.group()) text += formatted(" on group \"{}\"", theirs.group);
     if (!theirs.waits() || theirs.awaited.size() > most_listed) return text;
     for (const int rank : theirs.awaited) text += ", for " + name_of_rank(rank);

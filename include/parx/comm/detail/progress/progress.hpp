@@ -146,6 +146,7 @@ class progress {
            !tell_of_unread_call(network_, diagnosis_, record_);
   }
 
+  void name_tags(std::vector<std::string> names) { record_.name_tags(std::move(names)); }
   [[nodiscard]] const std::shared_ptr<groups_of_rank>& siblings() const noexcept {
     return record_.siblings();
   }

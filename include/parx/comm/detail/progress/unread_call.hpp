@@ -57,7 +57,7 @@ inline bool tell_of_unread_call(links& network, const diagnosis& texts,
         "calls and has never read what {} sent for its call #{}, {}. Every rank must issue the "
         "same collectives in the same order with the same count, dtype and root",
         network.rank(), record.name(), record.calls(), network.describe(found->peer),
-        found->theirs.number(), describe(found->theirs));
+        found->theirs.number(), record.text_of(found->theirs));
     failure_record told = texts.record_of_end({text, errc::mismatch, found->peer}, nullptr);
     told.operation = name_of(static_cast<operation>(found->theirs.operation));
     told.sequence = found->theirs.number();
