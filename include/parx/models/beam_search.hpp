@@ -19,6 +19,8 @@
 
 #include <parx/autograd/ops/rows.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/hash.hpp>
 #include <parx/models/encoder_decoder.hpp>
 #include <parx/models/generate.hpp>
 #include <parx/nn/evaluation_mode.hpp>
@@ -197,13 +199,18 @@ template <typename Model>
   options.max_new_tokens = std::min(options.max_new_tokens, model.max_positions());
   const auto ids = tensor<std::int64_t>::from(source, {1, source.size()});
   const auto seen = tensor<std::uint8_t>::ones({1, source.size()});
+  // Ranks with other options would end at other tokens, and wait for each other.
+  const std::uint64_t given = parx::detail::fnv1a(
+      formatted("{} {} {} {} {} {} {}", options.start_token, options.end_token,
+                options.max_new_tokens, options.beams, options.length_penalty,
+                options.no_repeat_ngram_size, static_cast<int>(options.stop)));
   auto cache = model.make_cache(ids, seen, options.max_new_tokens);
   const auto next = [&](const tensor<std::int64_t>& tokens, std::span<const std::size_t> rows) {
     cache.select(rows);
     const std::size_t length = tokens.extent(1);
     const auto logits =
         model.decode(tokens.slice(1, length - 1, length), &cache).value().select(1, 0);
-    if (length == 1) detail::require_same_text(logits, source, "beam_search");
+    if (length == 1) detail::require_same_text(logits, source, "beam_search", given);
     return whole(logits);
   };
   return beam_search(options, next);

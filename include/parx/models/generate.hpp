@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -22,7 +23,9 @@
 #include <parx/autograd/ops/whole.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/models/decoding_cache.hpp>
 #include <parx/nn/evaluation_mode.hpp>
 #include <parx/tensor/random.hpp>
@@ -47,13 +50,13 @@ namespace detail {
   return parx::detail::fnv1a({reinterpret_cast<const char*>(text.data()), text.size_bytes()});
 }
 /// Collective over the ranks of which each has the logits of some tokens; else nothing. Throws
-/// usage_error on all of them where they have different texts.
+/// usage_error on all of them where they have different texts, or were `given` different options.
 template <typename T>
 void require_same_text(const tensor<T>& logits, std::span<const std::int64_t> text,
-                       std::string_view call) {
+                       std::string_view call, std::uint64_t given = 0) {
   const cut_rows* const cut = logits.cut();
   if (cut == nullptr) return;
-  const auto own = static_cast<std::int64_t>(digest_of(text) >> 1);
+  const auto own = static_cast<std::int64_t>((digest_of(text) ^ given) >> 1);
   std::array<std::int64_t, 2> range{own, -own};
   cut->axis->all_reduce(const_view_of(range), view_of(range), rank_axis::reduction::max);
   require(range[0] == -range[1],
@@ -72,6 +75,19 @@ void require_numbers(std::span<const T> logits) {
 }
 
 }  // namespace detail
+
+/// What the ranks that generate one text are given, a line for each argument.
+[[nodiscard]] inline std::string generation_arguments(std::span<const std::int64_t> prompt,
+                                                      const sampling_options& options) {
+  static constexpr std::size_t most_shown = 8;
+  return formatted(
+      "a prompt of {} tokens: {}{} ({:08x})\nmax_new_tokens {}\ntemperature {}\ntop_k {}\ntop_p "
+      "{}\nseed {}\nend_token {}",
+      prompt.size(), joined_text(prompt.first(std::min(prompt.size(), most_shown))),
+      prompt.size() > most_shown ? ", ..." : "",
+      static_cast<std::uint32_t>(detail::digest_of(prompt)), options.max_new_tokens,
+      options.temperature, options.top_k, options.top_p, options.seed, options.end_token);
+}
 
 /// The next token, drawn by number n of `stream`: temperature, then top_k, then top_p, as in
 /// Hugging Face's generate. Pure. Throws usage_error when there are no logits or an option is
@@ -126,6 +142,8 @@ std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> p
   const nn::evaluation_mode<Model> mode(model);
   const whole_positions positions;
   const random_stream stream(options.seed, "generate");
+  // Ranks with other options would end at other tokens, and wait for each other.
+  const std::uint64_t given = parx::detail::fnv1a(generation_arguments(prompt, options));
   const std::size_t window =
       std::min(model.max_positions(), prompt.size() + options.max_new_tokens);
   auto cache = model.make_cache(1, window);
@@ -140,7 +158,7 @@ std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> p
     const auto logits = model(tensor<std::int64_t>::wrap(fresh, {1, fresh.size()}), &cache);
     seen = text.size();
     const auto own = logits.value().select(1, logits.extent(1) - 1);
-    detail::require_same_text(own, text, "generate");
+    detail::require_same_text(own, text, "generate", given);
     const auto last = whole(own).contiguous();
     using value_type = typename decltype(last)::value_type;
     text.push_back(choose_token<value_type>(last.span(), options, stream, n));

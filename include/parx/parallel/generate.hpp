@@ -11,11 +11,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <parx/autograd/ops/view.hpp>
 #include <parx/autograd/ops/whole.hpp>
+#include <parx/comm/rank_comparison.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/in_call.hpp>
 #include <parx/models/generate.hpp>
 #include <parx/nn/evaluation_mode.hpp>
@@ -24,9 +27,28 @@
 
 namespace parx::inline PARX_ABI {
 
+namespace detail {
+
+/// Collective over `ranks`; null: local. Throws usage_error on all of them, with the lines that
+/// differ, where they were given other arguments.
+inline void require_same_arguments(process_group* ranks, const std::string& given, call_site site) {
+  if (ranks == nullptr) return;
+  rank_comparison same(*ranks, given, given, site);
+  same.exchange_texts();
+  const auto other = same.difference();
+  if (!other) return;
+  throw_usage(
+      "generate at {}: rank {} of group \"{}\" was given other arguments than its rank 0:{}\nThese "
+      "ranks generate one text together: give all of them the same",
+      site, other->rank, ranks->name(), other->text);
+}
+
+}  // namespace detail
+
 /// Collective, with equal arguments. Returns the tokens after `prompt`, without it. The model is in
 /// evaluation mode meanwhile; when the text exceeds its max_positions(), it goes on from the last
-/// half of them. Throws usage_error for an empty prompt and for a model that is no language model.
+/// half of them. Throws usage_error for an empty prompt, for a model that is no language model, and
+/// on all ranks of parallel_model::ranks_in_step() where their arguments differ.
 template <typename T, typename Id>
 [[nodiscard]] std::vector<std::int64_t> generate(parallel_model<T, tensor<Id>>& model,
                                                  std::span<const std::int64_t> prompt,
@@ -36,6 +58,10 @@ template <typename T, typename Id>
   auto& strategy = model.strategy();
   require(strategy.max_positions() > 0,
           "generate: this model has no max_positions() and no caches");
+  in_call("generate", site, [&] {
+    detail::require_same_arguments(model.ranks_in_step(),
+                                   models::generation_arguments(prompt, options), site);
+  });
   const nn::evaluation_mode mode(model.module());
   const whole_positions positions;
   const random_stream stream(options.seed, "generate");
@@ -73,6 +99,8 @@ template <typename T, typename Id>
 [[nodiscard]] std::vector<std::vector<std::int64_t>> generate(
     parallel_model<T, tensor<Id>>& model, std::span<const std::vector<std::int64_t>> prompts,
     const models::sampling_options& options = {}, call_site site = call_site::current()) {
+  detail::require_same_arguments(model.ranks_in_step(), formatted("{} prompts", prompts.size()),
+                                 site);
   std::vector<std::vector<std::int64_t>> texts;
   for (const std::vector<std::int64_t>& each : prompts) {
     texts.push_back(generate(model, std::span<const std::int64_t>(each), options, site));

@@ -231,6 +231,12 @@ class parallel_model : public staged_wrapper {
   [[nodiscard]] replica_range replicas() {
     return replicas_of(data_group().rank(), layout_.dp, layout_.replicas);
   }
+  /// The ranks that must make the same calls of the model, with the same ids: those of a replica,
+  /// all where shards of values are gathered or looked up; null where each rank is by itself.
+  [[nodiscard]] process_group* ranks_in_step() {
+    if (layout_.zero > 0) return &job_group();
+    return mesh_ ? &mesh_->flatten({"pp", "tp"}) : nullptr;
+  }
   /// Whether this rank needs samples: the middle stages of a pipeline do not. For a loader's
   /// .fetches.
   [[nodiscard]] bool reads_batches() const { return strategy().reads_batches(); }
