@@ -2,11 +2,14 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
+#include <parx/autograd/ops/linear_cross_entropy.hpp>
 #include <parx/autograd/ops/matmul.hpp>
 #include <parx/autograd/parameter.hpp>
 
@@ -110,6 +113,61 @@ BOOST_AUTO_TEST_CASE(backward_gives_the_gradient_of_the_mean) {
   BOOST_TEST(loss.mean() == 7.5);
   loss.backward();
   for (std::size_t i = 0; i < 4; ++i) BOOST_TEST(x.grad().at(i) == 2 * x.value().at(i) / 4);
+}
+
+BOOST_AUTO_TEST_CASE(weights_of_rows_are_borrowed_for_the_call_alone) {
+  const parameter<double> x("x", tensor<double>::from({1.0, -2.0, 0.5, 3.0, 0.0, 1.5}, {2, 3}));
+  const parameter<double> w("w", tensor<double>::from({1, 2, 3, 4, 5, 6, 7, 8, 9}, {3, 3}));
+  const auto labels = tensor<int>::from({2, 0}, {2});
+  const auto target = variable<double>(tensor<double>::full({2, 3}, 0.25));
+  const std::vector<float> kept{0.5F, 2.0F};
+  const auto gradient = [&] { return std::vector<double>(x.grad().begin(), x.grad().end()); };
+  const auto expect_same = [&](auto make) {
+    x.zero_grad();
+    make(std::span<const float>(kept)).backward();
+    const std::vector<double> expected = gradient();
+    std::vector<float> weights = kept;
+    const auto loss = make(std::span<const float>(weights));
+    std::fill(weights.begin(), weights.end(), 99.0F);
+    x.zero_grad();
+    loss.backward();
+    BOOST_TEST(gradient() == expected);
+  };
+  expect_same([&](auto weights) { return cross_entropy(x, labels, {.row_weights = weights}); });
+  expect_same([&](auto weights) { return mse(x, target, weights); });
+  expect_same([&](auto weights) {
+    return linear_cross_entropy(x, w, {}, labels, {.row_weights = weights});
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_of_two_parts_has_the_sum_of_their_means_and_of_their_gradients) {
+  const parameter<double> x("x", tensor<double>::from({1.0, -2.0, 0.5, 3.0, 0.0, 1.5}, {2, 3}));
+  const auto labels = tensor<int>::from({2, 0}, {2});
+  const auto target = variable<double>(tensor<double>::full({2, 3}, 0.25));
+  const auto gradient_of = [&](const weighted_loss<double>& loss) {
+    x.zero_grad();
+    loss.backward();
+    return std::vector<double>(x.grad().begin(), x.grad().end());
+  };
+  const auto hard = gradient_of(cross_entropy(x, labels)), soft = gradient_of(mse(x, target));
+  const auto both = cross_entropy(x, labels) + 0.5 * counted_as(2, mse(x, target));
+  const auto near = boost::test_tools::tolerance(1e-14);
+  BOOST_TEST(both.count == 2);
+  BOOST_TEST(both.mean() == cross_entropy(x, labels).mean() + mse(x, target).mean() / 2, near);
+  const auto found = gradient_of(both);
+  for (std::size_t i = 0; i < 6; ++i) BOOST_TEST(found[i] == hard[i] + soft[i] / 2, near);
+
+  BOOST_CHECK_EXCEPTION((void)(cross_entropy(x, labels) + mse(x, target)), usage_error,
+                        [](const auto& refused) {
+                          return std::string(refused.what())
+                              .starts_with(
+                                  "a loss that counts 6 elements is added to one that "
+                                  "counts 2");
+                        });
+  // Micro-batches without elements add nothing, whatever they count.
+  const weighted_loss<double> empty{mse(x, target).sum * 0, 0};
+  BOOST_TEST((empty + empty).count == 0);
+  BOOST_TEST((counted_as(3, empty) + weighted_loss<double>{mse(x, target).sum, 3}).count == 3);
 }
 
 BOOST_AUTO_TEST_CASE(a_label_outside_the_classes_is_named_with_its_row) {

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/ops/whole.hpp>
 #include <parx/autograd/parameter_list.hpp>
 #include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
@@ -35,6 +36,7 @@
 #include <parx/mesh/mesh.hpp>
 #include <parx/nn/metrics.hpp>
 #include <parx/nn/model_input.hpp>
+#include <parx/parallel/joined_rows.hpp>
 #include <parx/parallel/layout.hpp>
 #include <parx/parallel/part.hpp>
 #include <parx/parallel/strategy.hpp>
@@ -110,6 +112,23 @@ class parallel_model : public staged_wrapper {
       } else {
         return total;
       }
+    });
+  }
+  /// Collective: the model's result for one batch, without gradients, whole and on all ranks of the
+  /// replica, in every layout: of a teacher, say. Micro-batches follow each other along axis 0. The
+  /// model's mode stays as it is: module().eval() turns dropout off.
+  template <typename Batch>
+  [[nodiscard]] tensor<T> outputs(const Batch& batch, call_site site = call_site::current()) {
+    std::vector<tensor<T>> made;
+    evaluate(
+        batch,
+        [&](const variable<T>& result, const auto&) {
+          made.push_back(whole(result).value().contiguous());
+          return nn::tally{};
+        },
+        site);
+    return in_call("outputs", site, [&] {
+      return joined_rows(made, strategy().stages(), strategy().last_stage(), site);
     });
   }
   /// A scope in which forward_backward adds gradients up on each rank alone; the first one after it

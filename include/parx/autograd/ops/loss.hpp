@@ -1,4 +1,4 @@
-// cross_entropy and mse, as weighted losses: (sum, count).
+// cross_entropy and mse, as weighted losses: (sum, count); and a loss of several parts.
 #pragma once
 
 #include <cmath>
@@ -10,8 +10,10 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/loss.hpp>
+#include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/autograd/ops/rows.hpp>
 #include <parx/autograd/ops/vocabulary.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
 #include <parx/tensor/cut_rows.hpp>
 
@@ -238,6 +240,37 @@ template <typename T>
       },
       prediction, target);
   return {std::move(sum), all.count};
+}
+
+/// A loss of two parts: its mean is the sum of their means, also over micro-batches and ranks. Both
+/// count the same elements of the batch. Throws usage_error where their counts differ: see
+/// counted_as().
+template <typename T>
+[[nodiscard]] weighted_loss<T> operator+(const weighted_loss<T>& a, const weighted_loss<T>& b) {
+  require(a.count == b.count,
+          "a loss that counts {} elements is added to one that counts {}, and there is one count "
+          "for both means: give one of them the other's by counted_as(count)",
+          b.count, a.count);
+  return {a.sum + b.sum, a.count};
+}
+/// A part's weight.
+template <typename T>
+[[nodiscard]] weighted_loss<T> operator*(const weighted_loss<T>& loss,
+                                         std::type_identity_t<T> weight) {
+  return {loss.sum * weight, loss.count};
+}
+template <typename T>
+[[nodiscard]] weighted_loss<T> operator*(std::type_identity_t<T> weight,
+                                         const weighted_loss<T>& loss) {
+  return loss * weight;
+}
+/// The loss with the same mean and another count: the squared errors of all logits, counted by
+/// tokens. Of several micro-batches or ranks it is still their mean if each has as many elements
+/// of the loss for one of `count` as the others; otherwise each part's mean weighs by `count`.
+template <typename T>
+[[nodiscard]] weighted_loss<T> counted_as(double count, const weighted_loss<T>& loss) {
+  if (loss.count == 0) return {loss.sum, count};
+  return {loss.sum * static_cast<T>(count / loss.count), count};
 }
 
 }  // namespace parx
