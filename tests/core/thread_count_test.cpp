@@ -43,6 +43,25 @@ BOOST_AUTO_TEST_CASE(the_variables_in_their_order) {
   BOOST_TEST(choose({{"PARX_THREADS", ""}, {"OMP_NUM_THREADS", "2"}}, 8).threads == 2);
 }
 
+BOOST_AUTO_TEST_CASE(a_number_has_blanks_around_it_as_openmp_allows) {
+  BOOST_TEST(choose({{"OMP_NUM_THREADS", " 2 "}}, 8).threads == 2);
+  BOOST_TEST(choose({{"OMP_NUM_THREADS", "3\r"}}, 8).threads == 3);
+  BOOST_TEST(choose({{"OMP_NUM_THREADS", "\t4 , 2"}}, 8).threads == 4);
+  BOOST_TEST(choose({{"OMP_NUM_THREADS", " 2 "}}, 8).warning() == "");
+  BOOST_TEST(choose({{"OMP_NUM_THREADS", " "}}, 8).threads == 1);
+}
+
+BOOST_AUTO_TEST_CASE(another_programs_variable_that_is_no_number_is_named_in_a_sentence) {
+  BOOST_TEST(choose({{"OMP_NUM_THREADS", "auto"}}, 8).warning() ==
+             "OMP_NUM_THREADS=\"auto\" is no number of threads: each rank computes with 1 (the "
+             "default). PARX_THREADS says how many");
+  BOOST_TEST(choose({{"OMP_NUM_THREADS", "all\x1b"}, {"SLURM_CPUS_PER_TASK", "2"}}, 8).warning() ==
+             "OMP_NUM_THREADS=\"all\\x1b\" is no number of threads: each rank computes with 2 "
+             "(SLURM_CPUS_PER_TASK=2). PARX_THREADS says how many");
+  BOOST_TEST(choose({{"PARX_THREADS", "2"}, {"OMP_NUM_THREADS", "auto"}}, 8).warning() == "");
+  BOOST_TEST(choose({{"OMP_NUM_THREADS", ""}}, 8).warning() == "");
+}
+
 BOOST_AUTO_TEST_CASE(nonsense_is_refused_in_our_variable_and_passed_over_in_others) {
   for (const char* const text : {"0", "-1", "x", "2.5", "99999999999"}) {
     BOOST_CHECK_THROW(choose({{"PARX_THREADS", text}}, 8), parx::usage_error);

@@ -298,6 +298,27 @@ BOOST_AUTO_TEST_CASE(an_address_may_be_ipv6_and_hold_the_port) {
                 {"MASTER_ADDR=[::1]:29500 contradicts MASTER_PORT=29501"});
 }
 
+BOOST_AUTO_TEST_CASE(a_variable_that_no_host_or_number_can_be_is_named_at_once_and_printably) {
+  const environment by_hand{
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
+  for (const std::string prefix : {"", "PARX_"}) {
+    const std::string address = prefix + "MASTER_ADDR", port = prefix + "MASTER_PORT";
+    check_refused(with(by_hand, {{address, "node1\r"}}),
+                  {address + "=\"node1\\x0d\" is no host's name", "Windows line ends"});
+    check_refused(with(by_hand, {{address, "node1\r:29500"}}), {address, "node1\\x0d"});
+    check_refused(with(by_hand, {{address, "$HEAD_NODE"}}),
+                  {address + "=\"$HEAD_NODE\" is no host's name", "single quotes"});
+    check_refused(with(by_hand, {{address, "node1 "}}),
+                  {address + "=\"node1 \" is no host's name", "letters, digits, dots"});
+    check_refused(with(by_hand, {{port, "29500\r"}}), {port + "=\"29500\\x0d\" is not a port"});
+    check_refused(with(by_hand, {{port, "$PORT"}}), {port + "=\"$PORT\" is not a port"});
+  }
+  check_refused(with(by_hand, {{"RANK", "1\n"}}), {"RANK=\"1\\x0a\" is not a rank"});
+  check_refused(with(by_hand, {{"WORLD_SIZE", "2\r"}}),
+                {"WORLD_SIZE=\"2\\x0d\" is not a number of processes"});
+  check_refused(with(by_hand, {{"PARX_TLS", "1\r"}}), {"PARX_TLS=\"1\\x0d\" is neither"});
+}
+
 BOOST_AUTO_TEST_CASE(torchrun_tells_everything_and_whose_store_it_is) {
   const launch_env job = detect_launch(torchrun_task());
   BOOST_TEST(job.rank == 1);

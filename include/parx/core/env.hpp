@@ -18,6 +18,7 @@
 
 #include <parx/core/error.hpp>
 #include <parx/core/parse_number.hpp>
+#include <parx/core/printable.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -82,12 +83,12 @@ template <typename T>
   if (!text) return std::nullopt;
   if (const auto value = detail::parse_number<T>(*text)) return value;
   if (!wanted.empty()) {
-    throw_usage("environment variable {}=\"{}\" is not {}", name, *text, wanted);
+    throw_usage("environment variable {}=\"{}\" is not {}", name, printable(*text), wanted);
   } else if constexpr (std::is_integral_v<T>) {
-    throw_usage("environment variable {}=\"{}\" is not a whole number from {} to {}", name, *text,
-                std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+    throw_usage("environment variable {}=\"{}\" is not a whole number from {} to {}", name,
+                printable(*text), std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
   } else {
-    throw_usage("environment variable {}=\"{}\" is not a decimal number", name, *text);
+    throw_usage("environment variable {}=\"{}\" is not a decimal number", name, printable(*text));
   }
 }
 
@@ -98,7 +99,7 @@ template <typename T>
   if (*text == "1" || *text == "true" || *text == "yes" || *text == "on") return true;
   if (*text == "0" || *text == "false" || *text == "no" || *text == "off") return false;
   throw_usage("environment variable {}=\"{}\" is neither 1/true/yes/on nor 0/false/no/off", name,
-              *text);
+              printable(*text));
 }
 
 }  // namespace parx

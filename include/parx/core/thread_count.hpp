@@ -18,6 +18,7 @@
 #include <parx/core/cpu_quota.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/printable.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -28,6 +29,8 @@ struct thread_choice {
   std::string asked_by;         ///< the variable's name; "" for none
   int cores = 1;                ///< of the affinity mask
   std::optional<double> quota;  ///< of the control groups, in cores
+  /// "OMP_NUM_THREADS=\"auto\"": another program's variable that is no number of threads.
+  std::string passed_over = {};
 
   /// "OMP_NUM_THREADS=64 on 2 cores", for a message; "" where the choice is the default.
   [[nodiscard]] std::string reason() const {
@@ -37,10 +40,18 @@ struct thread_choice {
     if (threads == cores) return text + formatted(", {} core{}", cores, cores == 1 ? "" : "s");
     return text + formatted(", a quota of {:.2g} cores", quota.value_or(0));
   }
+  /// What to say of `passed_over`; "" where nothing was.
+  [[nodiscard]] std::string warning() const {
+    if (passed_over.empty()) return "";
+    return formatted(
+        "{} is no number of threads: each rank computes with {} ({}). PARX_THREADS says how many",
+        passed_over, threads, asked_by.empty() ? "the default" : reason());
+  }
 };
 
 /// The choice by `env` for a process with these limits. Throws usage_error for a PARX_THREADS that
-/// is no number from 1; other programs' variables are passed over where they make no sense.
+/// is no number from 1; other programs' variables are passed over where they make no sense, which
+/// warning() says.
 [[nodiscard]] inline thread_choice choose_threads(const environment& env, int cores,
                                                   std::optional<double> quota) {
   thread_choice choice;
@@ -59,10 +70,18 @@ struct thread_choice {
     }
     ask("PARX_THREADS", count);
   }
-  // A list is one number for each level of nesting: "4,2".
+  // A list is one number for each level of nesting: "4,2". OpenMP allows blanks around each.
+  static constexpr std::string_view blanks = " \t\r\n";
   for (const std::string_view name : {"OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK"}) {
+    if (!choice.asked_by.empty()) break;
     const std::string text = env_string(env, name).value_or("");
-    ask(name, detail::parse_number<int>(text.substr(0, text.find(','))));
+    std::string_view first = std::string_view(text).substr(0, text.find(','));
+    first.remove_prefix(std::min(first.find_first_not_of(blanks), first.size()));
+    first = first.substr(0, first.find_last_not_of(blanks) + 1);
+    ask(name, detail::parse_number<int>(first));
+    if (!text.empty() && choice.asked_by.empty() && choice.passed_over.empty()) {
+      choice.passed_over = formatted("{}=\"{}\"", name, printable(text));
+    }
   }
   const double allowed = std::max(1.0, quota.value_or(std::numeric_limits<int>::max()));
   choice.threads = std::min({choice.asked, choice.cores, static_cast<int>(allowed)});

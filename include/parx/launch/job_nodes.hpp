@@ -19,9 +19,11 @@
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/parse_number.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/core/split.hpp>
+#include <parx/launch/detail/rank_env.hpp>
 #include <parx/launch/detail/slurm_env.hpp>
 #include <parx/launch/generation.hpp>
 #include <parx/launch/ssh_hosts.hpp>
@@ -121,7 +123,8 @@ inline void read_endpoint(const node_flags& flags, job_nodes& nodes) {
   const std::string_view name = fixed ? "--master-addr" : "--rdzv-endpoint";
   const auto address = split_address(text);
   require(address.has_value(), "{} \"{}\": write the host and the port, as node1:29400", name,
-          text);
+          printable(text));
+  require_host(name, text, address->host);
   nodes.host = address->host;
   nodes.port = address->port.value_or(default_endpoint_port);
   if (!fixed || flags.master_port.empty()) return;

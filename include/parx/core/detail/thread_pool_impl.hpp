@@ -93,7 +93,11 @@ PARX_INLINE thread_pool& thread_pool::of_this_process(int threads) {
       ::pthread_atfork(nullptr, nullptr, [] { pool_of_process() = nullptr; });
   static_cast<void>(at_fork);
   if (const int asked = threads_by_program(); asked > 0) threads = asked;
-  if (threads == 0) threads = choose_threads(process_environment()).threads;
+  if (threads == 0) {
+    const thread_choice choice = choose_threads(process_environment());
+    threads = choice.threads;
+    if (const std::string said = choice.warning(); !said.empty()) log0(log_level::warn, "{}", said);
+  }
   std::unique_ptr<thread_pool> made(new thread_pool(threads));
   thread_pool* there = nullptr;
   // Never destroyed: at the end of the process its threads sleep until they end with it.

@@ -47,7 +47,7 @@ namespace detail {
   const auto seconds = env_number<double>(env, name);
   if (!seconds) return std::nullopt;
   require(*seconds >= 1e-3 && *seconds <= 1e9, "{}=\"{}\": give seconds, from 0.001 to 1000000000",
-          name, env_string(env, name).value_or(""));
+          name, printable(env_string(env, name).value_or("")));
   return std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
 }
 
@@ -78,7 +78,7 @@ inline void read_group_settings(const environment& env, group_options& group) {
   if (const auto given = env_seconds(env, "PARX_WARN_AFTER")) group.warn_after = *given;
   if (const auto given = env_string(env, "PARX_DEADLOCK")) {
     require(*given == "fail" || *given == "warn", "PARX_DEADLOCK=\"{}\" is neither fail nor warn",
-            *given);
+            printable(*given));
     if (*given == "warn") group.deadlock_after = group_options::never;
   }
   read_algorithm_rules(env, group.choice);
@@ -162,6 +162,7 @@ inline void provide_secret(launch_env& job, const environment& env) {
 inline void place_threads(const launch_env& job, const environment& env) {
   const std::vector<int> cores = allowed_cores();
   const thread_choice choice = choose_threads(env, static_cast<int>(cores.size()), own_cpu_quota());
+  if (const std::string said = choice.warning(); !said.empty()) log0(log_level::warn, "{}", said);
   const thread_layout layout = lay_out_threads(
       choice,
       {.local_rank = job.local_rank.value_or(job.rank),

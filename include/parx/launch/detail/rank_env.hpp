@@ -2,6 +2,8 @@
 // launchers need, and the readers of PARX_* and of torchrun's names.
 #pragma once
 
+#include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -12,6 +14,7 @@
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/launcher.hpp>
 
@@ -84,6 +87,22 @@ inline void check_rank(std::string_view rank_name, int rank, std::string_view si
   return job;
 }
 
+/// Throws usage_error for a text that can be no host's name or address: asking a resolver for it
+/// again and again, until the deadline, would be in vain.
+inline void require_host(std::string_view variable, std::string_view text, std::string_view host) {
+  const auto is_of_a_host = [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= 0x80 || std::isalnum(byte) != 0 ||
+           std::string_view(".-_:%").find(c) != std::string_view::npos;
+  };
+  const auto wrong = std::find_if_not(host.begin(), host.end(), is_of_a_host);
+  if (wrong == host.end()) return;
+  std::string_view why = "a name has letters, digits, dots and hyphens";
+  if (*wrong == '\r') why = "it has a carriage return, as a script with Windows line ends gives it";
+  if (*wrong == '$') why = "no shell has put the variable's value there, as within single quotes";
+  throw_usage("{}=\"{}\" is no host's name or address: {}", variable, printable(text), why);
+}
+
 /// Reads MASTER_ADDR, which may have the port in it, and MASTER_PORT into `job` where they are set.
 inline void read_master(const environment& env, launch_env& job) {
   std::optional<std::uint16_t> port_in_address;
@@ -95,7 +114,8 @@ inline void read_master(const environment& env, launch_env& job) {
     require(address.has_value(),
             "{}={}: write a host's name or address, as node1, 10.0.0.7, ::1 or [::1], and the port "
             "in MASTER_PORT",
-            name, *text);
+            name, printable(*text));
+    require_host(name, *text, address->host);
     job.master_host = address->host;
     port_in_address = address->port;
     address_variable = name;

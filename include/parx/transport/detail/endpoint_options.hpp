@@ -15,6 +15,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/host_name.hpp>
 #include <parx/core/job_key.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/stream_options.hpp>
 #include <parx/store/store.hpp>
@@ -63,7 +64,7 @@ inline constexpr std::array transport_kinds{
     if (each.name == wanted) return each;
     known += formatted("{}{} ({})", known.empty() ? "" : ", ", each.name, each.carries);
   }
-  throw_usage("PARX_TRANSPORT=\"{}\" is none of {}", wanted, known);
+  throw_usage("PARX_TRANSPORT=\"{}\" is none of {}", printable(wanted), known);
 }
 
 /// The fields that are known before listening. Throws usage_error for a wrong PARX_TRANSPORT or

@@ -23,6 +23,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/parse_number.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/core/split.hpp>
 
@@ -129,7 +130,8 @@ struct interface_address {
       if (usable && found == nullptr) found = &each;
     }
     if (found == nullptr) {
-      throw_usage("{}=\"{}\" matches none of this host's interfaces: {}", variable, *rule, seen);
+      throw_usage("{}=\"{}\" matches none of this host's interfaces: {}", variable,
+                  printable(*rule), seen);
     }
     return found->address;
   }
