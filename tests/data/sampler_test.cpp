@@ -1,6 +1,8 @@
 #include <parx/data/sampler.hpp>
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 
 #include <boost/test/unit_test.hpp>
@@ -109,6 +111,28 @@ BOOST_AUTO_TEST_CASE(an_order_is_a_permutation_that_differs_by_epoch_and_seed) {
   const auto sequential =
       distributed_sampler(3, 0, 1, {.order = sample_order::sequential}).indices(9);
   BOOST_TEST((sequential == std::vector<std::size_t>{0, 1, 2}));
+}
+
+BOOST_AUTO_TEST_CASE(batches_of_like_length_come_in_another_order_in_each_epoch) {
+  auto lengths = std::make_shared<std::vector<std::uint32_t>>();
+  for (std::uint32_t i = 0; i < 64; ++i) lengths->push_back(i * 37 % 64);
+  const distributed_sampler sampler(
+      64, 0, 1, {.seed = 1, .group_by_length = {.lengths = lengths, .batch = 4, .pool = 16}});
+  std::set<std::vector<std::uint32_t>> orders;  // of the batches, by their shortest
+  for (std::uint64_t epoch = 0; epoch < 8; ++epoch) {
+    const auto order = sampler.indices(epoch);
+    std::vector<std::uint32_t> shortest;
+    for (std::size_t begin = 0; begin < 64; begin += 4) {
+      std::vector<std::uint32_t> batch;
+      for (std::size_t i = begin; i < begin + 4; ++i) batch.push_back((*lengths)[order[i]]);
+      const auto [low, high] = std::minmax_element(batch.begin(), batch.end());
+      BOOST_TEST(*high - *low == 3U);  // all samples are one pool: a batch has four neighbours
+      shortest.push_back(*low);
+    }
+    BOOST_TEST(!std::is_sorted(shortest.begin(), shortest.end()));
+    orders.insert(shortest);
+  }
+  BOOST_TEST(orders.size() == 8U);
 }
 
 BOOST_AUTO_TEST_CASE(all_orders_are_equally_likely) {

@@ -5,11 +5,13 @@
 
 #include <random>
 #include <set>
+#include <span>
 
 #include <boost/test/unit_test.hpp>
 
 #include <parx/data/loader.hpp>
 #include <parx/data/text/character_tokenizer.hpp>
+#include <parx/data/text/padding.hpp>
 #include <parx/data/text/wordpiece.hpp>
 
 #include <data/small_texts.hpp>
@@ -382,4 +384,21 @@ BOOST_AUTO_TEST_CASE(the_real_sets_read_as_published) {
                                      {.source = "2", .target = "1"});
     BOOST_TEST(pairs.size() == 1000U);
   }
+}
+
+BOOST_AUTO_TEST_CASE(rows_are_padded_to_a_length_that_is_rounded_up_to_the_multiple) {
+  const std::vector<token_id> row{7, 8, 9};
+  const std::vector<std::span<const token_id>> rows{row};
+  const auto length = [&](const data::padding_options& options) {
+    const auto padded = data::pad_rows(rows, 0, options);
+    BOOST_TEST(padded.mask.extent(1) == padded.ids.extent(1));
+    BOOST_TEST(data::longest_row(padded.mask) == 3U);
+    for (std::size_t i = 3; i < padded.ids.extent(1); ++i) BOOST_TEST(padded.ids.at(0, i) == 0);
+    return padded.ids.extent(1);
+  };
+  BOOST_TEST(length({.multiple_of = 8}) == 8U);
+  BOOST_TEST(length({.to_length = 10}) == 10U);
+  BOOST_TEST(length({.multiple_of = 8, .to_length = 10}) == 16U);
+  BOOST_TEST(length({.multiple_of = 8, .to_length = 16}) == 16U);
+  BOOST_TEST(length({.multiple_of = 2, .to_length = 2}) == 4U);
 }

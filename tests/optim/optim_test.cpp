@@ -148,6 +148,18 @@ BOOST_AUTO_TEST_CASE(the_first_steps_follow_the_formulas_by_hand) {
   BOOST_TEST(r.item() == 1 - 0.125F, boost::test_tools::tolerance(1e-6F));
 }
 
+BOOST_AUTO_TEST_CASE(set_lr_reaches_every_group) {
+  const parameter<float> a("a", tensor<float>::full({1}, 1.0F)),
+      b("b", tensor<float>::full({1}, 1));
+  using group = optim::parameter_group<float, optim::sgd_options>;
+  optim::sgd opt(std::vector<group>{{std::vector{a}, {.lr = 0.125}}, {std::vector{b}, {.lr = 4}}});
+  opt.set_lr(0.5);
+  for (const auto& each : {a, b}) set_grad(each, tensor<float>::full({1}, 1.0F));
+  opt.step();
+  BOOST_TEST(a.item() == 0.5F);
+  BOOST_TEST(b.item() == 0.5F);
+}
+
 // PyTorch's formula, each element by itself. An epsilon as large as the gradients tells where it is
 // added: to the root, after the correction of the bias.
 BOOST_AUTO_TEST_CASE(adamw_adds_epsilon_outside_of_the_corrected_root) {

@@ -116,6 +116,29 @@ BOOST_AUTO_TEST_CASE(a_copy_of_another_configuration) {
       "on rank 1 the copy has 9 parameters");
 }
 
+BOOST_AUTO_TEST_CASE(auto_of_a_model_that_cannot_be_cut_divides_its_samples_and_state_alone) {
+  const auto failures = failures_of(4, [](process_group& world) {
+    plain net;
+    parx::parallel model{net, world, parx::layout::parse("auto")};
+    const parx::layout& chosen = model.layout();
+    parx::require(chosen.pp == 1 && chosen.tp == 1 && chosen.dp == 4, "auto became {}",
+                  to_string(chosen));
+  });
+  parx_test::expect_failures(failures, "");
+  // Also where only stages or cut layers would fit, and where those would be the fastest.
+  auto net = small::llama();
+  const auto shapes = parx::shapes_of(net);
+  for (std::size_t bytes = 4096; bytes < (std::size_t{1} << 24); bytes *= 2) {
+    const std::string said = parx_test::message_of([&] {
+      const parx::layout chosen =
+          parx::automatic_layout(shapes, {.ranks = 8, .hosts = 2, .memory_of_host = bytes}, {}, {});
+      parx::require(chosen.pp == 1 && chosen.tp == 1, "it became {}", to_string(chosen));
+    });
+    const bool fits = said == "nothing was thrown";
+    BOOST_TEST((fits || said.find("no layout of this model fits") != std::string::npos), said);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(sequence_parallelism_beside_a_plan_that_says_it_itself) {
   expect_all(
       failures_of(2,

@@ -59,6 +59,8 @@ train::trainer_options options_for(std::uint64_t steps) {
 struct outcome {
   std::vector<double> losses, norms, evaluated;
   std::uint64_t values = 0, steps = 0;
+  /// By the figures a second: samples of each step, of all steps, and of each evaluation.
+  std::vector<double> samples;
 };
 /// What a rank of the job does after step 3.
 struct event {
@@ -105,8 +107,22 @@ outcome trained_here(parx::process_group& world, const std::string& layout,
   }});
   (void)trainer.train();
   const auto& state = trainer.state();
-  return {runs::curve(state, "loss"), runs::curve(state, "grad_norm"),
-          runs::curve(state, "eval_loss"), model.values_hash(), state.global_step};
+  std::vector<double> samples;
+  const auto count = [&](const char* rate, const char* time, double unit) {
+    const auto rates = runs::curve(state, rate), times = runs::curve(state, time);
+    for (std::size_t i = 0; i < std::min(rates.size(), times.size()); ++i) {
+      samples.push_back(rates[i] * times[i] * unit);
+    }
+  };
+  count("samples_per_second", "step_ms", 1e-3);
+  count("train_samples_per_second", "train_runtime", 1);
+  count("eval_samples_per_second", "eval_runtime", 1);
+  return {runs::curve(state, "loss"),
+          runs::curve(state, "grad_norm"),
+          runs::curve(state, "eval_loss"),
+          model.values_hash(),
+          state.global_step,
+          std::move(samples)};
 }
 std::vector<outcome> trained(const way& how, const train::trainer_options& options,
                              const event& own = {}) {
@@ -151,13 +167,19 @@ BOOST_AUTO_TEST_CASE(the_curves_are_those_of_one_process_at_every_layout) {
   const outcome expected = trained({"ddp", 1}, options)[0];
   BOOST_TEST(expected.losses.size() == 6);
   BOOST_TEST(expected.evaluated.size() == 2);
+  BOOST_TEST(expected.samples.size() == 9);
+  BOOST_TEST(expected.samples.front() == step_samples, boost::test_tools::tolerance(1e-9));
   BOOST_TEST(expected.losses.back() < expected.losses.front());
   for (const way& how :
        {way{"ddp", 2}, way{"tp=2", 2}, way{"tp=4", 4}, way{"tp=2", 4}, way{"tp=2", 8},
         way{"tp=2,sp", 4}, way{"tp=2,zero=3", 4}, way{"tp=2,sp,zero=2", 4}, way{"tp=4,zero=3", 8},
         way{"tp=2,zero=1", 8}, way{"pp=4", 4}, way{"pp=2,tp=2", 8},
         way{"pp=2,tp=2,schedule=zbv,chunks=2", 8}}) {
-    expect_curves(trained(how, options), expected, how.layout);
+    const auto found = trained(how, options);
+    expect_curves(found, expected, how.layout);
+    for (const outcome& each : found) {
+      expect_near(each.samples, expected.samples, how.layout + ": samples by the figures a second");
+    }
   }
 }
 

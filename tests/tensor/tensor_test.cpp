@@ -9,6 +9,8 @@
 
 #include <messages.hpp>
 
+#include <parx/core/thread_pool.hpp>
+
 using parx::infer;
 using parx::shape;
 using parx::tensor;
@@ -184,4 +186,22 @@ BOOST_AUTO_TEST_CASE(empty_tensors_pass_through_every_view) {
   BOOST_TEST(t.transpose().contiguous().size() == 0U);
   BOOST_TEST((t.reshape({3, 0}).shape() == shape{3, 0}));
   t.fill(1);
+}
+
+BOOST_AUTO_TEST_CASE(a_large_tensor_is_converted_as_each_of_its_elements_is) {
+  parx::thread_pool::set_threads_of_process(4);
+  const auto large = tensor<double>::iota({300, 301});
+  for (const auto& each : {large, large.transpose(0, 1)}) {  // contiguous, and by columns
+    const auto whole = each.cast<std::int32_t>();
+    const auto rounded = each.cast<float>();
+    bool same = whole.shape() == each.shape() && whole.is_contiguous();
+    for (std::size_t i = 0; i < each.extent(0); ++i) {
+      for (std::size_t j = 0; j < each.extent(1); ++j) {
+        same &= whole.at(i, j) == static_cast<std::int32_t>(each.at(i, j)) &&
+                rounded.at(i, j) == static_cast<float>(each.at(i, j));
+      }
+    }
+    BOOST_TEST(same);
+  }
+  parx::thread_pool::set_threads_of_process(1);
 }
