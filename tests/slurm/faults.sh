@@ -65,6 +65,12 @@ if [ "$SLURM_TEST_MODE" = hosts ]; then
   printf '#!/bin/sh\necho "read $(cat "${1#--data=}")"\n' >reads && chmod +x reads
   runs -N 3 -- ./reads --data=data/file
   claim "an argument that one node does not see gets a note" says '^note: node3: .*/data/file, an argument of the program, cannot be read: .*let --stage copy it'
+  var=$(mktemp -d /var/tmp/parx-arguments.XXXXXX) && echo 1 >"$var/file"
+  on node3 mount -t tmpfs none "$var"
+  runs -N 3 -- ./reads "--data=$var/file"
+  claim "also one below /var" says "^note: node3: $var/file, an argument of the program, cannot be read: "
+  on node3 umount "$var"
+  rm -r "$var"
   claim "--stage copies a folder" runs -N 3 --stage data -- ./reads --data=data/file
   claim "which the arguments of all ranks name, relative ones too" test "$(grep -c '\] read 1$' "$work/out")" = 6
   if command -v python3 >/dev/null; then
