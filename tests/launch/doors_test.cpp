@@ -382,6 +382,17 @@ BOOST_AUTO_TEST_CASE(an_agent_ends_in_a_sentence_where_a_listener_gives_orders_w
   }
 }
 
+BOOST_AUTO_TEST_CASE(an_agent_gives_a_silent_listener_up_when_its_time_is_over) {
+  const impostor listener({});
+  honest_agent agent(listener.port());
+  agent.link.close();
+  const auto begin = clock_type::now();
+  agent.link.connect(500ms);
+  BOOST_TEST_REQUIRE(agent.sees(1));
+  BOOST_TEST(agent.seen[0].ends_with("it accepts connections but does not answer"), agent.seen[0]);
+  BOOST_TEST((clock_type::now() - begin >= 500ms));
+}
+
 BOOST_AUTO_TEST_CASE(one_refused_connection_is_not_a_lost_keeper) {
   boost::asio::io_context io{1};
   parx::descriptor listener = listen_on("127.0.0.1", 0);

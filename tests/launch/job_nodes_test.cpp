@@ -1,7 +1,8 @@
 // Over which nodes a job runs, by parxrun's options; and what parxrun on them say to each other.
 #include <parx/launch/detail/agent_channel.hpp>
-#include <parx/launch/detail/form_order.hpp>
 #include <parx/launch/detail/endpoint_listener.hpp>
+#include <parx/launch/detail/form_order.hpp>
+#include <parx/launch/detail/job_report.hpp>
 #include <parx/launch/job_nodes.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -12,6 +13,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -323,6 +327,55 @@ BOOST_AUTO_TEST_CASE(the_order_to_form_a_generation_is_taken_whole_or_not_at_all
     changed[name] = value;
     BOOST_CHECK_THROW(static_cast<void>(form_from_json(changed, 2)), channel_error);
   }
+}
+
+using parx::detail::job_end;
+using parx::detail::node_report;
+using parx::detail::report_text;
+
+node_report saved_on(const std::string& node, int rank) {
+  node_report report{.node = node, .ranks = {}, .recorder = {}, .reason = {}};
+  report.ranks.push_back({{.rank = rank, .status = {75, 0}}, "", {}});
+  return report;
+}
+
+BOOST_AUTO_TEST_CASE(a_report_says_whose_work_is_saved_and_why_the_job_has_ended) {
+  job_end end{.reports = {saved_on("a", 0)}, .command = "./train", .loss = {}, .why = {},
+              .told = true, .unheard = {}, .code = 75};
+  BOOST_TEST(report_text(end) ==
+             "parxrun: ended as asked: ./train; the ranks have saved their work (exit code 75)\n");
+  end.unheard = {"b"};
+  BOOST_TEST(report_text(end) ==
+             "parxrun: ended as asked: ./train; the ranks on a have saved their work (exit code "
+             "75), of those on b nothing is known\n");
+  end.told = false;
+  end.loss = "node b was lost: it closed the connection";
+  BOOST_TEST(says(report_text(end),
+                  "parxrun: node b was lost: it closed the connection; the ranks on a have saved"));
+  job_end none{.reports = {}, .command = "./train", .loss = {},
+               .why = "on node b: cannot make a pipe: Too many open files", .told = false,
+               .unheard = {}, .code = 1};
+  BOOST_TEST(report_text(none) == "parxrun: the job has ended: on node b: cannot make a pipe: Too "
+                                  "many open files: ./train\n");
+  none.told = true;
+  none.why = "by SIGTERM";
+  BOOST_TEST(report_text(none) == "parxrun: ended by SIGTERM: ./train\n");
+}
+
+BOOST_AUTO_TEST_CASE(the_report_of_a_node_with_many_ranks_is_one_text) {
+  node_report report{.node = "n", .ranks = {}, .recorder = {}, .reason = {}};
+  for (int rank = 0; rank < 4096; ++rank) {
+    report.ranks.push_back({{.rank = rank, .status = {1, 0}}, "", {}});
+    for (int line = 0; line < 20; ++line) {
+      report.ranks.back().last_lines.push_back(std::to_string(line) + std::string(900, 'x'));
+    }
+  }
+  const std::string text = parx::json::dump(to_json(report));
+  BOOST_TEST(text.size() < agent_channel::longest);
+  const node_report got = parx::detail::report_from_json(parx::json::parse(text));
+  BOOST_TEST_REQUIRE(got.ranks.size() == 4096U);
+  BOOST_TEST_REQUIRE(!got.ranks.back().last_lines.empty());
+  BOOST_TEST(got.ranks.back().last_lines.back().starts_with("19x"));  // the last ones are kept
 }
 
 }  // namespace

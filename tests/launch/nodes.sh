@@ -277,10 +277,16 @@ a_silent_stranger_at_the_endpoint_is_named_and_its_place_taken_when_it_goes() {
   within 20 has a.err "does not answer); there listens process $stranger of this host ("; has a.err '-c import socket, time; s = socket.create_server'
   kill $stranger; within 25 test -e a.code -a -e b.code; wait; code a 0; code b 0
 }
+a_parxrun_that_was_stopped_says_once_that_it_has_lost_the_first() {
+  local program='touch on.$PARX_GENERATION.$RANK; [ $PARX_GENERATION = 2 ] && exit 0; exec sleep 60' stopped
+  node a $(at 2) --max-restarts 3 --rdzv-conf is_host=1 sh -c "$program"; node b $(at 2) --max-restarts 3 --rdzv-conf is_host=0 sh -c "$program"
+  within 9 test -e on.1.0 -a -e on.1.1; stopped=$(agent_of b); kill -STOP $stopped; within 20 has a.err 'node b was lost: no word of it'; sleep 0.3; kill -CONT $stopped
+  wait; code a 0; code b 0; [ "$(grep -c 'has lost the job' b.err)" = 1 ]
+}
 a_spare_node_does_not_stop_a_full_job_and_is_told_so() {
   local program='trap "touch stopped; exit 75" USR1; touch on.$RANK; until [ -e finish ]; do sleep 0.02; done'
   node a $(at 2) sh -c "$program"; node b $(at 2) sh -c "$program"; within 9 test -e on.0 -a -e on.1
-  node c $(at 2) sh -c "$program"; within 9 has c.err 'node c waits: the job has all of its nodes, 2; this one takes the place of one that is lost'
+  node c $(at 2) sh -c "$program"; within 9 has c.err 'node c waits: the job runs on 2 nodes without it, and takes it in when one is lost or all stop'
   sleep 0.3; touch finish; wait; for n in a b c; do code $n 0; done; [ ! -e stopped ]; has c.err 'node c: the job has ended, and did without this node'
 }
 a_node_that_cannot_start_its_ranks_says_why() {
@@ -425,9 +431,11 @@ so_is_that_of_shards_with_statistics_of_batches() {
   ends_as_uninterrupted train_cnn fsdp model.safetensors 300 --channels 2 --shift 1
 }
 
+# Half a minute, or what has to wait for time limits.
+long='^(so_is_that|a_signal_within_the_lease|a_silent_stranger|a_parxrun_that_was_stopped)'
 for name in $(declare -F | cut -d' ' -f3 | grep -vE '^(claim|node|nodes|at|has|code|within|agent_of|gone|now|train|keep|ranks_of|ends_as_uninterrupted)$'); do
   [ $# -lt 2 ] || [[ $name =~ $2 ]] || continue
-  [ $# = 2 ] || [[ $name != so_is_that* ]] || continue  # half a minute: when asked for
+  [ $# = 2 ] || [[ ! $name =~ $long ]] || continue  # when asked for
   claim "$name"
 done
 echo "$((claims - failures)) of $claims claims hold"

@@ -144,7 +144,7 @@ class agent_link {
       ends.push_back(end);
     }
     const auto socket = std::make_shared<tcp::socket>(io_);
-    after(attempt_limit, attempt_, [this, socket] {
+    after(at_most(attempt_limit), attempt_, [this, socket] {
       boost::system::error_code ignored;
       socket->close(ignored);
     });
@@ -171,6 +171,9 @@ class agent_link {
            was_admitted_ && refused_for(gone_after) ? is_final::yes : is_final::no);
   }
 
+  [[nodiscard]] std::chrono::milliseconds at_most(std::chrono::milliseconds time) const {
+    return std::min(time, limit_.remaining());
+  }
   [[nodiscard]] bool refused_for(std::chrono::milliseconds time) const {
     return refused_since_ && protocol_clock::now() - *refused_since_ >= time;
   }
@@ -201,11 +204,10 @@ class agent_link {
   }
 
   void open(tcp::socket connected) {
-    after(tells_after, attempt_, [this] {
-      tell_that_it_waits(silent_text);
-      after(answer_limit - tells_after, attempt_, [this] {
-        if (!is_in_) failed(std::string(silent_text), is_final::no);
-      });
+    after(at_most(tells_after), attempt_, [this] {
+      if (!limit_.passed()) tell_that_it_waits(silent_text);
+      after(at_most(answer_limit - tells_after), attempt_,
+            [this] { failed(std::string(silent_text), is_final::no); });
     });
     socket_ = std::make_shared<framed_socket>(std::move(connected), channel_side::agent,
                                               options_.id, key_ ? &*key_ : nullptr);

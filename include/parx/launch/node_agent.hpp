@@ -195,8 +195,8 @@ class node_agent {
     } else if (const json::value* const end = text.find("end")) {
       feed({.what = node_event::kind::end, .code = end->as<int>("code")});
     } else if (const json::value* const members = text.find("waits")) {
-      say(formatted("node {} waits: the job has all of its nodes, {}; this one takes the place of "
-                    "one that is lost",
+      say(formatted("node {} waits: the job runs on {} nodes without it, and takes it in when one "
+                    "is lost or all stop",
                     node_, members->as<int>()));
     } else {
       throw channel_error("it is a parxrun of another version");
