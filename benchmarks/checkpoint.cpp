@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include <cxxopts.hpp>
+#include "common/options.hpp"
 #include <fmt/format.h>
 
 #include <parx/checkpoint.hpp>
@@ -97,8 +97,8 @@ void compare(std::vector<contender> all, int rounds, double gigabytes) {
 }
 
 void run(const cxxopts::ParseResult& given) {
-  const double gigabytes = given["gigabytes"].as<double>();
-  const int rounds = given["rounds"].as<int>();
+  const double gigabytes = examples::number(given, "gigabytes", 1e-3, 1e6);
+  const int rounds = examples::number(given, "rounds", 1, 1'000'000);
   const auto bytes = static_cast<std::size_t>(gigabytes * 1e9) / 262144 * 262144;
   const fs::path folder = fs::path(given["folder"].as<std::string>()) /
                           fmt::format("parx-bench-checkpoint.{}", ::getpid());
@@ -129,20 +129,16 @@ void run(const cxxopts::ParseResult& given) {
 int main(int argc, char** argv) {
   cxxopts::Options options("parx-bench-checkpoint",
                            "Saving and loading against plain writing and reading");
-  options.add_options()("gigabytes", "size of the model",
-                        cxxopts::value<double>()->default_value("1"))(
-      "rounds", "timed rounds", cxxopts::value<int>()->default_value("7"))(
-      "folder", "where to write", cxxopts::value<std::string>()->default_value("/tmp"))("help", "");
-  try {
-    const auto given = options.parse(argc, argv);
+  options.add_options()("gigabytes", "size of the model", examples::text("1"))(
+      "rounds", "timed rounds", examples::text("7"))("folder", "where to write",
+                                                     examples::text("/tmp"))("help", "");
+  return examples::exit_code("parx-bench-checkpoint", [&] {
+    const auto given = examples::parse(options, argc, argv);
     if (given.count("help") > 0) {
       fmt::print("{}\n", options.help());
       return 0;
     }
     run(given);
     return 0;
-  } catch (const std::exception& failure) {
-    std::fprintf(stderr, "%s\n", failure.what());
-    return 1;
-  }
+  });
 }

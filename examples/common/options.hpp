@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
+#include <exception>
 #include <initializer_list>
 #include <memory>
 #include <string>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 // Its own parser of flags, rather than std::regex, which takes seconds to compile.
@@ -20,8 +23,24 @@
 
 #include "did_you_mean.hpp"
 #include <parx/core/check.hpp>
+#include <parx/core/error.hpp>
 
 namespace examples {
+
+/// What main() of a program without ranks returns: what body() does; 2 after a usage_error, 1 after
+/// any other exception, which are printed behind the program's name. (parx::run does it for ranks.)
+template <typename Body>
+int exit_code(const char* program, Body&& body) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const parx::usage_error& wrong) {
+    std::fprintf(stderr, "%s: %s\n", program, wrong.what());
+    return 2;
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "%s: %s\n", program, failure.what());
+    return 1;
+  }
+}
 
 inline std::string spelled(const std::string& flag) {
   return (flag.size() == 1 ? "-" : "--") + flag;

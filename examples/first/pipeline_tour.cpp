@@ -10,8 +10,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <exception>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -68,7 +66,7 @@ parx::pipeline_timeline run(const parx::pipeline_table& table, duration unit, du
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return examples::exit_code("pipeline_tour", [&] {
     cxxopts::Options options("pipeline_tour", "Pipeline schedules, predicted and as they run\n");
     options.add_options()("h,help", "print this")
         ("schedules", "which, with commas; all unless given",
@@ -81,6 +79,7 @@ int main(int argc, char** argv) {
     if (given.count("help") != 0) return fmt::print("{}", options.help()), 0;
     const duration unit(examples::number(given, "ms", 0.1, 1000.0));
     const duration hop(examples::number(given, "hop", 0.0, 1000.0));
+    const int microbatches = examples::number(given, "microbatches", 1, 999);
     const auto colour = isatty(STDOUT_FILENO) != 0 ? parx::drawing_colour::ansi
                                                    : parx::drawing_colour::none;
     std::vector<std::string> wanted;
@@ -89,10 +88,8 @@ int main(int argc, char** argv) {
     for (const parx::named_schedule& each : parx::pipeline_schedules) {
       if (!wanted.empty() && std::ranges::find(wanted, each.name) == wanted.end()) continue;
       const int chunks = each.name == "interleaved" || each.name == "looped_bfs" ? 2 : 1;
-      const auto table = each.make({.ranks = 4,
-                                    .microbatches = examples::number(given, "microbatches", 1, 999),
-                                    .chunks = chunks,
-                                    .hop = hop / unit / 3});
+      const auto table = each.make(
+          {.ranks = 4, .microbatches = microbatches, .chunks = chunks, .hop = hop / unit / 3});
       drawn.push_back(simulate(table, parx::pipeline_costs{.hop = hop / unit}.per_stage(table)));
       drawn.push_back(run(table, unit, hop));
       for (std::size_t i = drawn.size() - 2; i < drawn.size(); ++i) {
@@ -107,8 +104,5 @@ int main(int argc, char** argv) {
       parx::require(out.flush().good(), "--svg {}: cannot be written", file);
     }
     return 0;
-  } catch (const std::exception& failure) {
-    std::fprintf(stderr, "%s\n", failure.what());
-    return 1;
-  }
+  });
 }

@@ -101,13 +101,10 @@ int main(int argc, char** argv) {
       "steps", "of the optimizer on each rank", examples::text("400"))(
       "sync-every", "steps from one synchronisation to the next", examples::text("20"))(
       "width", "of the model", examples::text("128"));
-  try {
+  return examples::exit_code("slow_links", [&] {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") == 0) return train(given);
     fmt::print("{}", options.help());
     return 0;
-  } catch (const parx::usage_error& wrong) {
-    fmt::print(stderr, "slow_links: {}\n", wrong.what());
-    return 2;
-  }
+  });
 }

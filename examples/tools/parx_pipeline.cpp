@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <cstdio>
-#include <exception>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -77,10 +75,11 @@ std::vector<parx::pipeline_table> tables_of(const cxxopts::ParseResult& given,
     return {parx::from_csv(examples::contents_of("table", file), file)};
   }
   const auto whole = [&](const char* flag) { return examples::number(given, flag, 1, 100'000); };
-  const parx::pipeline_shape shape{.ranks = whole("stages"),
-                                   .microbatches = whole("microbatches"),
-                                   .chunks = whole("chunks"),
-                                   .hop = costs.hop / (costs.f + costs.b)};
+  parx::pipeline_shape shape;
+  shape.ranks = whole("stages");
+  shape.microbatches = whole("microbatches");
+  shape.chunks = whole("chunks");
+  shape.hop = costs.hop / (costs.f + costs.b);
   if (!given["compare"].as<bool>()) {
     return {parx::schedule_named(given["schedule"].as<std::string>())(shape)};
   }
@@ -95,9 +94,10 @@ std::vector<parx::pipeline_table> tables_of(const cxxopts::ParseResult& given,
 
 void print(const cxxopts::ParseResult& given, const parx::pipeline_timeline& drawn) {
   const bool terminal = isatty(STDOUT_FILENO) != 0;
-  const std::string text = to_text(
-      drawn, {.colour = terminal ? parx::drawing_colour::ansi : parx::drawing_colour::none,
-              .columns = examples::number<std::size_t>(given, "columns", 20, 10'000)});
+  const auto columns = examples::number<std::size_t>(given, "columns", 20, 10'000);
+  const std::string text =
+      to_text(drawn, {.colour = terminal ? parx::drawing_colour::ansi : parx::drawing_colour::none,
+                      .columns = columns});
   const std::size_t summary = text.rfind('\n', text.size() - 2) + 1;
   fmt::print("{}", given["draw"].as<bool>() ? text : text.substr(summary));
 }
@@ -128,7 +128,7 @@ void print(const cxxopts::ParseResult& given) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return examples::exit_code("parx_pipeline", [&] {
     cxxopts::Options options = flags();
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) {
@@ -137,8 +137,5 @@ int main(int argc, char** argv) {
       print(given);
     }
     return 0;
-  } catch (const std::exception& failure) {
-    std::fprintf(stderr, "%s\n", failure.what());
-    return 1;
-  }
+  });
 }

@@ -3,8 +3,6 @@
 //   parx_plan --model gpt --layers 12 --width 768 --ranks 8 --hosts 2 --link 10gbit
 //   parx_plan --model llama --layers 32 --width 4096 --ranks 64 --hosts 16 --memory 512 --markdown
 #include <cstddef>
-#include <cstdio>
-#include <exception>
 #include <string>
 
 #include "native/measured_flops.hpp"
@@ -65,16 +63,17 @@ parx::training_plan plan_of(Model model, const char* layers, const cxxopts::Pars
   };
   const double gflops = examples::number(given, "gflops", 0.0, 1e9);
   const double memory = examples::number(given, "memory", 0.0, 1e9);
-  return parx::plan(
-      parx::shapes_of(model, {layers}),
-      {.ranks = static_cast<int>(whole("ranks", 1)),
-       .hosts = static_cast<int>(whole("hosts", 1)),
-       .network = parx::parse_link(given["link"].as<std::string>()),
-       .memory_link = parx::parse_link(given["memory-link"].as<std::string>()),
-       .flops = parx::flops_of_rank(gflops > 0 ? gflops * 1e9 : flops_of_a_thread(),
-                                    static_cast<int>(whole("threads", 1))),
-       .memory_of_host = static_cast<std::size_t>(memory * 1e9)},
-      parx::work_of(sizes), {.optimizer_bytes = whole("optimizer-bytes", 0)});
+  parx::cluster machine;
+  machine.ranks = static_cast<int>(whole("ranks", 1));
+  machine.hosts = static_cast<int>(whole("hosts", 1));
+  machine.network = parx::parse_link(given["link"].as<std::string>());
+  machine.memory_link = parx::parse_link(given["memory-link"].as<std::string>());
+  machine.flops = parx::flops_of_rank(gflops > 0 ? gflops * 1e9 : flops_of_a_thread(),
+                                      static_cast<int>(whole("threads", 1)));
+  machine.memory_of_host = static_cast<std::size_t>(memory * 1e9);
+  const std::size_t optimizer_bytes = whole("optimizer-bytes", 0);
+  return parx::plan(parx::shapes_of(model, {layers}), machine, parx::work_of(sizes),
+                    {.optimizer_bytes = optimizer_bytes});
 }
 
 parx::training_plan plan_of(const cxxopts::ParseResult& given) {
@@ -85,17 +84,17 @@ parx::training_plan plan_of(const cxxopts::ParseResult& given) {
   const std::size_t width = size("width"), layers = size("layers"), heads = size("heads");
   const std::size_t usual = is_llama ? 8 * width / 3 : 4 * width;
   const std::size_t inner = size("inner", 0) > 0 ? size("inner", 0) : usual;
-  const parx::transformer_sizes sizes{
-      .layers = layers,
-      .width = width,
-      .inner = inner,
-      .vocabulary = size("vocab-size"),
-      .batch = size("batch-size"),
-      .positions = size("positions"),
-      .micro_batches = size("gradient-accumulation-steps"),
-      .form = is_llama ? parx::feed_forward::gated : parx::feed_forward::plain,
-      .kept = given["gradient-checkpointing"].as<bool>() ? parx::activations::computed_again
-                                                         : parx::activations::kept};
+  parx::transformer_sizes sizes;
+  sizes.layers = layers;
+  sizes.width = width;
+  sizes.inner = inner;
+  sizes.vocabulary = size("vocab-size");
+  sizes.batch = size("batch-size");
+  sizes.positions = size("positions");
+  sizes.micro_batches = size("gradient-accumulation-steps");
+  sizes.form = is_llama ? parx::feed_forward::gated : parx::feed_forward::plain;
+  sizes.kept = given["gradient-checkpointing"].as<bool>() ? parx::activations::computed_again
+                                                          : parx::activations::kept;
   if (is_llama) {
     return plan_of(parx::models::llama<>{{.vocab_size = sizes.vocabulary, .hidden_size = width,
                                           .intermediate_size = inner, .num_hidden_layers = layers,
@@ -113,7 +112,7 @@ parx::training_plan plan_of(const cxxopts::ParseResult& given) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return examples::exit_code("parx_plan", [&] {
     cxxopts::Options options = flags();
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) {
@@ -123,8 +122,5 @@ int main(int argc, char** argv) {
     const auto made = plan_of(given);
     fmt::print("{}", given["markdown"].as<bool>() ? to_markdown(made) : to_text(made));
     return 0;
-  } catch (const std::exception& failure) {
-    std::fprintf(stderr, "parx_plan: %s\n", failure.what());
-    return 2;
-  }
+  });
 }
