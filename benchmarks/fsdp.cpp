@@ -50,9 +50,10 @@ constexpr std::array<std::string_view, 6> all_ways{"ddp",    "zero1",    "zero2"
 struct settings {
   std::string model;
   std::vector<std::string> ways;
-  std::size_t layers, width, inner, heads, vocabulary, batch, length, prefetch, steps, rounds;
-  double seconds;
-  bool checkpoints, as_json;
+  std::size_t layers = 0, width = 0, inner = 0, heads = 0, vocabulary = 0;
+  std::size_t batch = 0, length = 0, prefetch = 0, steps = 0, rounds = 0;
+  double seconds = 0;
+  bool checkpoints = false, as_json = false;
 };
 
 /// One way to train the model, with its own model and optimizer.
@@ -459,22 +460,22 @@ int main(int argc, char** argv) {
       parx::require(std::ranges::find(all_ways, way) != all_ways.end(), "--ways \"{}\": give {}",
                     way, fmt::join(all_ways, ", "));
     }
-    compare_ways(
-        world,
-        with_usual_sizes({.model = model,
-                          .ways = ways,
-                          .layers = size("layers"),
-                          .width = size("width"),
-                          .inner = size("inner"),
-                          .heads = size("heads"),
-                          .vocabulary = size("vocab"),
-                          .batch = size("batch"),
-                          .length = size("seq"),
-                          .prefetch = size("prefetch"),
-                          .steps = size("steps"),
-                          .rounds = size("rounds", 1),
-                          .seconds = examples::number(given, "seconds", 0.0, 1e6),
-                          .checkpoints = given.count("checkpoint") != 0,
-                          .as_json = given.count("json") != 0}));
+    settings s;
+    s.model = model;
+    s.ways = ways;
+    s.layers = size("layers");
+    s.width = size("width");
+    s.inner = size("inner");
+    s.heads = size("heads");
+    s.vocabulary = size("vocab");
+    s.batch = size("batch");
+    s.length = size("seq");
+    s.prefetch = size("prefetch");
+    s.steps = size("steps");
+    s.rounds = size("rounds", 1);
+    s.seconds = examples::number(given, "seconds", 0.0, 1e6);
+    s.checkpoints = given.count("checkpoint") != 0;
+    s.as_json = given.count("json") != 0;
+    compare_ways(world, with_usual_sizes(std::move(s)));
   });
 }

@@ -42,12 +42,12 @@ enum class wrapper { ddp, bare, tp, tp_sp };
 
 struct settings {
   std::string model, name;
-  std::size_t batch, length;
-  double dropout, seconds;
-  std::size_t warm_up, bucket;
-  parx::models::gpt_config gpt;
-  bool whole_logits;
-  wrapper wrapped;
+  std::size_t batch = 0, length = 0;
+  double dropout = 0, seconds = 0;
+  std::size_t warm_up = 0, bucket = 0;
+  parx::models::gpt_config gpt = {};
+  bool whole_logits = true;
+  wrapper wrapped = wrapper::ddp;
 
   [[nodiscard]] bool one_batch() const noexcept {
     return wrapped == wrapper::tp || wrapped == wrapper::tp_sp;
@@ -288,20 +288,23 @@ int main(int argc, char** argv) {
   return parx::run([&](parx::world& world) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
-    settings s{.model = examples::choice(given, "model", {"bert", "mlp", "cnn", "gpt", "deep"}),
-               .name = examples::choice(given, "parallel", {"ddp", "bare", "tp", "tp-sp"}),
-               .batch = examples::number<std::size_t>(given, "batch", 0, 1'000'000),
-               .length = examples::number<std::size_t>(given, "seq", 1, 1'000'000),
-               .dropout = examples::number(given, "dropout", 0.0, 0.99),
-               .seconds = examples::number(given, "seconds", 0.0, 1e6),
-               .warm_up = examples::number<std::size_t>(given, "warm-up", 2, 1'000'000),
-               .bucket = examples::number<std::size_t>(given, "bucket-mib", 1, 1 << 20) << 20,
-               .gpt = {.vocab_size = examples::number<std::size_t>(given, "vocab", 2, 1'000'000),
-                       .n_embd = examples::number<std::size_t>(given, "width", 1, 1'000'000),
-                       .n_layer = examples::number<std::size_t>(given, "layers", 1, 1000),
-                       .n_head = examples::number<std::size_t>(given, "heads", 1, 1000)},
-               .whole_logits = examples::choice(given, "logits", {"whole", "blocks"}) == "whole",
-               .wrapped = wrapper::ddp};
+    const auto count = [&](const char* flag, std::size_t least, std::size_t most) {
+      return examples::number<std::size_t>(given, flag, least, most);
+    };
+    settings s;
+    s.model = examples::choice(given, "model", {"bert", "mlp", "cnn", "gpt", "deep"});
+    s.name = examples::choice(given, "parallel", {"ddp", "bare", "tp", "tp-sp"});
+    s.batch = count("batch", 0, 1'000'000);
+    s.length = count("seq", 1, 1'000'000);
+    s.dropout = examples::number(given, "dropout", 0.0, 0.99);
+    s.seconds = examples::number(given, "seconds", 0.0, 1e6);
+    s.warm_up = count("warm-up", 2, 1'000'000);
+    s.bucket = count("bucket-mib", 1, 1 << 20) << 20;
+    s.gpt.vocab_size = count("vocab", 2, 1'000'000);
+    s.gpt.n_embd = count("width", 1, 1'000'000);
+    s.gpt.n_layer = count("layers", 1, 1000);
+    s.gpt.n_head = count("heads", 1, 1000);
+    s.whole_logits = examples::choice(given, "logits", {"whole", "blocks"}) == "whole";
     s.gpt.n_positions = s.length;
     s.gpt.embd_pdrop = s.gpt.attn_pdrop = s.gpt.resid_pdrop = s.dropout;
     if (s.name == "bare") s.wrapped = wrapper::bare;

@@ -247,6 +247,7 @@ inline void read_nodes(const cxxopts::ParseResult& given, const parx::environmen
     }
   }
   const std::string joins = choice(given, "on-join", {"now", "wait", "never"});
+  const int restarts = number(given, "max-restarts", 0, 1'000'000);
   options.nodes = parx::find_nodes({.nodes = text("nnodes"),
                                     .endpoint = text("rdzv-endpoint"),
                                     .id = text("rdzv-id"),
@@ -258,7 +259,7 @@ inline void read_nodes(const cxxopts::ParseResult& given, const parx::environmen
                                     .standalone = given.count("standalone") != 0,
                                     .keeper = given.count("keeper") != 0,
                                     .hosts = hosts,
-                                    .restarts = number(given, "max-restarts", 0, 1'000'000),
+                                    .restarts = restarts,
                                     .joins = joins == "now"    ? parx::on_join::now
                                              : joins == "wait" ? parx::on_join::wait
                                                                : parx::on_join::never,

@@ -97,7 +97,10 @@ struct node_range {
 inline node_range nodes_of(const cxxopts::ParseResult& given) {
   const std::string text = given["nodes"].as<std::string>();
   const auto colon = text.find(':');
-  if (colon == text.npos) return {.least = 0, .most = number(given, "nodes", 1, 100'000)};
+  if (colon == text.npos) {
+    const int all = number(given, "nodes", 1, 100'000);
+    return {.least = 0, .most = all};
+  }
   const auto least = parx::detail::parse_number<int>(text.substr(0, colon));
   const auto most = parx::detail::parse_number<int>(text.substr(colon + 1));
   parx::require(least && most && *least >= 1 && *most >= *least && *most <= 4096,

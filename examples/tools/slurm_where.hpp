@@ -121,17 +121,19 @@ inline parx::slurm::node_request request_of(const cxxopts::ParseResult& given) {
   for (const char* const name : {"SALLOC_ACCOUNT", "SBATCH_ACCOUNT", "SLURM_ACCOUNT"}) {
     if (account.empty()) account = parx::env_string(env, name).value_or("");
   }
-  return {.nodes = number(given, "nodes", 1, 100'000),
-          .cores = number(given, "cores", 1, 100'000),
-          .memory_mb = megabytes(given, "mem"),
-          .time = length_of(given, "time"),
-          .level = level_of(given),
-          .gpu_nodes = given["gpu-nodes"].as<bool>(),
-          .partition = given["partition"].as<std::string>(),
-          .account = account,
-          .groups = groups_of_this_user(),
-          .is_root = ::geteuid() == 0,
-          .exclude = parx::expand_hostlist(given["exclude"].as<std::string>())};
+  parx::slurm::node_request request;
+  request.nodes = number(given, "nodes", 1, 100'000);
+  request.cores = number(given, "cores", 1, 100'000);
+  request.memory_mb = megabytes(given, "mem");
+  request.time = length_of(given, "time");
+  request.level = level_of(given);
+  request.gpu_nodes = given["gpu-nodes"].as<bool>();
+  request.partition = given["partition"].as<std::string>();
+  request.account = account;
+  request.groups = groups_of_this_user();
+  request.is_root = ::geteuid() == 0;
+  request.exclude = parx::expand_hostlist(given["exclude"].as<std::string>());
+  return request;
 }
 
 /// What the cluster has for a request, the best first; Slurm is asked for each start.

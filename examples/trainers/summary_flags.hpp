@@ -87,27 +87,27 @@ struct summary_settings {
                                                     : data::csv_header::absent};
   s.vocabulary = text("vocab");
   s.vocab_size = count("vocab-size", 100);
-  s.lengths = {.source = s.columns.source,
-               .target = s.columns.target,
-               .header = s.columns.header,
-               .max_source_length = count("max-source-length", 3),
-               .max_target_length = count("max-target-length", 2),
-               .cache = cache_flag(given, s.train)};
-  s.model = {.d_model = count("d-model"),
-             .encoder_layers = count("encoder-layers"),
-             .decoder_layers = count("decoder-layers"),
-             .attention_heads = count("heads"),
-             .ffn_dim = count("ffn-dim"),
-             .dropout = number(given, "dropout", 0.0, 0.99)};
+  s.lengths.source = s.columns.source;
+  s.lengths.target = s.columns.target;
+  s.lengths.header = s.columns.header;
+  s.lengths.max_source_length = count("max-source-length", 3);
+  s.lengths.max_target_length = count("max-target-length", 2);
+  s.lengths.cache = cache_flag(given, s.train);
+  s.model.d_model = count("d-model");
+  s.model.encoder_layers = count("encoder-layers");
+  s.model.decoder_layers = count("decoder-layers");
+  s.model.attention_heads = count("heads");
+  s.model.ffn_dim = count("ffn-dim");
+  s.model.dropout = number(given, "dropout", 0.0, 0.99);
   parx::require(s.model.d_model % s.model.attention_heads == 0 && s.model.d_model % 2 == 0,
                 "--d-model {}: give an even number that --heads {} divides", s.model.d_model,
                 s.model.attention_heads);
   if (choice(given, "copying", {"pointer", "none"}) == "pointer")
     s.model.copying = models::copying::pointer;
-  s.search = {.max_new_tokens = s.lengths.max_target_length,
-              .beams = number<std::size_t>(given, "beams", 1, 1000),
-              .length_penalty = number(given, "length-penalty", -10.0, 10.0),
-              .no_repeat_ngram_size = count("no-repeat-ngram-size", 0)};
+  s.search.max_new_tokens = s.lengths.max_target_length;
+  s.search.beams = number<std::size_t>(given, "beams", 1, 1000);
+  s.search.length_penalty = number(given, "length-penalty", -10.0, 10.0);
+  s.search.no_repeat_ngram_size = count("no-repeat-ngram-size", 0);
   s.label_smoothing = number(given, "label-smoothing", 0.0, 0.99);
   s.samples = count("samples", 0);
   return s;

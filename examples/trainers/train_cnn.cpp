@@ -111,17 +111,17 @@ int main(int argc, char** argv) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());
     const auto s = examples::trainer_flags(given, world, {"loss", "accuracy"});
-    const recipe how{
-        .changes = {examples::number<std::size_t>(given, "shift", 0, 27),
-                    given["mirror"].as<bool>() ? data::mirror::allowed : data::mirror::never},
-        .label_smoothing = examples::number(given, "label-smoothing-factor", 0.0, 1.0),
-        .ema_decay = examples::number(given, "ema-decay", 0.0, 1.0)};
+    recipe how;
+    how.changes.shift = examples::number<std::size_t>(given, "shift", 0, 27);
+    if (given["mirror"].as<bool>()) how.changes.mirror = data::mirror::allowed;
+    how.label_smoothing = examples::number(given, "label-smoothing-factor", 0.0, 1.0);
+    how.ema_decay = examples::number(given, "ema-decay", 0.0, 1.0);
     using parx::models::cnn_norm;
     const bool plain = examples::choice(given, "norm", {"batch", "none"}) == "none";
-    parx::models::cnn_config config{
-        .hidden_channels = examples::number<std::size_t>(given, "channels", 1, 4096),
-        .classifier_dropout = examples::number(given, "dropout", 0.0, 0.99),
-        .norm = plain ? cnn_norm::none : cnn_norm::batch};
+    parx::models::cnn_config config;
+    config.hidden_channels = examples::number<std::size_t>(given, "channels", 1, 4096);
+    config.classifier_dropout = examples::number(given, "dropout", 0.0, 0.99);
+    config.norm = plain ? cnn_norm::none : cnn_norm::batch;
     examples::start_run(world, s);
 
     data::any_dataset images = data::generated_digits{20'000};

@@ -4,7 +4,6 @@
 // The defaults for dropout and label smoothing suit some 10 000 texts. For many more texts:
 //   --learning-rate 5e-4 --dropout 0.1 --token-dropout 0 --label-smoothing-factor 0
 #include <string>
-#include <utility>
 
 #include "parallel_flags.hpp"
 #include "text_flags.hpp"
@@ -23,13 +22,14 @@ parx::models::bert_config read_config(const cxxopts::ParseResult& given) {
   const auto size = [&](const char* flag) {
     return examples::number<std::size_t>(given, flag, 1, 1 << 20);
   };
-  const auto dropout = examples::number(given, "dropout", 0.0, 0.99);
-  const parx::models::bert_config config{
-      .hidden_size = size("hidden-size"), .num_hidden_layers = size("num-hidden-layers"),
-      .num_attention_heads = size("num-attention-heads"),
-      .intermediate_size = size("intermediate-size"),
-      .max_position_embeddings = size("max-position-embeddings"),
-      .hidden_dropout_prob = dropout, .attention_probs_dropout_prob = dropout};
+  parx::models::bert_config config;
+  config.hidden_size = size("hidden-size");
+  config.num_hidden_layers = size("num-hidden-layers");
+  config.num_attention_heads = size("num-attention-heads");
+  config.intermediate_size = size("intermediate-size");
+  config.max_position_embeddings = size("max-position-embeddings");
+  config.hidden_dropout_prob = examples::number(given, "dropout", 0.0, 0.99);
+  config.attention_probs_dropout_prob = config.hidden_dropout_prob;
   parx::require(size("max-length") <= config.max_position_embeddings,
                 "--max-length {}: the model has {} positions; raise --max-position-embeddings",
                 size("max-length"), config.max_position_embeddings);

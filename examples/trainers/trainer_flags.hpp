@@ -131,11 +131,12 @@ inline void add_trainer_flags(cxxopts::Options& options, const trainer_settings&
   };
   const auto is_set = [&](const std::string& flag) { return given[flag].as<bool>(); };
   const auto text = [&](const std::string& flag) { return given[flag].as<std::string>(); };
-  trainer_settings s{.batch_size = count("batch-size", 1),
-                     .eval_batch_size = count("eval-batch-size", 1),
-                     .weight_decay = number(given, "weight-decay", 0.0, 1e6),
-                     .workers = number<std::size_t>(given, "workers", 0, 1024),
-                     .report = text("report")};
+  trainer_settings s;
+  s.batch_size = count("batch-size", 1);
+  s.eval_batch_size = count("eval-batch-size", 1);
+  s.weight_decay = number(given, "weight-decay", 0.0, 1e6);
+  s.workers = number<std::size_t>(given, "workers", 0, 1024);
+  s.report = text("report");
   parx::train::trainer_options& o = s.trainer;
   o.output_dir = text("output-dir");
   o.num_train_epochs = number(given, "epochs", 0.0, 1e9);

@@ -63,6 +63,19 @@ trains() {
   says 'cannot create the folder "/dev/null/x"'
 }
 
+# refuses_bad_numbers NAME: each flag whose default is a number, given as x.
+refuses_bad_numbers() {
+  name=$1
+  local flags flag
+  flags=$("$bin/$name" --help | grep -oE -- '--[a-z0-9-]+ arg.*|\(default: [0-9.e+-]+\)' |
+    awk '/^--/ { flag = $1 } /default: [0-9]/ { print flag }')
+  [ "$(echo "$flags" | wc -w)" -gt 10 ] || failed "$name: --help shows few flags with numbers: $flags"
+  for flag in $flags; do
+    ends 2 1 "$flag" x
+    says "$flag \"x\": give a (whole )?number from"
+  done
+}
+
 # stops_and_goes_on NAME MODEL ARGUMENT...: two ranks whose launcher is told to end in the middle, and
 # the rest by --resume, end in the file that a run makes which is left alone.
 stops_and_goes_on() {
@@ -122,6 +135,9 @@ has_one_model() {
 of_data=('1 ddp' '2 ddp' '3 ddp' '2 zero=1' '3 zero=2' '3 fsdp')
 
 tries() { [ $# = 1 ] || [[ " ${*:2} " == *" $1 "* ]]; }
+for each in train_tinybert train_cnn train_gpt train_summarizer; do
+  tries $each "$@" && refuses_bad_numbers $each
+done
 tries train_tinybert "$@" && trains train_tinybert 'test accuracy: [0-9.]+ % of 1000 texts' model/model.safetensors
 tries train_summarizer "$@" && trains train_summarizer 'test ROUGE-L: [0-9.]+ of 500 summaries' model/model.safetensors --d-model 32 --beams 1 --max-target-length 8
 tries train_tinybert "$@" && in_stages train_tinybert --dropout 0 --token-dropout 0
