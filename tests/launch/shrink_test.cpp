@@ -193,6 +193,50 @@ BOOST_AUTO_TEST_CASE(a_rank_that_dies_once_it_is_on_the_list_is_not_in_the_group
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_rank_that_hangs_is_left_out_and_told_so_where_it_goes_on) {
+  for (const bool is_stopped : {false, true}) {  // by SIGSTOP; else it is in a call of its own
+    const parx::tcp_store_server server({.address = "127.0.0.1"});
+    int wakes[2], done[2];
+    BOOST_TEST_REQUIRE((::pipe(wakes) == 0 && ::pipe(done) == 0));
+    job all;
+    for (int rank = 0; rank < 3; ++rank) {
+      all.start_program(rank, 3, [&](parx::init_options options) {
+        options.env = under_an_agent(rank, 3, server.port(), "auto");
+        return parx::run([&](parx::world& world) {
+          try {
+            parx::barrier(world);
+          } catch (const parx::error&) {  // another one shrinks already
+          }
+          char byte = 'x';
+          if (rank == 1) {
+            ::close(done[1]);
+            if (is_stopped) ::kill(::getpid(), SIGSTOP);
+            else if (::read(wakes[0], &byte, 1) != 1) throw std::runtime_error("the test has gone");
+            static_cast<void>(world.shrink());
+            return;
+          }
+          auto group = world.shrink(1s);
+          check_sum(group, rank, {0, 2});
+          check_sum(group, rank, {0, 2});
+          if (::write(done[1], &byte, 1) != 1) throw std::runtime_error("the test has gone");
+        }, std::move(options));
+      });
+    }
+    char bytes[2];
+    ::close(done[1]);
+    BOOST_TEST(::read(done[0], bytes, 1) == 1);
+    BOOST_TEST(::read(done[0], bytes, 1) == 1);
+    BOOST_TEST(::write(wakes[1], bytes, 1) == 1);
+    if (is_stopped) ::kill(all.pid(1), SIGCONT);
+    const auto results = all.wait();
+    BOOST_TEST(results[0].exit_code == 0, results[0].text);
+    BOOST_TEST(results[2].exit_code == 0, results[2].text);
+    BOOST_TEST(results[1].exit_code == 1, results[1].text);
+    BOOST_TEST(mentions(results[1].text, "rank 1 was left out"), results[1].text);
+    for (const int each : {wakes[0], wakes[1], done[0]}) ::close(each);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(where_rank_0_kept_the_store_its_loss_is_said_to_be_final) {
   job all;
   for (int rank = 0; rank < 3; ++rank) {
