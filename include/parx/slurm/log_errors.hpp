@@ -77,14 +77,14 @@ inline constexpr std::array<std::string_view, 9> echo_marks{"another rank failed
                                                             "Connection closed by peer",
                                                             "Connection reset by peer"};
 
-/// Both, to pass over the many lines that have neither.
-[[nodiscard]] inline const text_marks& failure_marks() {
-  static const text_marks marks = [] {
-    std::vector<std::string_view> all(error_marks.begin(), error_marks.end());
-    all.insert(all.end(), echo_marks.begin(), echo_marks.end());
-    return text_marks(all);
-  }();
-  return marks;
+[[nodiscard]] inline bool is_error(std::string_view line) {
+  static const text_marks marks({error_marks.begin(), error_marks.end()});
+  return marks.any_in(line);
+}
+
+[[nodiscard]] inline bool is_echo(std::string_view line) {
+  static const text_marks marks({echo_marks.begin(), echo_marks.end()});
+  return marks.any_in(line);
 }
 
 /// Whether it is the lines below that say what has happened.
@@ -136,8 +136,7 @@ class log_errors {
   /// A line of the program.
   void read(std::string_view line, std::size_t number, const log_writer& writer) {
     const int rank = writer.rank.value_or(-1);
-    const bool tells = detail::failure_marks().any_in(line);
-    const bool echoes = tells && detail::has_any(line, detail::echo_marks);
+    const bool echoes = detail::is_echo(line);
     for (auto* const each : {&own_, &echo_}) {
       const auto first = each->find(rank);
       if (first == each->end()) continue;
@@ -152,7 +151,7 @@ class log_errors {
       echo_.try_emplace(rank, own->second);
       own_.erase(own);
     }
-    if (tells && detail::has_any(line, detail::error_marks)) {
+    if (detail::is_error(line)) {
       ++error_lines_;
       if ((echoes ? echo_ : own_).try_emplace(rank, found_.size()).second) {
         found_.push_back({.line = {file_, number, detail::shown_line(line), writer},

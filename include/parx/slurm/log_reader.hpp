@@ -120,9 +120,9 @@ class log_reader {
       summary_.survived.emplace_back(reason);
     }
     log_writer writer = writer_of_line(line);
+    summary_.nodes.read(line, writer);
     if (!writer.rank || (writer.rank == of_file_.rank && writer.node.empty())) writer = of_file_;
     if (writer.rank) summary_.ranks.insert(*writer.rank);
-    summary_.nodes.read(line);
     const auto note_size = [&](std::string_view behind) {
       const int size = detail::number_behind(line, behind).value_or(0);
       if (size <= most_ranks) summary_.world_size = std::max(summary_.world_size, size);

@@ -45,9 +45,9 @@ namespace detail {
 /// Why parxrun starts the ranks again: "parxrun: REASON; restart 1 of 3"; else empty.
 [[nodiscard]] inline std::string_view reason_of_restart(std::string_view line) {
   constexpr std::string_view begin = "parxrun: ";
+  if (!line.starts_with(begin)) return {};
   const auto end = line.rfind("; restart ");
-  if (!line.starts_with(begin) || end == line.npos) return {};
-  return line.substr(begin.size(), end - begin.size());
+  return end == line.npos ? std::string_view() : line.substr(begin.size(), end - begin.size());
 }
 
 }  // namespace detail

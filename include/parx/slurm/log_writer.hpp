@@ -106,10 +106,9 @@ namespace detail {
 /// On which node each rank is, by what lines of a log say of them.
 class nodes_of_ranks {
  public:
-  void read(std::string_view line) {
-    if (const log_writer writer = writer_of_line(line); !writer.node.empty()) {
-      said_.insert_or_assign(*writer.rank, writer.node);
-    }
+  /// `writer`: what the line says of it itself.
+  void read(std::string_view line, const log_writer& writer) {
+    if (!writer.node.empty()) said_.insert_or_assign(*writer.rank, writer.node);
     // "rank 5 (n3, pid 4711)" and "rank 2 (rank 5 of the job, n3, pid 4711)", as parx's errors have
     // it; "rank 5 (n3:29500)".
     std::string_view rest = line;
@@ -118,13 +117,13 @@ class nodes_of_ranks {
       rest.remove_prefix(at + 5);
       if (!rank) continue;  // "another rank failed first"
       for (const std::string_view behind : {" (", " of the job, "}) {
+        if (!rest.starts_with(std::to_string(*rank).append(behind))) continue;
         const std::string_view node = detail::text_between(rest, behind, ":,)");
-        const bool is_next = rest.starts_with(std::to_string(*rank).append(behind));
-        if (is_next && is_name(node)) said_.insert_or_assign(*rank, std::string(node));
+        if (is_name(node)) said_.insert_or_assign(*rank, std::string(node));
       }
     }
-    for (const std::string_view mark : {"[default", "[rank ", "parxrun: ", "torchrun"}) {
-      tasks_are_ranks_ &= line.find(mark) == line.npos;
+    for (const std::string_view mark : {"[rank ", "[default", "parxrun: ", "torchrun"}) {
+      tasks_are_ranks_ = tasks_are_ranks_ && line.find(mark) == line.npos;
     }
     read_srun(line);
   }
