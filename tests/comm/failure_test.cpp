@@ -1,6 +1,7 @@
 // What the ranks of a group are told when one of them fails.
 #include <parx/comm.hpp>
 #include <parx/comm/collectives/coalesced.hpp>
+#include <parx/comm/detail/progress/parting.hpp>
 #include <parx/core/stopped.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -57,6 +58,51 @@ BOOST_AUTO_TEST_CASE(ranks_that_end_without_taking_part_are_found_out_soon) {
     BOOST_TEST((!mentions(failures[0], "it closed the connection") ||
                 mentions(failures[0], "a rank that has fewer batches than the others ends so")),
                failures[0]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_has_left_after_its_part_is_not_missed_by_one_that_awaits_another) {
+  for (const int world : {3, 6}) {
+    jobs::expect_success(world, [&](parx::process_group& group) {
+      std::vector<int> x(8, group.rank());
+      if (group.rank() == 1) std::this_thread::sleep_for(600ms);
+      parx::reduce(group, x, {.root = 0, .op = parx::reduce_op::sum});
+      const int sum = world * (world - 1) / 2;
+      jobs::check(group.rank() != 0 || x == std::vector<int>(8, sum), "reduce");
+    });
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_words_of_a_rank_that_has_left_tell_what_may_still_come) {
+  using parx::detail::parting;
+  parx::detail::notice counts;
+  counts.calls = {{.group = 7, .calls = 5, .known = 1}};
+  counts.sent = {{7, 2, 9}, {7, 3, 1}};
+  parx::detail::notice other;
+  other.calls = {{.group = 8, .calls = 0, .known = 1}};
+  for (int peer = 0; peer < 100; ++peer) other.sent.push_back({8, peer, 1});
+  const std::string text = parting::from(counts).to_text() + parting::from(other).to_text();
+  const auto words = parting::all_in(text);
+  BOOST_TEST_REQUIRE(words.size() == 2u);
+  const auto is_in = [&](std::uint64_t group, std::uint64_t sequence) {
+    parx::detail::call_header call;
+    call.group = group;
+    call.sequence = sequence;
+    return parting::may_be_in(words, call);
+  };
+  BOOST_TEST(is_in(7, 2));
+  BOOST_TEST(is_in(7, 9));   // the set-up of the fifth
+  BOOST_TEST(is_in(7, 10));  // the fifth
+  BOOST_TEST(!is_in(7, 11));
+  BOOST_TEST(!is_in(7, 12));
+  BOOST_TEST(!is_in(8, 2));
+  BOOST_TEST(is_in(9, 2));  // of which nothing was said
+  BOOST_TEST(parting::may_have_sent(words, 7, 2, 8));
+  BOOST_TEST(!parting::may_have_sent(words, 7, 2, 9));
+  BOOST_TEST(!parting::may_have_sent(words, 7, 4, 0));
+  BOOST_TEST(parting::may_have_sent(words, 8, 2, 1));  // too many receivers to be told
+  for (std::size_t size = 0; size < text.size(); ++size) {
+    BOOST_TEST_REQUIRE(parting::all_in(text.substr(0, size)).size() <= 1u);
   }
 }
 

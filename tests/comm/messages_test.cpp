@@ -88,6 +88,19 @@ BOOST_AUTO_TEST_CASE(a_receive_from_anybody_outlives_ranks_that_have_ended_but_n
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_receive_from_anybody_may_begin_when_some_have_left) {
+  jobs::expect_success(5, [](process_group& group) {
+    std::vector<int> x{group.rank()};
+    if (group.rank() == 4) {
+      std::this_thread::sleep_for(300ms);
+      check(parx::recv_any(group, x) == 2, "sender");
+    } else if (group.rank() == 2) {
+      std::this_thread::sleep_for(600ms);
+      parx::send(group, x, 4);
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(a_receive_with_another_tag_than_the_message_that_is_there_is_told_of_it) {
   const auto wrong_tag = [](process_group& group, bool stays) {
     std::vector<float> x(4);
@@ -180,6 +193,32 @@ BOOST_AUTO_TEST_CASE(unexpected_messages_that_nobody_takes_are_buffered_up_to_64
     for (auto& each : sends) each.wait();
     check(buffered == 6, std::to_string(buffered) + " of 10 MiB each were buffered");
   });
+  BOOST_TEST(failure == "");
+}
+
+BOOST_AUTO_TEST_CASE(messages_ahead_of_the_awaited_one_are_buffered_beyond_64_MiB) {
+  static constexpr int ahead = 8;
+  const auto failure =
+      jobs::run(jobs::kind::shm, 2,
+                [](process_group& group) {
+                  std::vector<float> x(5u << 19);  // 10 MiB
+                  int last = 0;
+                  if (group.rank() == 0) {
+                    for (int i = 0; i < ahead; ++i) {
+                      x.front() = x.back() = static_cast<float>(i);
+                      parx::send(group, x, 1, {.tag = 1});
+                    }
+                    return parx::send(group, last = 42, 1, {.tag = 2});
+                  }
+                  parx::recv(group, last, 0, {.tag = 2});  // takes all 80 MiB out of its way
+                  check(last == 42, "the awaited message");
+                  for (int i = 0; i < ahead; ++i) {
+                    parx::recv(group, x, 0, {.tag = 1});
+                    check(x.front() == static_cast<float>(i) && x.back() == x.front(),
+                          "a message ahead of it");
+                  }
+                },
+                {.timeout = 20s});
   BOOST_TEST(failure == "");
 }
 

@@ -228,10 +228,3 @@ BOOST_AUTO_TEST_CASE(notices_that_two_groups_post_at_a_time_are_both_published) 
   second.join();
   BOOST_TEST(own.notices_of(0) == "first second ");
 }
-
-BOOST_AUTO_TEST_CASE(a_rank_publishes_the_latest_notice_of_each_of_its_sixteen_latest_groups) {
-  parx::job own({.store = std::make_shared<parx::hash_store>()});
-  for (std::uint64_t group = 0; group < 17; ++group) own.post_notice(group, "x");
-  own.post_notice(16, "last");
-  BOOST_TEST(own.notices_of(0) == std::string(15, 'x') + "last");
-}

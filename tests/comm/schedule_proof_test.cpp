@@ -1,3 +1,4 @@
+#include <comm/departures.hpp>
 #include <comm/proof_cases.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -31,4 +32,10 @@ BOOST_AUTO_TEST_CASE(every_barrier_sends_what_it_says) {
 BOOST_AUTO_TEST_CASE(every_gather_scatter_and_all_to_all_puts_each_block_in_its_place) {
   BOOST_TEST(proof::prove_all({operation::gather, operation::scatter, operation::all_to_all}) ==
              "");
+}
+
+BOOST_AUTO_TEST_CASE(no_rank_of_any_algorithm_takes_one_that_has_left_after_its_part_for_lost) {
+  std::size_t runs = 0;
+  BOOST_TEST(departures::run_all({2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 20}, runs) == "");
+  BOOST_TEST(runs > 5'000u);
 }

@@ -9,6 +9,9 @@
 //   record in the store -> listens -> "left/N" in the store -> does not listen  it left by itself
 //                                  -> does not listen, no "left/N"              it was killed
 //
+// "left/N" tells how far the rank was in its groups: a rank may leave while others still wait for
+// what it has sent them (comm/detail/progress/parting.hpp).
+//
 // That it does not listen is found by a probe of its address (has_ended), or by a network: by
 // shared memory when the kernel closes its wake channel, by TCP when a connection is refused
 // (report_ended). UCX tells of a loss whose reason it does not know (report_loss): the ranks that
@@ -20,6 +23,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -140,15 +144,31 @@ class job {
   [[nodiscard]] std::uint32_t losses() const noexcept {
     return losses_.load(std::memory_order_relaxed);
   }
-  /// False where the rank has ended and was certainly killed, that is, did not leave by itself.
-  [[nodiscard]] bool may_have_left(int rank) {
+  /// The words that a rank which has_ended() has left: those of its groups, one after the other.
+  /// Nullopt where it was certainly killed, that is, did not leave by itself; "", which tells of no
+  /// group, where the store does not answer.
+  [[nodiscard]] std::optional<std::string> parting_words_of(int rank) {
+    {
+      const std::lock_guard lock(partings_mutex_);
+      if (const auto known = partings_.find(rank); known != partings_.end()) return known->second;
+    }
+    std::optional<std::string> words;
     // A rank publishes that it leaves before it stops listening.
-    if (!has_ended(rank)) return true;
-    bool left = true;
-    store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
-      left = all.check(std::vector{exit_key(rank)}, limit);
+    const bool answered = store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
+      const std::vector<std::string> keys{exit_key(rank)};
+      if (all.check(keys, limit)) words = all.get(keys.front(), limit);
     });
-    return left;
+    if (!answered) return "";
+    const std::lock_guard lock(partings_mutex_);
+    return partings_.emplace(rank, std::move(words)).first->second;
+  }
+  /// Keeps what a group of this rank tells those that still wait for it, until this rank leaves.
+  /// `words` are not empty. Of more than 64 groups the latest are kept: a peer lags behind by a
+  /// few.
+  void note_end_of(std::string words) {
+    const std::lock_guard lock(partings_mutex_);
+    if (own_words_.size() == 64) own_words_.erase(own_words_.begin());
+    own_words_.push_back(std::move(words));
   }
   /// To be called before this rank stops listening.
   void publish_exit() noexcept {
@@ -232,7 +252,14 @@ class job {
   }
   void publish_exit(parx::store& all) noexcept {
     // Where the store is gone, nobody can ask for it.
-    store_.is_answered([&] { all.set(exit_key(rank()), "1", store_.parting_deadline()); });
+    store_.is_answered([&] {
+      std::string words;
+      {
+        const std::lock_guard lock(partings_mutex_);
+        for (const std::string& each : own_words_) words += each;
+      }
+      all.set(exit_key(rank()), words, store_.parting_deadline());
+    });
   }
   [[nodiscard]] const detail::peer_record* record_of(int rank) {
     return options_.threads ? nullptr : peers_.find(rank);
@@ -269,6 +296,9 @@ class job {
   detail::abort_watch abort_;
   std::mutex notices_mutex_;
   std::vector<std::pair<std::uint64_t, std::string>> notices_;  ///< by group, the oldest first
+  std::mutex partings_mutex_;
+  std::vector<std::string> own_words_;  ///< of groups that have ended, the oldest first
+  std::map<int, std::optional<std::string>> partings_;  ///< by rank, as found in the store
   detail::silence silence_;
   std::vector<std::atomic<bool>> ended_;  ///< by rank
   std::atomic<std::uint32_t> losses_{0};

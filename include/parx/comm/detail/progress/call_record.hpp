@@ -33,6 +33,7 @@
 
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
+#include <parx/comm/detail/progress/parting.hpp>
 #include <parx/comm/flight/failure_log.hpp>
 #include <parx/comm/flight/recorder.hpp>
 #include <parx/comm/options.hpp>
@@ -177,6 +178,12 @@ class call_record {
         mine.sent.push_back({group_, network_.job_rank(peer), count});
       }
     }
+  }
+  /// For job::note_end_of: all of the group's calls are done.
+  [[nodiscard]] std::string parting_words() const {
+    notice counts;
+    describe_counts(counts);
+    return parting::from(counts).to_text();
   }
   /// The first of the recent calls of `peer` (oldest first) that differs from this rank's call of
   /// the same number; nullopt if none is known to.

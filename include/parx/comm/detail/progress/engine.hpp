@@ -79,27 +79,22 @@ class engine {
   void interests(std::vector<link_interest>& out) {
     for (std::size_t i = 0; i < lane_count_; ++i) {
       const lane& state = lanes_[i];
-      link_interest next{state.traffic->peer, channel::collective, false, false};
-      if (const auto index = current(state.traffic->receives, state.next_receive); index >= 0) {
-        next.readable = state.header_received < header_size || receivable(state, index) > 0;
-      }
-      if (const auto index = current(state.traffic->sends, state.next_send); index >= 0) {
-        next.writable = movable(index) > done_at(index) || (total(index) == 0 && ready(index));
-      }
+      const link_interest next{state.traffic->peer, channel::collective, can_take_bytes(state),
+                               can_give_bytes(state)};
       if (next.readable || next.writable) out.push_back(next);
     }
     meeting_.interests(out);
   }
 
-  /// Peers that still have to send to this rank, or to arrive; if there are none, those to which
-  /// not everything has been sent.
+  /// Peers whose next bytes this rank could take, and those that have yet to arrive at a barrier;
+  /// if there are none, those to which it could send. All else waits for these. A peer whose
+  /// message is here, and waits for that of another, is not missing: it may have left.
   [[nodiscard]] std::vector<int> missing_peers() const {
     std::vector<int> senders, receivers;
     for (std::size_t i = 0; i < lane_count_; ++i) {
       const lane& state = lanes_[i];
-      const lane_plan& traffic = *state.traffic;
-      if (state.next_receive < traffic.receives.size()) senders.push_back(traffic.peer);
-      if (state.next_send < traffic.sends.size()) receivers.push_back(traffic.peer);
+      if (can_take_bytes(state)) senders.push_back(state.traffic->peer);
+      if (can_give_bytes(state)) receivers.push_back(state.traffic->peer);
     }
     meeting_.add_missing(senders);
     return senders.empty() ? receivers : senders;
@@ -176,6 +171,19 @@ class engine {
       return std::min(total(index) - done_at(index), state.staging_size) - state.staged;
     }
     return std::min(movable(index) - done_at(index), segment_bytes);
+  }
+
+  /// Whether the next bytes of the lane's peer could be received.
+  [[nodiscard]] bool can_take_bytes(const lane& state) const noexcept {
+    const auto index = current(state.traffic->receives, state.next_receive);
+    return index != no_action &&
+           (state.header_received < header_size || receivable(state, index) > 0);
+  }
+  /// Whether there is something to send to the lane's peer.
+  [[nodiscard]] bool can_give_bytes(const lane& state) const noexcept {
+    const auto index = current(state.traffic->sends, state.next_send);
+    return index != no_action &&
+           (movable(index) > done_at(index) || (total(index) == 0 && ready(index)));
   }
 
   /// Only the driving thread adds, so no locked instruction is needed.

@@ -52,6 +52,11 @@ class messages {
     const auto found = lanes_.find(peer);
     return found != lanes_.end() && found->second.lost ? &*found->second.lost : nullptr;
   }
+  /// Messages that have come from that rank, whole ones.
+  [[nodiscard]] std::uint32_t received_from(int peer) const noexcept {
+    const auto found = lanes_.find(peer);
+    return found != lanes_.end() ? found->second.received : 0;
+  }
   /// Whether messages of that rank are looked for: from the first operation with it on.
   [[nodiscard]] bool knows(int peer) const noexcept { return lanes_.contains(peer); }
   /// Whether no message was ever sent or received.
@@ -161,7 +166,8 @@ class messages {
   bool post_to_all(call& request) {
     const int world = network_->size();
     for (int peer = 0; peer < world; ++peer) {
-      message_lane& state = lane_of(peer, request);
+      if (!opens(peer, request)) continue;
+      message_lane& state = lanes_[peer];
       if (state.find_kept(request) == state.kept.end()) continue;
       request.peer = peer;
       return true;
@@ -172,6 +178,17 @@ class messages {
                       link_end::closed);
     }
     return false;
+  }
+  /// Opens the lane of a rank that may send what a receive from any rank takes. False where that
+  /// rank has left, or is lost: the message may come from another one.
+  bool opens(int peer, const call& request) {
+    try {
+      static_cast<void>(lane_of(peer, request));
+      return true;
+    } catch (const link_lost& lost) {
+      lanes_[peer].lost = lost;
+      return false;
+    }
   }
   /// A message for this receive has begun to arrive: removes it from the other ranks' queues.
   void claim(call& receive, int peer) {

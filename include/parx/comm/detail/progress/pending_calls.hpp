@@ -18,6 +18,7 @@
 #include <parx/comm/detail/progress/engine.hpp>
 #include <parx/comm/detail/progress/host_memory.hpp>
 #include <parx/comm/detail/progress/messages.hpp>
+#include <parx/comm/detail/progress/parting.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/trace/event.hpp>
 #include <parx/transport/links.hpp>
@@ -164,6 +165,15 @@ class pending_calls {
     return diagnosis::untaken(untaken);
   }
   [[nodiscard]] const link_lost* loss_of(int peer) const { return messages_.loss_of(peer); }
+  /// Whether what the call awaits of `peer`, a rank that has left the job with these words, may
+  /// still come. Of a queued collective, that for which the running one waits.
+  [[nodiscard]] bool may_still_come(const call& request, int peer,
+                                    const std::vector<parting>& words) const {
+    if (!is_message(request)) return !started_ || parting::may_be_in(words, *running());
+    return request.what == operation::recv &&
+           parting::may_have_sent(words, request.header.group, network_.job_rank(network_.rank()),
+                                  messages_.received_from(peer));
+  }
   /// Writes into a notice which messages are waited for.
   void describe_messages(notice& mine) const {
     messages_.for_each_wait(

@@ -51,7 +51,7 @@ class progress {
     }
     changed_.notify_all();
     if (thread_.joinable()) thread_.join();
-    (void)all_calls_read();
+    if (all_calls_read()) tell_where_it_ended();
     network_.close();
   }
   progress(const progress&) = delete;
@@ -313,6 +313,16 @@ class progress {
     network_.wait(interests_, std::chrono::milliseconds(0));
     network_.wake();  // another thread may have called it, which that wait has consumed
     throw_if_aborted(network_);
+  }
+
+  /// For ranks that still wait in this group when this one has left the job.
+  void tell_where_it_ended() noexcept {
+    if (has_ended() || anything_pending()) return;
+    try {
+      network_.job().note_end_of(record_.parting_words());
+    } catch (const std::exception&) {
+      // Out of memory: the others take it that anything may still come.
+    }
   }
 
   /// Locked. Ends the group: the first reason is sent to all ranks, and every pending call fails

@@ -19,6 +19,7 @@
 #include <parx/comm/detail/progress/diagnosis.hpp>
 #include <parx/comm/detail/progress/failure.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
+#include <parx/comm/detail/progress/parting.hpp>
 #include <parx/comm/detail/progress/pending_calls.hpp>
 #include <parx/comm/options.hpp>
 #include <parx/core/blocked_threads.hpp>
@@ -49,7 +50,8 @@ class watch {
   /// Called when something has moved.
   void progressed() {
     idle_since_.reset();
-    warned_ = suspicious_ = false;
+    warned_ = false;
+    suspects_.clear();
     pause_ = shortest_pause;
     if (!posted_) return;
     ended();
@@ -67,7 +69,7 @@ class watch {
   /// The longest time to sleep, at most `limit`.
   [[nodiscard]] std::chrono::milliseconds longest_sleep(std::chrono::milliseconds limit) {
     if (!idle_since_) idle_since_ = clock::now();
-    return suspicious_ ? limit.zero() : std::min(limit, look_after_);
+    return suspects_.empty() ? std::min(limit, look_after_) : limit.zero();
   }
 
   /// Called after each sleep.
@@ -107,12 +109,22 @@ class watch {
   /// Whether the rank has ended. Where its host does not answer, that takes 200 ms, and a rank may
   /// wait for many such: so this throws what ends the wait meanwhile.
   [[nodiscard]] bool has_ended(int peer) const {
-    if (peer == network_.rank()) return false;
-    if (pending_.loss_of(peer) != nullptr) return true;
     if (network_.job().has_ended(network_.job_rank(peer))) return true;
     network_.job().abort_signalled();  // perhaps: no wait() has polled the descriptor since
     throw_if_over();
     return false;
+  }
+  [[nodiscard]] bool was_killed(int peer) const {
+    return has_ended(peer) && !network_.job().parting_words_of(network_.job_rank(peer));
+  }
+  /// Whether nothing that the call awaits can come from the rank any more, unless it is here
+  /// already.
+  [[nodiscard]] bool is_lost(const call& request, int peer) const {
+    if (peer == network_.rank()) return false;
+    if (is_message(request) && pending_.loss_of(peer) != nullptr) return true;
+    if (!has_ended(peer)) return false;
+    const auto words = network_.job().parting_words_of(network_.job_rank(peer));
+    return !words || !pending_.may_still_come(request, peer, parting::all_in(*words));
   }
 
   /// Checks what links do not show: a peer may have ended before it opened a link, and two
@@ -123,35 +135,40 @@ class watch {
     next_look_ = clock::now() + pause_;
     pause_ = std::min(2 * pause_, longest_pause);
     std::vector<int> peers;
-    const auto ended = [this](int peer) { return has_ended(peer); };
+    std::vector<int> lost;
+    const auto add = [](std::vector<int>& to, int peer) {
+      if (std::ranges::find(to, peer) == to.end()) to.push_back(peer);
+    };
     pending_.for_each([&](const call& request) {
       auto missing = pending_.missing_peers(request);
+      for (const int peer : missing) add(peers, peer);
+      std::erase_if(missing, [&](int each) { return !is_lost(request, each); });
       // For a receive from any rank, senders may leave, but none may have been killed.
-      if (is_any_source(request) && !std::all_of(missing.begin(), missing.end(), ended)) {
-        std::erase_if(missing, [&](int each) {
-          return !ended(each) || network_.job().may_have_left(network_.job_rank(each));
-        });
+      if (is_any_source(request) && std::ssize(missing) < network_.size() - 1) {
+        std::erase_if(missing, [&](int each) { return !was_killed(each); });
       }
-      for (const int peer : missing) {
-        if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
-      }
+      for (const int peer : missing) add(lost, peer);
     });
-    for (const int peer : peers) {
-      if (!ended(peer)) continue;
-      // It may have sent its data and ended since the last step: give one more step a chance.
-      if (!std::exchange(suspicious_, true)) {
-        next_look_ = {};
-        return;
-      }
-      const link_lost* const lost = pending_.loss_of(peer);
-      if (lost != nullptr && lost->how == link_end::broken) throw *lost;
-      throw link_lost(peer, network_.job().is_silent(network_.job_rank(peer))
-                                ? "its host does not answer, and the job's store has lost it"
-                                : "it has ended without taking part: its program took another "
-                                  "way, or it was killed");
+    // What a rank has sent may have come since the last step, before its end was seen here: only
+    // another step shows that nothing has.
+    const auto suspects = std::exchange(suspects_, lost);
+    for (const int peer : lost) {
+      if (std::ranges::find(suspects, peer) != suspects.end()) throw_loss_of(peer);
+    }
+    if (!lost.empty()) {
+      next_look_ = {};
+      return;
     }
     post_notice(who);
     compare_calls(std::move(peers));
+  }
+  [[noreturn]] void throw_loss_of(int peer) const {
+    const link_lost* const lost = pending_.loss_of(peer);
+    if (lost != nullptr && lost->how == link_end::broken) throw *lost;
+    throw link_lost(peer, network_.job().is_silent(network_.job_rank(peer))
+                              ? "its host does not answer, and the job's store has lost it"
+                              : "it has ended without taking part: its program took another "
+                                "way, or it was killed");
   }
 
   /// Compares this rank's calls with the other ranks' present and recent ones. In a small group all
@@ -228,7 +245,7 @@ class watch {
   std::chrono::milliseconds look_after_;  ///< group_options::look_after, or up to 8 times that
   std::uint32_t seen_losses_ = 0;         ///< of the networks
   bool warned_ = false;
-  bool suspicious_ = false;  ///< an awaited rank has ended, and nothing has moved since
+  std::vector<int> suspects_;  ///< awaited ranks that seem to be lost, and nothing has moved since
   std::optional<clock::time_point> idle_since_;
   clock::time_point next_look_{};
   std::chrono::milliseconds pause_ = shortest_pause;  ///< between two checks
