@@ -9,7 +9,7 @@
 
 #include <messages.hpp>
 
-#include <parx/core/thread_pool.hpp>
+#include <parx/core/parallel_for.hpp>
 
 using parx::infer;
 using parx::shape;
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(empty_tensors_pass_through_every_view) {
 }
 
 BOOST_AUTO_TEST_CASE(a_large_tensor_is_converted_as_each_of_its_elements_is) {
-  parx::thread_pool::set_threads_of_process(4);
+  parx::set_num_threads(4);
   const auto large = tensor<double>::iota({300, 301});
   for (const auto& each : {large, large.transpose(0, 1)}) {  // contiguous, and by columns
     const auto whole = each.cast<std::int32_t>();
@@ -203,5 +203,5 @@ BOOST_AUTO_TEST_CASE(a_large_tensor_is_converted_as_each_of_its_elements_is) {
     }
     BOOST_TEST(same);
   }
-  parx::thread_pool::set_threads_of_process(1);
+  parx::set_num_threads(1);
 }
