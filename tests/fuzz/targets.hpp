@@ -27,6 +27,7 @@
 #include <parx/core/json.hpp>
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/formats/jsonl.hpp>
+#include <parx/launch/detail/agent_channel.hpp>
 #include <parx/launch/hostlist.hpp>
 #include <parx/pipeline/csv.hpp>
 #include <parx/store/detail/mutual_authentication.hpp>
@@ -115,6 +116,39 @@ inline void handshake(std::string_view bytes) {
   }
 }
 
+/// What a side of the connection between two parxrun makes of `bytes` in pieces of `piece` bytes.
+inline std::string taken_by(parx::detail::agent_channel channel, std::string_view bytes,
+                            std::size_t piece, bool has_key) {
+  using parx::detail::agent_channel;
+  std::string taken;
+  try {
+    while (!bytes.empty()) {
+      channel.feed(bytes.substr(0, piece));
+      bytes.remove_prefix(std::min(piece, bytes.size()));
+      while (const auto text = channel.next()) taken += parx::json::dump(*text) + "\n";
+      promise(!has_key || !channel.is_open(), "a stranger has proved to know the key");
+      promise(channel.take_replies().size() <= agent_channel::longest_of_stranger,
+              "a stranger gets a long answer");
+    }
+  } catch (const parx::detail::channel_error& refused) {
+    taken += refused.what();
+  }
+  return taken;
+}
+inline void parxrun_channel(std::string_view bytes) {
+  using parx::detail::channel_side;
+  const parx::job_key key("a secret of the fuzzers", "job");
+  for (const channel_side side : {channel_side::agent, channel_side::keeper}) {
+    for (const parx::job_key* each : {&key, static_cast<const parx::job_key*>(nullptr)}) {
+      const auto taken = [&](std::size_t piece) {
+        return taken_by({side, "job", each}, bytes, piece, each != nullptr);
+      };
+      promise(taken(bytes.size() + 1) == taken(3),
+              "parxrun takes other pieces of the same bytes for other texts");
+    }
+  }
+}
+
 inline void safetensors(std::string_view bytes) {
   const as_file file(bytes);
   try {
@@ -188,6 +222,9 @@ inline std::vector<target> targets() {
     return std::string(reinterpret_cast<const char*>(&value), sizeof value);
   };
   const auto u64 = [&](std::uint64_t value) { return raw(value); };
+  const auto frame = [&](std::string_view value) {
+    return raw(static_cast<std::uint32_t>(value.size())) + std::string(value);
+  };
   const auto text = [&](std::string_view value) { return u64(value.size()) + std::string(value); };
   const std::string magic("\x00\xce\xf7\x85\x3c", 5), op_set("\x01", 1), op_get("\x03", 1);
   const std::string header = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
@@ -202,6 +239,13 @@ inline std::vector<target> targets() {
       {"handshake",
        handshake,
        {std::string(parx::detail::authentication_magic) + std::string(64, 'n')}},
+      {"parxrun",
+       parxrun_channel,
+       {frame(R"({"id":"job","secret":false,"nonce":"n"})") + frame(R"({"proof":true})") +
+            frame(R"({"node":"n1","ranks":2})"),
+        frame(R"({"nonce":"n"})") + frame(R"({"proof":true})") + frame(R"({"end":{"code":0}})"),
+        frame(R"({"id":"job","secret":true,"nonce":"n"})") + frame(R"({"proof":true})"),
+        frame(R"({"refused":"no"})")}},
       {"safetensors",
        safetensors,
        {u64(header.size()) + header + std::string(8, '\1'), u64(2) + "{}"}},
