@@ -5,12 +5,15 @@
 #   on HOST COMMAND...  runs it there;  unplug HOST and plug HOST: a silent partition;  hosts_down
 #   $hosts_ssh          the ssh with the hosts' port and key
 hosts_dir= hosts_inits=()
+# The first program that is missing here.
+hosts_lack() {
+  local i
+  for i in unshare ip nsenter ssh ssh-keygen /usr/sbin/sshd; do command -v $i >/dev/null || { echo $i; return; }; done
+}
 hosts_up() {
   local i host init child
   hosts_dir=$1
-  for i in unshare ip nsenter ssh ssh-keygen /usr/sbin/sshd; do
-    command -v $i >/dev/null || { echo "SKIPPED: no $i, so there are no hosts to log in to"; return 77; }
-  done
+  i=$(hosts_lack); [ -z "$i" ] || { echo "SKIPPED: no $i, so there are no hosts to log in to"; return 77; }
   # A private set of namespaces for this machine's side as well: nothing of the real one is touched.
   [ "${PARX_HOSTS_INSIDE:-}" = 1 ] || { echo "SKIPPED: namespaces are not permitted here"; return 77; }
   ssh-keygen -q -t ed25519 -N '' -f "$hosts_dir/host_key"
@@ -57,7 +60,8 @@ hosts_down() { local p; for p in "${hosts_inits[@]}"; do kill -9 "$p" 2>/dev/nul
 # Runs the caller again within namespaces of its own, where that is permitted.
 hosts_enter() {
   [ -z "${PARX_HOSTS_INSIDE:-}" ] || return 0
-  if unshare --net --uts --ipc --mount --pid --fork --kill-child true 2>/dev/null; then
+  # Without hosts in it, a network namespace would not even have a loopback interface that is up.
+  if [ -z "$(hosts_lack)" ] && unshare --net --uts --ipc --mount --pid --fork --kill-child true 2>/dev/null; then
     PARX_HOSTS_INSIDE=1 exec unshare --net --uts --ipc --mount --pid --fork --kill-child --mount-proc --propagation private bash "$@"
   fi
   export PARX_HOSTS_INSIDE=0
