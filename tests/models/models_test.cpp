@@ -234,3 +234,23 @@ BOOST_AUTO_TEST_CASE(a_batch_without_rows_gives_no_logits_and_no_gradient) {
   check_no_rows(models::cnn<float>({.norm = models::cnn_norm::none}),
                 [&](auto& net) { return net(tensor<float>::zeros({0, 1, 28, 28})); }, {0, 10});
 }
+
+namespace {
+template <typename Model>
+void check_decay(const std::string& name, Model net) {
+  net.for_each_parameter([&](const std::string& path, auto& each) {
+    const bool is_matrix = each.shape().rank() > 1;
+    BOOST_TEST(optim::is_meant_to_decay(each) == is_matrix, name << ": " << path);
+  });
+}
+}  // namespace
+
+// All their vectors are biases, or those of norms: GPT's ln_1 and ln_f, too.
+BOOST_AUTO_TEST_CASE(weight_decay_is_meant_for_the_matrices_of_every_model_and_for_no_vector) {
+  check_decay("bert", models::bert_classifier<float>({.vocab_size = 20, .hidden_size = 16}));
+  check_decay("gpt", models::gpt<float>({.vocab_size = 20}));
+  check_decay("llama", models::llama<float>({.vocab_size = 20}));
+  check_decay("encoder_decoder", models::encoder_decoder<float>({.vocab_size = 20}));
+  check_decay("cnn", models::cnn<float>());
+  check_decay("mha", nn::sequential{nn::multi_head_attention<float>{8, 2}});
+}

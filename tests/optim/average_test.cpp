@@ -87,9 +87,10 @@ BOOST_AUTO_TEST_CASE(an_average_is_saved_and_continues) {
 
 BOOST_AUTO_TEST_CASE(biases_and_norms_are_in_a_group_without_weight_decay) {
   const auto one = [] { return tensor<float>::ones({1, 1}); };
-  const std::vector all{parameter<float>("encoder.0.weight", one()),
+  const std::vector all{parameter<float>("encoder.normalizer.weight", one()),
                         parameter<float>("encoder.0.bias", one()),
-                        parameter<float>("encoder.LayerNorm.weight", one())};
+                        parameter<float>("encoder.scale", one())};
+  all[2].exempt_from_decay();
   const auto groups =
       optim::decay_groups(all, optim::adamw_options{.lr = 0.5, .weight_decay = 0.5});
   BOOST_REQUIRE(groups.size() == 2U);
@@ -105,6 +106,18 @@ BOOST_AUTO_TEST_CASE(biases_and_norms_are_in_a_group_without_weight_decay) {
   BOOST_TEST(all[0].item() == 0.875F);  // 1 - 0.25 * 0.5
   BOOST_TEST(all[1].item() == 1.0F);
   BOOST_TEST(all[2].item() == 1.0F);
+  // A rate that is set is that of every group.
+  for (const auto& p : all) {
+    p.value().fill(1.0F);
+    p.zero_grad();
+    p.backward_from(tensor<float>::ones({1, 1}));
+  }
+  optim::sgd<float> descent(optim::decay_groups(all, optim::sgd_options{.lr = 3}));
+  descent.set_lr(0.25);
+  BOOST_TEST(descent.options(0).lr == 0.25);
+  BOOST_TEST(descent.options(1).lr == 0.25);
+  descent.step();
+  for (const auto& p : all) BOOST_TEST(p.item() == 0.75F);
   const auto none =
       optim::decay_groups(all, optim::sgd_options{}, [](std::string_view) { return true; });
   BOOST_TEST(none.size() == 1U);

@@ -191,3 +191,18 @@ BOOST_AUTO_TEST_CASE(in_doubles_one_process_and_a_tied_model_are_met_to_the_last
                  1e-12, each.layout + " of a tied gpt");
   }
 }
+
+BOOST_AUTO_TEST_CASE(weight_decay_is_meant_for_the_same_parameters_at_every_layout) {
+  for (const way& each : {way{"ddp", 2}, way{"zero=1", 2}, way{"fsdp,gathered", 2}, way{"tp=2", 2},
+                          way{"pp=2", 2}, way{"pp=2,tp=2,zero=3", 8}}) {
+    const auto failures = jobs::run_collecting(each.kind, each.ranks, [&](process_group& world) {
+      auto net = tied_gpt();
+      parx::parallel model{net, world, parx::layout::parse(each.layout)};
+      for (const auto& part : model.parameters()) {
+        jobs::check(parx::optim::is_meant_to_decay(part) == (part.global_shape().rank() > 1),
+                    part.name());
+      }
+    });
+    parx_test::expect_failures(failures, "");
+  }
+}

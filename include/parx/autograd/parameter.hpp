@@ -196,6 +196,18 @@ class parameter : public variable<T>,
   void expect_row_grad() const { leaf("expect_row_grad").expects_rows = true; }
   [[nodiscard]] bool expects_row_grad() const { return leaf("expects_row_grad").expects_rows; }
 
+  /// Says that weight decay is not meant for it, as layers do of their biases, and norms of all
+  /// that they have: see optim::decay_groups.
+  void exempt_from_decay() const { leaf("exempt_from_decay").is_without_decay = true; }
+  [[nodiscard]] bool is_exempt_from_decay() const {
+    return leaf("is_exempt_from_decay").is_without_decay;
+  }
+
+  /// Says that each row (axis 0) is that of a word or a position, as nn::embedding does: a file may
+  /// have more or fewer of them, see state_match::common_rows.
+  void mark_table() const { leaf("mark_table").is_table = true; }
+  [[nodiscard]] bool is_table() const { return leaf("is_table").is_table; }
+
   /// Where the program has clipped this gradient; line 0 where it has not, or something has been
   /// added to it since.
   void note_clipped(call_site site) const { leaf("note_clipped").clipped_at = site; }
@@ -259,6 +271,8 @@ class parameter : public variable<T>,
     now.requires_grad = before.requires_grad;
     now.expects_rows = before.expects_rows && !part.is_flat();
     now.spec = part;
+    now.is_without_decay = before.is_without_decay;
+    now.is_table = before.is_table;
     now.reduction_group = before.reduction_group;
     now.places = before.places;
     this->shared().node = std::move(after);

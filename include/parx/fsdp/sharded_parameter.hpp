@@ -110,6 +110,8 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
       : sharded_parameter(name, whole.spec(), dtype_of<T>), whole_(std::move(whole)),
         part_(name, whole_.global_shape()) {
     if (!whole_.requires_grad()) part_.freeze();
+    if (whole_.is_exempt_from_decay()) part_.exempt_from_decay();
+    if (whole_.is_table()) part_.mark_table();
   }
   ~sharded_parameter_of() override {
     table_.reset();

@@ -177,8 +177,10 @@ class multi_head_attention : public module<multi_head_attention<T>>, public cutt
     require(heads > 0 && width % heads == 0,
             "multi_head_attention: {} features cannot be cut into {} heads of one size", width,
             heads);
-    if (options.bias == bias::learned)
+    if (options.bias == bias::learned) {
       in_bias_ = parameter<T>("in_proj_bias", {3 * width});
+      in_bias_.exempt_from_decay();
+    }
   }
 
   /// x (batch, positions, width) attends to itself.

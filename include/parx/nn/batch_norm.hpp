@@ -62,7 +62,10 @@ class batch_norm_layer : public module<Derived> {
         bias_("bias", {channels}),
         mean_(tensor<T>::zeros({channels})),
         variance_(tensor<T>::ones({channels})),
-        batches_(tensor<std::int64_t>::scalar(0)) {}
+        batches_(tensor<std::int64_t>::scalar(0)) {
+    weight_.exempt_from_decay();
+    bias_.exempt_from_decay();
+  }
 
  private:
   void track(const batch_statistics& batch) {

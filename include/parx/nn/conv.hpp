@@ -37,7 +37,10 @@ class conv2d : public module<conv2d<T>> {
                  .groups = options.groups,
                  .activation = options.activation},
         weight_("weight", {out, in / options.groups, kernel, kernel}) {
-    if (options.bias == bias::learned) bias_ = parameter<T>("bias", {out});
+    if (options.bias == bias::learned) {
+      bias_ = parameter<T>("bias", {out});
+      bias_.exempt_from_decay();
+    }
   }
 
   /// See parx::conv2d. Throws usage_error when x does not fit.

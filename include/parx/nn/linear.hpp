@@ -42,7 +42,10 @@ class linear : public module<linear<T>>, public cuttable_layer {
         bias_start_(options.start.kind == initializer::distribution::keep ? start_
                                                                           : init::constant(0)),
         weight_("weight", layout_ == weight_layout::out_in ? shape{out, in} : shape{in, out}) {
-    if (options.bias == bias::learned) bias_ = parameter<T>("bias", {out});
+    if (options.bias == bias::learned) {
+      bias_ = parameter<T>("bias", {out});
+      bias_.exempt_from_decay();
+    }
   }
 
   /// x is (..., in), the result (..., out). Throws usage_error when x does not fit.

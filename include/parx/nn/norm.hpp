@@ -68,9 +68,10 @@ class layer_norm : public module<layer_norm<T>>, public cuttable_norm {
 
   /// Over a last axis of extent `width`. weight (the scale) starts from 1, bias (the shift) from 0.
   explicit layer_norm(std::size_t width, layer_norm_options options = {})
-      : options_(options),
-        weight_("weight", {width}),
-        bias_("bias", {width}) {}
+      : options_(options), weight_("weight", {width}), bias_("bias", {width}) {
+    weight_.exempt_from_decay();
+    bias_.exempt_from_decay();
+  }
 
   [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;
@@ -86,6 +87,8 @@ class layer_norm : public module<layer_norm<T>>, public cuttable_norm {
   void members(Visit& visit) {
     visit("weight", weight_, init::constant(1));
     visit("bias", bias_, init::constant(0));
+    visit.other_name("gamma", weight_);  // in files from TensorFlow
+    visit.other_name("beta", bias_);
   }
 
  private:
@@ -101,7 +104,9 @@ class rms_norm : public module<rms_norm<T>>, public cuttable_norm {
 
   /// Over a last axis of extent `width`. weight starts from 1.
   explicit rms_norm(std::size_t width, rms_norm_options options = {})
-      : options_(options), weight_("weight", {width}) {}
+      : options_(options), weight_("weight", {width}) {
+    weight_.exempt_from_decay();
+  }
 
   [[nodiscard]] variable<arithmetic_type<T>> forward(const variable<arithmetic_type<T>>& x) const {
     using A = arithmetic_type<T>;

@@ -134,6 +134,8 @@ class leaf final : public node<T> {
   std::string reduction_group;  // see parameter::reduce_over
   bool expects_rows = false;    // see parameter::expect_row_grad
   bool stays = false;           // see parameter::stay_in
+  bool is_without_decay = false;  // see parameter::exempt_from_decay
+  bool is_table = false;          // see parameter::mark_table
   gradient_places places;       // see parameter::places
   call_site clipped_at;         // see parameter::note_clipped
 
