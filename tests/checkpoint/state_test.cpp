@@ -5,6 +5,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include <data/support.hpp>
 #include <messages.hpp>
 
@@ -27,6 +31,16 @@ std::vector<float> values_of(Model& model) {
     values.insert(values.end(), p.value().begin(), p.value().end());
   });
   return values;
+}
+
+template <typename Model, typename Optimizer>
+void train(Model& model, Optimizer& opt, int steps) {
+  const auto x = tensor<float>::from({1, 2, 3, -1, 0, 2}, {2, 3});
+  const auto y = tensor<std::int64_t>::from({0, 1}, {2});
+  for (int i = 0; i < steps; ++i) {
+    nn::cross_entropy(model(x), y).backward();
+    opt.step();
+  }
 }
 
 }  // namespace
@@ -148,14 +162,6 @@ BOOST_AUTO_TEST_CASE(integers_are_not_taken_for_weights) {
 
 BOOST_AUTO_TEST_CASE(an_interrupted_run_goes_on_as_if_it_had_not_been) {
   const scratch_folder folder;
-  const auto x = tensor<float>::from({1, 2, 3, -1, 0, 2}, {2, 3});
-  const auto y = tensor<std::int64_t>::from({0, 1}, {2});
-  const auto train = [&](auto& model, auto& opt, int steps) {
-    for (int i = 0; i < steps; ++i) {
-      nn::cross_entropy(model(x), y).backward();
-      opt.step();
-    }
-  };
   auto whole = make_model(1);
   optim::adamw whole_opt{whole.parameters(), {.lr = 0.1}};
   train(whole, whole_opt, 7);
@@ -172,6 +178,94 @@ BOOST_AUTO_TEST_CASE(an_interrupted_run_goes_on_as_if_it_had_not_been) {
   load_state(second_opt, folder.file("optimizer"));
   train(second, second_opt, 3);
   BOOST_TEST((values_of(second) == values_of(whole)));
+}
+
+namespace {
+
+/// The tensors and numbers that an optimizer has memory for.
+template <typename Optimizer>
+std::vector<std::string> made_by(Optimizer& optimizer) {
+  std::vector<std::string> names;
+  optimizer.for_each_lazy_state([&](const std::string& name, auto& value, const auto&) {
+    if constexpr (requires { value.is_made; }) {
+      if (!value.is_made) return;
+    }
+    names.push_back(name);
+  });
+  std::sort(names.begin(), names.end());
+  return names;
+}
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  const safetensors_file file(path);
+  for (const auto& tensor : file.tensors()) names.push_back(tensor.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_frozen_parameter_takes_no_optimizer_state_in_memory_or_in_a_file) {
+  const scratch_folder folder;
+  const auto freeze_first = [](auto& model) { model.template get<0>().freeze(); };
+  auto whole = make_model(1), first = make_model(1), second = make_model(77);
+  for (auto* each : {&whole, &first, &second}) freeze_first(*each);
+  optim::adamw whole_opt{whole.parameters(), {.lr = 0.1}};
+  train(whole, whole_opt, 7);
+
+  optim::adamw first_opt{first.parameters(), {.lr = 0.1}};
+  train(first, first_opt, 4);
+  const std::vector<std::string> expected{
+      "0.bias.step",   "0.weight.step",    "2.bias.exp_avg",      "2.bias.exp_avg_sq",
+      "2.bias.step",   "2.weight.exp_avg", "2.weight.exp_avg_sq", "2.weight.step"};
+  save_state(first, folder.file("model"));
+  save_state(first_opt, folder.file("optimizer"));
+  BOOST_TEST(made_by(first_opt) == expected, boost::test_tools::per_element());
+  BOOST_TEST(names_in(folder.file("optimizer")) == expected, boost::test_tools::per_element());
+
+  // Moments that the file rightly lacks are zero, whatever was there.
+  optim::adamw second_opt{second.parameters(), {.lr = 0.1}};
+  second.unfreeze();
+  train(second, second_opt, 2);
+  freeze_first(second);
+  load_state(second, folder.file("model"));
+  BOOST_TEST(load_state(second_opt, folder.file("optimizer")).empty());
+  BOOST_TEST(made_by(second_opt) == expected, boost::test_tools::per_element());
+  train(second, second_opt, 3);
+  BOOST_TEST((values_of(second) == values_of(whole)));
+
+  // A file that has them, all zero, loads as well; one that lacks others does not.
+  first_opt.for_each_state([](const std::string&, auto&) {});
+  save_state(first_opt, folder.file("zeros"));
+  BOOST_TEST(names_in(folder.file("zeros")).size() == 12U);
+  BOOST_TEST(load_state(second_opt, folder.file("zeros")).empty());
+  optim::sgd plain{first.parameters(), {.lr = 0.1}};
+  train(first, plain, 1);
+  save_state(plain, folder.file("plain"));
+  BOOST_TEST(names_in(folder.file("plain")).size() == 4U);
+  BOOST_CHECK_EXCEPTION(
+      load_state(second_opt, folder.file("plain")), error, [](const error& failure) {
+        return mentions(failure.what(), "missing from the file: 2.weight.exp_avg, ") &&
+               !mentions(failure.what(), "0.weight.exp_avg");
+      });
+  optim::sgd rolling{first.parameters(), {.lr = 0.1, .momentum = 0.9}};
+  BOOST_TEST(load_state(rolling, folder.file("plain")).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_frozen_16_bit_parameter_takes_no_float_copy) {
+  const scratch_folder folder;
+  const std::vector list{parameter<bfloat16>("a", tensor<bfloat16>::ones({3})),
+                         parameter<bfloat16>("b", tensor<bfloat16>::ones({3}))};
+  optim::adamw optimizer{list};
+  list[0].backward_from(tensor<bfloat16>::ones({3}));
+  optimizer.step();
+  save_state(optimizer, folder.file("optimizer"));
+  const std::vector<std::string> expected{"a.exp_avg", "a.exp_avg_sq", "a.master", "a.step",
+                                          "b.step"};
+  BOOST_TEST(made_by(optimizer) == expected, boost::test_tools::per_element());
+  optim::adamw other{list};
+  BOOST_TEST(load_state(other, folder.file("optimizer")).empty());
+  BOOST_TEST(made_by(other) == expected, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_state_dict_keeps_what_the_model_was) {

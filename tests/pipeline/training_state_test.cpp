@@ -58,11 +58,18 @@ outcome run(Wrapper& wrapper, Step step, Measure measure, train::trainer_options
   const auto loader = loader_of(4);
   train::trainer trainer{wrapper, optimizer, loader, step, options};
   trainer.add_evaluation(loader, measure);
+  parx::optim::ema average{wrapper.parameters(), {.decay = 0.9}};
+  trainer.add_callbacks({.on_step_end = [&](const auto&) { average.update(); }});
+  trainer.add_state("ema", average);
   (void)trainer.train();
   outcome made{runs::curve(trainer.state(), "loss"), runs::curve(trainer.state(), "grad_norm"),
                runs::curve(trainer.state(), "eval_loss"), {}};
   wrapper.module().for_each_parameter([&](const std::string& path, auto& p) {
     made.values[path] = {p.value().begin(), p.value().end()};
+  });
+  average.for_each_state([&](const std::string& name, auto& state) {
+    if constexpr (requires { state.data(); }) made.values[name] = {state.begin(), state.end()};
+    else made.values[name] = {static_cast<float>(state)};
   });
   return made;
 }
@@ -232,6 +239,62 @@ BOOST_AUTO_TEST_CASE(a_flag_raised_at_a_stage_that_sums_nothing_reaches_the_whol
     });
     for (const auto& each : seen) BOOST_TEST((each == std::vector{false, true, false}));
   }
+}
+
+BOOST_AUTO_TEST_CASE(buffers_of_stages_and_an_average_of_all_are_in_one_file_each) {
+  const auto make = [] {
+    return nn::sequential{nn::linear{2, 6}, nn::batch_norm<>{6}, nn::relu{},
+                          nn::linear{6, 6}, nn::batch_norm<>{6}, nn::relu{},
+                          nn::linear{6, 4}};
+  };
+  const runs::folder place("pipeline_buffers");
+  std::filesystem::create_directories(place.path);
+  const std::string folder = place.path + "/saved";
+  const auto source = runs::points(8);
+  const std::vector<std::size_t> rows{0, 1, 2, 3};
+  const auto kept = on_ranks(4, [&](parx::process_group& world) {
+    parx::mesh<"pp", "dp"> mesh{world, {2, 2}};
+    auto model = make();
+    parx::pipeline pipe{
+        model, mesh["pp"], {.microbatches = 1, .data_parallel = &mesh["dp"], .job = &mesh.all()}};
+    parx::optim::adamw opt{pipe.parameters(), {.lr = 0.02}};
+    parx::optim::ema average{pipe.parameters(), {.decay = 0.9}};
+    pipe.step(source.fetch(rows), criterion);
+    opt.step();
+    average.update();
+    pipe.broadcast_buffers();
+    parx::checkpoint_parts parts;
+    add_training_state(pipe, opt, parts);
+    add_part(pipe, "ema", average, parts);
+    parx::save(world, parts, folder);
+    std::map<std::string, std::vector<float>> all;
+    pipe.module().for_each_buffer([&](const std::string& path, auto& buffer) {
+      const auto& value = buffer.value();
+      all[path] = {value.begin(), value.end()};
+    });
+    average.for_each_state([&](const std::string& name, auto& state) {
+      if constexpr (requires { state.data(); }) all[name] = {state.begin(), state.end()};
+    });
+    return all;
+  });
+  auto alone = make();
+  parx::optim::ema average{alone.parameters(), {.decay = 0.9}};
+  const auto saved = parx::saved_checkpoint::open(folder);
+  saved.load("model", alone);
+  saved.load("ema", average);
+  std::map<std::string, std::vector<float>> found;
+  alone.for_each_buffer([&](const std::string& path, auto& buffer) {
+    const auto& value = buffer.value();
+    found[path] = {value.begin(), value.end()};
+  });
+  average.for_each_state([&](const std::string& name, auto& state) {
+    if constexpr (requires { state.data(); }) found[name] = {state.begin(), state.end()};
+    else BOOST_TEST(state == 1U);
+  });
+  std::map<std::string, std::vector<float>> expected;
+  for (const auto& rank : kept) expected.insert(rank.begin(), rank.end());
+  BOOST_TEST(expected.size() == 6 + 10);
+  BOOST_TEST((found == expected));
 }
 
 BOOST_AUTO_TEST_CASE(a_file_of_a_deeper_model_is_refused_by_a_pipeline_as_by_the_model_alone) {

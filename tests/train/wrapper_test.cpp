@@ -81,6 +81,11 @@ void add_part(wrapper<Module>& model, const std::string& name, State& state,
               parx::checkpoint_parts& parts) {
   add_part(model.inner(), name, state, parts);
 }
+template <typename Module, typename State>
+void load_part(wrapper<Module>& model, const std::string& name, State& state,
+               const parx::saved_checkpoint& saved) {
+  load_part(model.inner(), name, state, saved);
+}
 template <typename Module>
 void load_model(wrapper<Module>& model, const parx::saved_checkpoint& saved) {
   saved.load("model", model.module());

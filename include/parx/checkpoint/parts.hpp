@@ -45,7 +45,8 @@ namespace detail {
   const bool is_number = entry.part.global_shape().rank() == 0;
   if (is_placed && is_number && (part->size() == 0 || part->run_at(0).global != 0))
     return std::nullopt;
-  const shard_place copy = !is_placed   ? how.others
+  const shard_place others = entry.is_buffer && how.buffers ? *how.buffers : how.others;
+  const shard_place copy = !is_placed   ? others
                            : how.copies ? how.copies(entry.name, *part)
                                         : shard_place{};
   return piece_of_copy(entry.name, entry.part, size_of(entry.type), copy);

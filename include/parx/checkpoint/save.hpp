@@ -8,6 +8,17 @@
 //   parx::save(model, optimizer, "out/step-100");  // the training state, to go on later
 //   parx::load(model, optimizer, "out/step-100");
 //
+// With an average of the parameters beside them, or other state, in any layout:
+//
+//   parx::checkpoint_parts parts;
+//   add_training_state(model, optimizer, parts);
+//   add_part(model, "ema", average, parts);
+//   parx::save(world, parts, "out/step-100");
+//
+//   const auto saved = parx::saved_checkpoint::open("out/step-100");
+//   load_training_state(model, optimizer, saved);
+//   load_part(model, "ema", average, saved);
+//
 // Of a model that no wrapper of parx has, a sharding (shard_layout.hpp) says what a rank has of it:
 //
 //   parx::save(world, tp.sharded_over(world, mesh["dp"]), model, "out/model");
@@ -53,25 +64,6 @@ void note_loaded(Module& module) {
   });
 }
 
-/// The optimizer of a stage: a file has the state of other stages' parameters, too.
-template <typename Module, typename Optimizer>
-struct optimizer_of_share : placed_state, shared_state {
-  optimizer_of_share(Module& its_module, Optimizer& its_optimizer)
-      : module(its_module), optimizer(its_optimizer) {}
-
-  /// `name` is a parameter's path with the name of the state behind it, "0.weight.exp_avg".
-  [[nodiscard]] bool is_elsewhere(const std::string& name) const {
-    return module.is_elsewhere(name.substr(0, name.rfind('.')));
-  }
-  template <typename Visitor>
-  void for_each_placed_state(Visitor&& visitor) {
-    optimizer.for_each_placed_state(visitor);
-  }
-
-  Module& module;
-  Optimizer& optimizer;
-};
-
 }  // namespace detail
 
 /// Local. Adds this rank's part of the checkpoint part `name`: the model, or state that belongs to
@@ -80,6 +72,18 @@ template <distributed Wrapper, typename State>
 void add_part(Wrapper& wrapper, const std::string& name, State& state, checkpoint_parts& parts) {
   if constexpr (detail::is_whole<Wrapper>) parts.add(name, state);
   else parts.add_shard(name, sharded_over(wrapper), state);
+}
+/// Local; call it on every rank. The inverse of add_part, in any layout. Throws as load_state does
+/// if the file does not fit.
+template <distributed Wrapper, typename State>
+void load_part(Wrapper& wrapper, const std::string& name, State& state,
+               const saved_checkpoint& saved) {
+  if constexpr (std::derived_from<Wrapper, staged_wrapper>) {
+    detail::state_of_share share(wrapper.module(), state);
+    saved.load(name, share);
+  } else {
+    saved.load(name, state);
+  }
 }
 
 /// Collective. Adds this rank's parts of the checkpoint parts "model" and "optimizer", and, if a
@@ -108,12 +112,7 @@ void load_model(Wrapper& wrapper, const saved_checkpoint& saved) {
 template <distributed Wrapper, typename Optimizer>
 void load_training_state(Wrapper& wrapper, Optimizer& optimizer, const saved_checkpoint& saved) {
   load_model(wrapper, saved);
-  if constexpr (std::derived_from<Wrapper, staged_wrapper>) {
-    detail::optimizer_of_share share(wrapper.module(), optimizer);
-    saved.load("optimizer", share);
-  } else {
-    saved.load("optimizer", optimizer);
-  }
+  load_part(wrapper, "optimizer", optimizer, saved);
   if constexpr (detail::is_whole<Wrapper>) load_hook_state(wrapper, saved);
 }
 

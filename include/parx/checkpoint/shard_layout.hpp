@@ -66,6 +66,8 @@ struct sharding {
   std::function<shard_place(const std::string& name, const shard_spec& part)> copies = {};
   /// The same for state that belongs to no parameter: buffers, numbers.
   shard_place others = {};
+  /// For buffers, where only some ranks have them: those of a pipeline's stage.
+  std::optional<shard_place> buffers = {};
 };
 
 /// Parameters are cut over the ranks of `group`; each element is on one rank.

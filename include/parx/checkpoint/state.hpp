@@ -3,18 +3,19 @@
 //
 // Works on anything with for_each_parameter(visitor(path, parameter)), as parx::nn modules have
 // (their buffers are saved as well), on a list of parameters, or on anything with
-// for_each_state(visitor(name, tensor or number)), as optimizers have. If a file does not match,
-// nothing is changed. Values are copied directly between the file and the model's memory. Local:
-// under data parallelism one rank saves, every rank loads. If a rank holds only a part of a
-// parameter, only that part is read; for saving it see sharded.hpp. A matrix that several layers
-// share (tied embeddings) is written under its first name and read under any of its names.
+// for_each_state(visitor(name, tensor or number)), as averages have. Of an optimizer it saves what
+// has been made: no moments of a frozen parameter. If a file does not match, nothing is changed.
+// Values are copied directly between the file and the model's memory. Local: under data parallelism
+// one rank saves, every rank loads. If a rank holds only a part of a parameter, only that part is
+// read; for saving it see sharded.hpp. A matrix that several layers share (tied embeddings) is
+// written under its first name and read under any of its names, or those that the model says files
+// have for it (module::for_each_other_name); constants in a file are skipped.
 #pragma once
 
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -24,11 +25,9 @@
 #include <utility>
 #include <vector>
 
-#include <parx/autograd/parameter.hpp>
-#include <parx/autograd/parameter_list.hpp>
 #include <parx/checkpoint/safetensors.hpp>
+#include <parx/checkpoint/state_entries.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
-#include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
@@ -44,6 +43,7 @@ struct state_report {
   std::vector<std::string> missing;     ///< in the model, not in the file
   std::vector<std::string> unexpected;  ///< in the file, not in the model
   std::vector<std::string> mismatched;  ///< shape or type differs: "fc.weight: [2, 3] F32 ..."
+  std::vector<std::string> resized{};   ///< loaded by state_match::common_rows, the same text
 
   [[nodiscard]] bool empty() const noexcept {
     return missing.empty() && unexpected.empty() && mismatched.empty();
@@ -58,143 +58,14 @@ struct state_report {
 
 enum class state_match {
   strict,   ///< any difference is an error
-  partial,  ///< loads what matches and reports the rest
+  partial,  ///< loads what matches and reports the rest; nothing at all is an error
+  /// As strict, but tables (nn::embedding, the heads of language models, what calls
+  /// parameter::mark_table) may have more or fewer rows than in the file, as of a grown vocabulary.
+  /// The first rows, which both have, are loaded; the others keep their values.
+  common_rows,
 };
-
-/// A base of a target that is one rank's share of a model, a pipeline's stage: the file has the
-/// tensors of other ranks, too. It has is_elsewhere(name), which says whether a tensor is one of
-/// theirs; what is nobody's is still unexpected.
-struct shared_state {};
 
 namespace detail {
-
-/// A named piece of memory of a model or optimizer.
-struct state_entry {
-  std::string name;
-  dtype type = dtype::float32;
-  shard_spec part = {};  ///< the part of the whole tensor that is in the memory
-  /// Called only when it is read or overwritten: a parameter may have no memory before it is
-  /// loaded.
-  std::function<std::span<std::byte>()> memory = {};
-  /// This rank's part of the parameter that this is, or belongs to; nullopt if to none.
-  std::optional<shard_spec> owner = {};
-  /// Under which a file may have it instead: module::for_each_other_name.
-  std::vector<std::string> other_names = {};
-
-  /// Of the whole tensor.
-  [[nodiscard]] std::vector<std::uint64_t> shape() const {
-    return {part.global_shape().begin(), part.global_shape().end()};
-  }
-};
-
-/// The memory of a parameter whose values will all be overwritten.
-template <typename T>
-[[nodiscard]] const tensor<T>& memory_to_fill(const parameter<T>& p) {
-  return p.allocate();
-}
-template <typename Parameter>
-[[nodiscard]] decltype(auto) memory_to_fill(const Parameter& p) {
-  return p.value();
-}
-
-template <typename Source>
-inline constexpr bool is_parameter_list = false;
-template <typename T>
-inline constexpr bool is_parameter_list<std::vector<parameter<T>>> = true;
-template <typename T>
-inline constexpr bool is_parameter_list<parameter_list<T>> = true;
-
-enum class state_access { read, overwrite };
-
-template <state_access Access, typename Source>
-[[nodiscard]] std::vector<state_entry> state_entries(Source& source) {
-  std::vector<state_entry> entries;
-  // Some accessors return const memory; load_state is allowed to write it.
-  const auto bytes_of = []<typename T>(const T* data, std::size_t count) {
-    return std::span(reinterpret_cast<std::byte*>(const_cast<T*>(data)), count * sizeof(T));
-  };
-  const auto whole = [](const auto& shape) {
-    parx::shape extents;
-    for (const auto extent : shape) extents.push_back(static_cast<std::size_t>(extent));
-    return shard_spec::whole(extents);
-  };
-  /// A tensor or a number; `owner` is set if it belongs to a parameter.
-  const auto add = [&](const std::string& name, auto& value, std::optional<shard_spec> owner) {
-    using V = std::remove_cvref_t<decltype(value)>;
-    if constexpr (std::is_arithmetic_v<V>) {
-      entries.push_back({name, dtype_of<V>, shard_spec(),
-                         [bytes = bytes_of(&value, 1)] { return bytes; }, std::move(owner)});
-    } else {
-      using T = std::remove_cvref_t<decltype(*value.data())>;
-      entries.push_back({name, dtype_of<T>, owner ? *owner : whole(value.shape()),
-                         [bytes = bytes_of(value.data(), static_cast<std::size_t>(value.size()))] {
-                           return bytes;
-                         },
-                         std::move(owner)});
-    }
-  };
-  const auto add_parameter = [&]<typename P>(const std::string& name, P& parameter) {
-    shard_spec part;
-    if constexpr (std::derived_from<P, placed_parameter>) part = parameter.spec();
-    else part = whole(parameter.shape());
-    entries.push_back({name, dtype_of<typename P::value_type>, part,
-                       [parameter, bytes_of] {
-                         const auto& values = [&]() -> decltype(auto) {
-                           if constexpr (Access == state_access::overwrite)
-                             return memory_to_fill(parameter);
-                           else return parameter.value();
-                         }();
-                         return bytes_of(values.data(), static_cast<std::size_t>(values.size()));
-                       },
-                       part});
-  };
-  if constexpr (std::derived_from<Source, placed_state>) {
-    source.for_each_placed_state(
-        [&](const std::string& name, auto& value, const std::optional<shard_spec>& owner) {
-          add(name, value, owner);
-        });
-  } else if constexpr (requires { source.for_each_state([](const std::string&, auto&) {}); }) {
-    source.for_each_state(
-        [&](const std::string& name, auto& value) { add(name, value, std::nullopt); });
-  } else if constexpr (is_parameter_list<std::remove_const_t<Source>>) {
-    for (auto& parameter : source) add_parameter(parameter.name(), parameter);
-  } else {
-    if constexpr (Access == state_access::read && requires { source.materialize(); })
-      source.materialize();
-    source.for_each_parameter(add_parameter);
-    if constexpr (Access == state_access::overwrite &&
-                  requires { source.for_each_other_name([](const auto&, const auto&) {}); }) {
-      source.for_each_other_name([&](const std::string& other, const std::string& path) {
-        for (state_entry& entry : entries)
-          if (entry.name == path) entry.other_names.push_back(other);
-      });
-    }
-    if constexpr (requires { source.for_each_buffer([](const std::string&, auto&) {}); }) {
-      source.for_each_buffer([&](const std::string& name, auto& buffer) {
-        add(name, buffer.value(), std::nullopt);
-      });
-    }
-  }
-  return entries;
-}
-
-inline constexpr const char* advice_for_parts =
-    "All ranks save a model that is cut over them: parx::save(wrapper, path) of "
-    "<parx/checkpoint.hpp>, with the fsdp, pipeline or parallel model for a wrapper; or, where "
-    "parallelize(model, group, plan) alone has cut it, parx::save(group, tp.sharded(), model, "
-    "path) with what that returned for tp";
-
-/// The entries, for reading. Throws usage_error if this rank holds only a part of one.
-template <typename Source>
-[[nodiscard]] std::vector<state_entry> whole_entries(Source& source, call_site site) {
-  auto entries = state_entries<state_access::read>(source);
-  for (const state_entry& entry : entries) {
-    require(entry.part.is_whole(),
-            "at {}: of parameter \"{}\" this rank holds {}, not the whole. {}", site, entry.name,
-            entry.part.text(), advice_for_parts);
-  }
-  return entries;
-}
 
 [[nodiscard]] inline bool loadable(const stored_tensor& from, dtype to) {
   return from.type == to || (from.type && is_floating(*from.type) && is_floating(to));
@@ -245,8 +116,14 @@ void read_part(const File& file, const stored_tensor& from, const shard_spec& pa
 template <typename Target>
 void broadcast_state(process_group& group, Target& target, int root,
                      call_site site = call_site::current()) {
-  for (const auto& entry : detail::whole_entries(target, site))
-    broadcast(group, entry.memory(), {.root = root}, site);
+  const auto entries = detail::whole_entries<detail::state_access::update>(target, site);
+  std::vector<std::uint8_t> made;  // by the root
+  for (const auto& entry : entries) made.push_back(!entry.lazy || entry.lazy->is_made ? 1 : 0);
+  broadcast(group, made, {.root = root}, site);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (made[i] != 0) broadcast(group, entries[i].memory(), {.root = root}, site);
+    else entries[i].lazy->drop();
+  }
 }
 
 /// Writes the parameters of `source` to `path`, atomically. `metadata` is for the caller: an epoch,
@@ -267,12 +144,31 @@ void save_state(Source& source, const std::string& path, const checkpoint_metada
 
 namespace detail {
 
+/// The elements of `part` that a tensor of shape `other`, which has other rows, has too. They are
+/// the first ones of the part.
+[[nodiscard]] shard_spec part_in_common(const shard_spec& part, const shape& other);
+
 /// The entries of a model that match a file, and the differences. `File` is a safetensors_file,
 /// safetensors_shards or state_dict.
 struct state_fit {
   state_report report;
   std::vector<std::pair<state_entry, const stored_tensor*>> fitting;
+  std::vector<state_entry> dropped;  // lazy ones that the file rightly lacks
+  bool has_others = false;           // the file has tensors of other ranks
+  bool has_other_rows = false;       // a table does not fit for its number of rows
 };
+
+/// Whether a file without this lazy tensor is as it should be.
+template <typename File>
+[[nodiscard]] bool may_lack(const File& file, const state_entry::laziness& lazy) {
+  if (lazy.counter.empty()) return true;
+  const stored_tensor* const stored = file.find(lazy.counter);
+  if (stored == nullptr || stored->type != dtype::uint64 || !stored->shape.empty()) return false;
+  std::uint64_t count = 0;
+  read_part(file, *stored, shard_spec(), dtype::uint64,
+            std::as_writable_bytes(std::span(&count, 1)));
+  return count == 0;
+}
 
 /// The first element that differs between two tensors of `entry`'s shape, as it would be loaded.
 template <typename File>
@@ -280,7 +176,7 @@ template <typename File>
                                                           const File& file,
                                                           const stored_tensor& one,
                                                           const stored_tensor& other) {
-  const shard_spec whole = shard_spec::whole(entry.part.global_shape());
+  const shard_spec whole = whole_spec(one);
   const std::size_t count = whole.size(), piece = std::min<std::size_t>(count, 1U << 18U);
   const std::size_t size = size_of(entry.type);
   std::vector<std::byte> a(piece * size), b(piece * size);
@@ -297,17 +193,35 @@ template <typename File>
   return std::nullopt;
 }
 
+/// Whether they differ in the number of rows alone.
+[[nodiscard]] inline bool differ_in_rows(std::span<const std::uint64_t> a,
+                                         std::span<const std::uint64_t> b) {
+  return !a.empty() && a.size() == b.size() && a[0] != b[0] &&
+         std::equal(a.begin() + 1, a.end(), b.begin() + 1);
+}
+
+/// Both shapes and types.
+[[nodiscard]] inline std::string difference_of(const stored_tensor& stored,
+                                               const state_entry& entry,
+                                               const std::string& source) {
+  return formatted("{}: [{}] {} in the {}, [{}] {} in the model", stored.name,
+                   joined_text(stored.shape), stored.dtype_name, source, joined_text(entry.shape()),
+                   safetensors_name(entry.type));
+}
+
 /// Why `found`, the tensors of a file under the names of `entry`, cannot be loaded.
 template <typename File>
 [[nodiscard]] std::optional<std::string> misfit(const state_entry& entry,
                                                 const std::vector<const stored_tensor*>& found,
-                                                const File& file, const std::string& source) {
+                                                const File& file, const std::string& source,
+                                                state_match match) {
   const std::vector<std::uint64_t> shape = entry.shape();
   for (const stored_tensor* stored : found) {
-    if (stored->shape == shape && loadable(*stored, entry.type)) continue;
-    return formatted("{}: [{}] {} in the {}, [{}] {} in the model", stored->name,
-                     joined_text(stored->shape), stored->dtype_name, source, joined_text(shape),
-                     safetensors_name(entry.type));
+    const bool is_resized = match == state_match::common_rows && entry.is_table &&
+                            differ_in_rows(stored->shape, shape) &&
+                            stored->shape == found.front()->shape;
+    if ((stored->shape == shape || is_resized) && loadable(*stored, entry.type)) continue;
+    return difference_of(*stored, entry, source);
   }
   for (const stored_tensor* other : std::span(found).subspan(1)) {
     const auto at = first_difference(entry, file, *found.front(), *other);
@@ -319,7 +233,8 @@ template <typename File>
 }
 
 template <typename File>
-[[nodiscard]] state_fit fit_state(std::vector<state_entry> entries, const File& file) {
+[[nodiscard]] state_fit fit_state(std::vector<state_entry> entries, const File& file,
+                                  state_match match) {
   state_fit result;
   if constexpr (requires { File::kind; }) result.report.source = File::kind;
   std::set<std::string_view> unexpected;
@@ -334,12 +249,18 @@ template <typename File>
     look_up(entry.name);
     for (const std::string& name : entry.other_names) look_up(name);
     if (found.empty()) {
-      result.report.missing.push_back(entry.name);
+      if (entry.lazy && may_lack(file, *entry.lazy)) result.dropped.push_back(std::move(entry));
+      else result.report.missing.push_back(entry.name);
       continue;
     }
-    if (auto fault = misfit(entry, found, file, result.report.source)) {
+    if (auto fault = misfit(entry, found, file, result.report.source, match)) {
+      result.has_other_rows |=
+          entry.is_table && differ_in_rows(found.front()->shape, entry.shape());
       result.report.mismatched.push_back(std::move(*fault));
       continue;
+    }
+    if (found.front()->shape != entry.shape()) {
+      result.report.resized.push_back(difference_of(*found.front(), entry, result.report.source));
     }
     result.fitting.emplace_back(std::move(entry), found.front());
   }
@@ -348,32 +269,65 @@ template <typename File>
 }
 
 template <typename Target, typename File>
-[[nodiscard]] state_fit fit_target(Target& target, const File& file) {
-  state_fit fit = fit_state(state_entries<state_access::overwrite>(target), file);
-  if constexpr (std::derived_from<Target, shared_state>) {
+[[nodiscard]] state_fit fit_target(Target& target, const File& file, state_match match) {
+  // Rows that a file lacks keep their values.
+  state_fit fit =
+      fit_state(match == state_match::common_rows ? state_entries<state_access::update>(target)
+                                                  : state_entries<state_access::overwrite>(target),
+                file, match);
+  if constexpr (requires { target.for_each_constant_name([](const std::string&) {}); }) {
+    std::set<std::string> constants;
+    target.for_each_constant_name([&](const std::string& name) { constants.insert(name); });
     std::erase_if(fit.report.unexpected,
-                  [&](const std::string& name) { return target.is_elsewhere(name); });
+                  [&](const std::string& name) { return constants.contains(name); });
+  }
+  if constexpr (std::derived_from<Target, shared_state>) {
+    fit.has_others = std::erase_if(fit.report.unexpected, [&](const std::string& name) {
+                       return target.is_elsewhere(name);
+                     }) > 0;
   }
   return fit;
+}
+
+/// The part of `stored` to read for `entry`.
+[[nodiscard]] inline shard_spec part_to_read(const state_entry& entry,
+                                             const stored_tensor& stored) {
+  return stored.shape == entry.shape()
+             ? entry.part
+             : part_in_common(entry.part, whole_spec(stored).global_shape());
 }
 
 /// load_state for the entries of a model of any type.
 template <typename File>
 state_report load_entries(state_fit fit, const File& file, state_match match) {
-  auto& [report, fitting] = fit;
+  state_report& report = fit.report;
+  const auto name = [&] {
+    return file.path().empty() ? "this " + report.source : formatted("\"{}\"", file.path());
+  };
   if (match != state_match::partial && !report.empty()) {
     throw_error(errc::bad_data,
                 "{} does not fit this model, so nothing was loaded:{}\nBuild the model as it was "
-                "when the {} was made, or load with state_match::partial.",
-                file.path().empty() ? "this " + report.source : formatted("\"{}\"", file.path()),
-                report.text(), report.source);
+                "when the {} was made, or load with state_match::partial{}.",
+                name(), report.text(), report.source,
+                fit.has_other_rows ? " (with common_rows if its vocabulary has grown)" : "");
+  }
+  const bool misses_all = !report.missing.empty() || !report.mismatched.empty();
+  if (fit.fitting.empty() && misses_all && !fit.has_others) {
+    throw_error(errc::bad_data,
+                "{} has no tensor that fits this model, so nothing was loaded:{}\nIs it of another "
+                "model, or does it name its tensors in another way?",
+                name(), report.text());
   }
   // Opens all shards that are needed, so that damage is found before anything is overwritten.
-  for (const auto& [entry, stored] : fitting)
-    file.for_each_source(*stored, entry.part, [](const auto&...) {});
+  for (const auto& [entry, stored] : fit.fitting)
+    file.for_each_source(*stored, part_to_read(entry, *stored), [](const auto&...) {});
   try {
-    for (const auto& [entry, stored] : fitting)
-      read_part(file, *stored, entry.part, entry.type, entry.memory());
+    for (const auto& [entry, stored] : fit.fitting) {
+      const shard_spec part = part_to_read(entry, *stored);
+      read_part(file, *stored, part, entry.type,
+                entry.memory().first(part.size() * size_of(entry.type)));
+    }
+    for (const state_entry& entry : fit.dropped) entry.lazy->drop();
   } catch (const error& reason) {
     throw_error(reason.code_value(), "{} The model is partly overwritten: load it again.",
                 reason.what());
@@ -386,7 +340,7 @@ state_report load_entries(state_fit fit, const File& file, state_match match) {
 /// The differences between `target` and an open file; changes nothing.
 template <typename Target, typename File>
 [[nodiscard]] state_report compare_state(Target& target, const File& file) {
-  return detail::fit_target(target, file).report;
+  return detail::fit_target(target, file, state_match::strict).report;
 }
 
 /// Reads the parameters of `target` from an open file, a safetensors_file or safetensors_shards;
@@ -398,7 +352,7 @@ template <typename Target, typename File>
   requires requires(const File& file) { file.tensors(); }
 state_report load_state(Target& target, const File& file,
                         state_match match = state_match::strict) {
-  return detail::load_entries(detail::fit_target(target, file), file, match);
+  return detail::load_entries(detail::fit_target(target, file, match), file, match);
 }
 template <typename Target>
 state_report load_state(Target& target, const std::string& path,

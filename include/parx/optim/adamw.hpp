@@ -120,6 +120,7 @@ class adamw : public optimizer<adamw<T>, T, adamw_options, detail::adamw_rule<ar
 
  public:
   static constexpr std::array<std::string_view, 2> state_names{"exp_avg", "exp_avg_sq"};
+  static constexpr bool has_state_from_first_step = true;
 
   /// For `model.parameters()`. Throws usage_error when there are none, unless they are a rank's
   /// share of a model, or for options outside their range.

@@ -17,9 +17,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/lazy_state.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/parallel_for.hpp>
@@ -40,11 +42,12 @@ enum class row_updates {
 };
 
 /// Derived has a `Rule` (see detail/lanes.hpp; in arithmetic_type<T>), `Rule rule(const Options&,
-/// steps) const`, `bool has_state(const Options&)`, and `static constexpr std::array state_names`,
-/// one name for each tensor that a slot keeps. `check(const Options&, call_site)` throws
+/// steps) const`, `bool has_state(const Options&)`, `static constexpr std::array state_names`, one
+/// name for each tensor that a slot keeps, and `static constexpr bool has_state_from_first_step`:
+/// false where options can do without it. `check(const Options&, call_site)` throws
 /// usage_error. Options have `lr` and `rows`.
 template <typename Derived, typename T, typename Options, typename Rule>
-class optimizer : public placed_state {
+class optimizer : public lazy_state {
  public:
   using value_type = T;
   using options_type = Options;
@@ -101,8 +104,8 @@ class optimizer : public placed_state {
 
   /// Calls visitor(name, tensor<state_type>&) for all state tensors, "0.weight.exp_avg", and of
   /// 16-bit targets "0.weight.master", and visitor(name, std::uint64_t&) for the number of steps of
-  /// each target, "0.weight.step": the state for a checkpoint. A tensor has the target's size
-  /// and is all zero before its first step. Up to date, and may be written, until the next step.
+  /// each target, "0.weight.step". A tensor has the target's size and is all zero before its first
+  /// step; one that has no memory yet gets it. Up to date, and may be written, until the next step.
   template <typename Visitor>
   void for_each_state(Visitor&& visitor) {
     for_each_placed_state(
@@ -111,17 +114,41 @@ class optimizer : public placed_state {
   /// The same with the part of the whole parameter that the target and its state tensors are.
   template <typename Visitor>
   void for_each_placed_state(Visitor&& visitor) {
+    for_each_lazy_state([&](const std::string& name, auto& value, const auto& part) {
+      if constexpr (is_lazy_tensor<std::remove_cvref_t<decltype(value)>>)
+        visitor(name, value.make(), part);
+      else visitor(name, value, part);
+    });
+  }
+  /// The same for a checkpoint: with what has no memory yet, the state of a frozen parameter.
+  template <typename Visitor>
+  void for_each_lazy_state(Visitor&& visitor) {
     for (slot& one : slots_) {
       const std::string& name = one.updated.name();
       const std::optional<shard_spec> part = one.updated.spec();
+      const std::string steps = name + ".step";
       (void)one.updated.value();  // applies deferred row updates, to the state as well
       require_same_part(one);
-      make_state(one);
-      for (std::size_t i = 0; i < one.state.size(); ++i)
-        visitor(name + "." + std::string(Derived::state_names[i]), one.state[i], part);
-      if constexpr (is_half<T>)
-        visitor(name + ".master", one.master.follow(one.updated.value()), part);
-      visitor(name + ".step", one.steps, part);
+      for (std::size_t i = 0; i < Derived::state_names.size(); ++i) {
+        lazy_tensor<state_type> each{.is_made = !one.state.empty(),
+                                     .make = [&one, i]() -> tensor<state_type>& {
+                                       make_state(one);
+                                       return one.state[i];
+                                     },
+                                     .drop = [&one] { drop_state(one); },
+                                     .counter = Derived::has_state_from_first_step ? steps : ""};
+        visitor(name + "." + std::string(Derived::state_names[i]), each, part);
+      }
+      if constexpr (is_half<T>) {
+        lazy_tensor<state_type> master{.is_made = one.master.is_made(),
+                                       .make = [&one]() -> tensor<state_type>& {
+                                         return one.master.follow(one.updated.value());
+                                       },
+                                       .drop = [&one] { one.master = {}; },
+                                       .counter = steps};
+        visitor(name + ".master", master, part);
+      }
+      visitor(steps, one.steps, part);
     }
   }
 
@@ -204,6 +231,11 @@ class optimizer : public placed_state {
     while (one.state.size() < Derived::state_names.size()) {
       one.state.push_back(tensor<state_type>::zeros({one.updated.size()}));
     }
+  }
+
+  static void drop_state(slot& one) {
+    one.rows = {};  // refers to it
+    one.state.clear();
   }
 
   static void update(slot& one, const Rule& rule, state_type* value, const state_type* grad,

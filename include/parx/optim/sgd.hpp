@@ -102,6 +102,7 @@ class sgd : public optimizer<sgd<T>, T, sgd_options, detail::sgd_rule<arithmetic
 
  public:
   static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
+  static constexpr bool has_state_from_first_step = false;  // none without momentum
 
   /// For `model.parameters()`. Throws usage_error when there are none, unless they are a rank's
   /// share of a model, or for options outside their range.

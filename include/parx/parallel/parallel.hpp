@@ -297,12 +297,13 @@ parallel<Model>::parallel(Model& model, process_group& world, layout how, parall
 template <typename T, typename Input>
 [[nodiscard]] sharding sharded_over(parallel_model<T, Input>& model) {
   const shard_place all = place_in(model.job_group());
-  shard_place others = place_in(model.data_group());
-  if (model.cut() != nullptr) others = place_within(others, place_in(model.cut()->axis().group()));
+  shard_place stage = place_in(model.data_group());
+  if (model.cut() != nullptr) stage = place_within(stage, place_in(model.cut()->axis().group()));
   return {
       .file = all,
       .copies = [&model](const std::string& name, const shard_spec&) { return model.copies(name); },
-      .others = others};
+      .others = all,
+      .buffers = stage};
 }
 
 }  // namespace parx

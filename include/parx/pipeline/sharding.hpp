@@ -23,7 +23,8 @@ template <typename Model, typename Input, typename T>
                 const shard_place same = place_within(pipe.user_of(name), pipe.replica_of(name));
                 return pipe.is_cut(name) ? same : place_within(same, cut);
               },
-          .others = place_within(replica, cut)};
+          .others = place_in(pipe.job_group()),
+          .buffers = place_within(replica, cut)};
 }
 
 }  // namespace parx

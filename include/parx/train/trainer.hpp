@@ -109,11 +109,12 @@ class trainer : public detail::trainer_base {
   /// model. Borrowed.
   template <typename State>
   void add_state(const std::string& name, State& state) {
-    states_.push_back({[=, &state, &model = model_](auto& to) { add_part(model, name, state, to); },
-                       [=, &state](const auto& from) { from.load(name, state); },
-                       [=, &state, site = site_](process_group& group, int root) {
-                         broadcast_state(group, state, root, site);
-                       }});
+    states_.push_back(
+        {[=, &state, &model = model_](auto& to) { add_part(model, name, state, to); },
+         [=, &state, &model = model_](const auto& from) { load_part(model, name, state, from); },
+         [=, &state, site = site_](process_group& group, int root) {
+           broadcast_state(group, state, root, site);
+         }});
   }
 
   /// Collective. Trains to the end and returns the last line: train_loss, train_runtime, .... If a

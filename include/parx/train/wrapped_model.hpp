@@ -59,6 +59,8 @@ concept wrapped_model = requires(Wrapper& wrapper, Optimizer& optimizer, checkpo
   // The inverse of add_training_state, and the model's part of it alone.
   load_training_state(wrapper, optimizer, saved);
   load_model(wrapper, saved);
+  // The inverse of add_part.
+  load_part(wrapper, path, optimizer, saved);
   // Why training cannot continue after a rank is lost; empty if the wrapper is regroupable.
   { wrapper.reason_to_stop_at_loss() } -> std::same_as<std::string>;
   // Writes the whole model as one file.

@@ -1,7 +1,10 @@
 // Definitions of state.hpp.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <vector>
 
 #include <parx/checkpoint/state.hpp>
 
@@ -29,6 +32,31 @@ PARX_INLINE std::string state_report::first_of(const std::vector<std::string>& a
 }  // namespace parx
 
 namespace parx::inline PARX_ABI::detail {
+
+PARX_INLINE shard_spec part_in_common(const shard_spec& part, const shape& other) {
+  const shape& own = part.global_shape();
+  const std::size_t rows = std::min(own[0], other[0]);
+  const std::size_t end = own[0] == 0 ? 0 : rows * (own.size() / own[0]);
+  std::size_t count = 0;
+  part.for_each_run([&](const shard_run& run) {
+    if (run.global < end) count += std::min(run.length, end - run.global);
+  });
+  std::vector<axis_interval> cuts;
+  bool are_rows_cut = false;
+  for (axis_interval each : part.cuts()) {
+    if (each.axis == 0) {
+      are_rows_cut = true;
+      each.end = std::min(each.end, rows);
+      if (each.begin >= each.end) continue;
+    }
+    cuts.push_back(each);
+  }
+  if (!are_rows_cut) cuts.insert(cuts.begin(), {0, 0, rows});
+  const std::size_t first = part.is_flat() ? part.flat_begin() : 0;
+  if (count == 0) return shard_spec::whole(other).flat(0, 0);
+  const shard_spec common = shard_spec::of_cuts(other, cuts);
+  return part.is_flat() ? common.flat(first, first + count) : common;
+}
 
 PARX_INLINE void widen(dtype type, const std::byte* from, std::span<double> to) {
   visit_dtype(type, [&]<typename T>(std::type_identity<T>) {

@@ -46,6 +46,7 @@ class master_copy {
     parallel_for(value.size(), piece, follow_piece);
     return copy_;
   }
+  [[nodiscard]] bool is_made() const noexcept { return copy_.defined(); }
   /// Sets `value` to the copy, rounded.
   void round_to(std::span<Half> value) const {
     convert_by_threads(copy_.data(), value.data(), value.size());
