@@ -1,8 +1,11 @@
 #include <parx/checkpoint/pretrained.hpp>
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include <parx/checkpoint/state_dict.hpp>
+#include <parx/models/bert.hpp>
 #include <parx/models/encoder_decoder.hpp>
 #include <parx/models/gpt.hpp>
 #include <parx/models/llama.hpp>
@@ -182,6 +185,145 @@ BOOST_AUTO_TEST_CASE(a_file_of_a_tied_model_lacks_a_matrix_of_an_untied_one) {
   // And what both matrices were does not fit into one.
   BOOST_TEST(mentions(parx_test::message_of([&] { load_state_dict(tied, state_dict(apart)); }),
                       "model.embed_tokens.weight and lm_head.weight: one tensor in the model"));
+}
+
+namespace {
+
+const models::gpt_config small_gpt{
+    .vocab_size = 11, .n_positions = 4, .n_embd = 8, .n_layer = 2, .n_head = 2};
+const models::bert_config small_bert{.vocab_size = 11, .hidden_size = 8, .num_hidden_layers = 2};
+models::llama_config small_llama(std::size_t vocabulary = 11) {
+  return {.vocab_size = vocabulary,
+          .hidden_size = 8,
+          .intermediate_size = 8,
+          .num_hidden_layers = 2,
+          .num_attention_heads = 2,
+          .num_key_value_heads = 2};
+}
+
+using renaming = std::function<std::string(std::string)>;
+renaming without(const std::string& prefix) {
+  return [=](std::string name) {
+    return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+  };
+}
+/// The names that BERT's layer norms have in TensorFlow.
+std::string of_tensorflow(std::string name) {
+  const auto rename = [&](const std::string& from, const std::string& to) {
+    if (name.ends_with(from)) name.replace(name.size() - from.size(), from.size(), to);
+  };
+  rename("LayerNorm.weight", "LayerNorm.gamma");
+  rename("LayerNorm.bias", "LayerNorm.beta");
+  return name;
+}
+
+template <typename Model>
+state_dict renamed(Model& model, const renaming& rename) {
+  const state_dict values(model);
+  state_dict made(model);
+  for (const stored_tensor& each : values.tensors()) {
+    made.erase(each.name);
+    made.set(rename(each.name), values.at<float>(each.name));
+  }
+  return made;
+}
+
+/// A folder with the values of a model under other names, and `constants`, is the model.
+template <typename Model, typename Config>
+void check_published(const Config& of, const renaming& rename,
+                     const std::vector<std::string>& constants) {
+  const scratch_folder scratch;
+  auto saved = initialized(Model(of), 1), model = initialized(Model(of), 2);
+  state_dict file = renamed(saved, rename);
+  for (const std::string& name : constants) file.set(name, tensor<float>::ones({1, 1, 4, 4}));
+  for (const std::size_t files : {1U, 2U}) {
+    const std::string folder = scratch.file(fmt::format("{}", files));
+    write_folder(folder, file, files);
+    model.initialize(2);
+    BOOST_TEST(load_pretrained(model, json::object{}, folder).empty());
+    BOOST_TEST(same_values(state_dict(model), state_dict(saved)));
+  }
+  file.set("h.9.attn.bias", tensor<float>::ones({1}));
+  BOOST_TEST(mentions(parx_test::message_of([&] { load_state_dict(model, file); }),
+                      "unknown to the model: h.9.attn.bias"));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(files_load_as_they_are_published_with_other_prefixes_masks_and_norms) {
+  const renaming same = [](std::string name) { return name; };
+  using gpt = models::gpt<>;
+  check_published<gpt>(small_gpt, without("transformer."),
+                       {"h.0.attn.bias", "h.1.attn.bias", "h.0.attn.masked_bias"});
+  check_published<gpt>(small_gpt, same,
+                       {"transformer.h.0.attn.bias", "transformer.h.1.attn.masked_bias"});
+  using llama = models::llama<>;
+  check_published<llama>(small_llama(), same, {"model.layers.1.self_attn.rotary_emb.inv_freq"});
+  check_published<llama>(small_llama(), without("model."),
+                         {"layers.1.self_attn.rotary_emb.inv_freq"});
+  using bert = models::bert_classifier<>;
+  check_published<bert>(small_bert, of_tensorflow, {"bert.embeddings.position_ids"});
+  check_published<bert>(small_bert, without("bert."), {"embeddings.position_ids"});
+  check_published<bert>(small_bert,
+                        [](std::string name) { return of_tensorflow(without("bert.")(name)); }, {});
+}
+
+BOOST_AUTO_TEST_CASE(a_partial_load_that_matches_nothing_is_an_error) {
+  auto bert = initialized(models::bert_classifier<>(small_bert), 1);
+  auto gpt = initialized(models::gpt<>(small_gpt), 2);
+  const state_dict before(gpt);
+  state_dict file = renamed(bert, without("bert."));
+  const auto load = [&](auto& model) { return load_state_dict(model, file, state_match::partial); };
+  BOOST_TEST(mentions(parx_test::message_of([&] { load(gpt); }),
+                      "has no tensor that fits this model, so nothing was loaded:",
+                      "missing from the state_dict: transformer.wte.weight"));
+  BOOST_TEST(same_values(state_dict(gpt), before));
+  // A body without its head is a part.
+  file.erase("classifier.weight");
+  file.erase("classifier.bias");
+  auto other = initialized(models::bert_classifier<>(small_bert), 3);
+  const state_report report = load(other);
+  BOOST_TEST(report.missing == (std::vector<std::string>{"classifier.weight", "classifier.bias"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(report.unexpected.empty());
+}
+
+BOOST_AUTO_TEST_CASE(the_rows_that_a_smaller_or_larger_vocabulary_has_in_common_load_by_one_call) {
+  for (const std::size_t words : {8U, 11U, 14U}) {
+    auto file = initialized(models::llama<>(small_llama()), 1);
+    auto model = initialized(models::llama<>(small_llama(words)), 2);
+    const state_dict from(file), before(model);
+    const std::string strict =
+        parx_test::message_of([&] { load_state_dict(model, from, state_match::strict); });
+    BOOST_TEST(mentions(strict, "(with common_rows if its vocabulary has grown)") == (words != 11));
+    const state_report report = load_state_dict(model, from, state_match::common_rows);
+    BOOST_TEST(report.empty());
+    BOOST_TEST(report.resized.size() == (words == 11 ? 0U : 2U));
+    const state_dict after(model);
+    for (const stored_tensor& each : after.tensors()) {
+      const auto now = after.at<float>(each.name), loaded = from.at<float>(each.name),
+                 initial = before.at<float>(each.name);
+      const auto common = static_cast<std::ptrdiff_t>(std::min(now.size(), loaded.size()));
+      BOOST_TEST(std::equal(now.begin(), now.begin() + common, loaded.begin()), each.name);
+      BOOST_TEST(std::equal(now.begin() + common, now.end(), initial.begin() + common), each.name);
+    }
+  }
+  // Other differences are errors, of numbers of rows, too.
+  models::llama_config wider = small_llama(14);
+  wider.intermediate_size = 9;
+  auto file = initialized(models::llama<>(small_llama()), 1);
+  auto model = initialized(models::llama<>(wider), 2);
+  BOOST_TEST(mentions(parx_test::message_of([&] {
+                        load_state_dict(model, state_dict(file), state_match::common_rows);
+                      }),
+                      "model.layers.0.mlp.gate_proj.weight: [8, 8] F32 in the state_dict"));
+  // A model without values gets those of its other rows first.
+  models::llama<> fresh(small_llama(14));
+  auto initial = initialized(models::llama<>(small_llama(14)), 0);
+  load_state_dict(fresh, state_dict(file), state_match::common_rows);
+  const auto head = state_dict(fresh).at<float>("lm_head.weight"),
+             start = state_dict(initial).at<float>("lm_head.weight");
+  BOOST_TEST(std::equal(head.begin() + 11 * 8, head.end(), start.begin() + 11 * 8));
 }
 
 BOOST_AUTO_TEST_CASE(a_model_directory_is_written_and_read_back) {

@@ -12,6 +12,7 @@
 #include <comm/jobs.hpp>
 #include <messages.hpp>
 #include <parallel/small.hpp>
+#include <parx/checkpoint/state_dict.hpp>
 #include <parx/optim/adamw.hpp>
 #include <data/support.hpp>
 
@@ -117,6 +118,60 @@ BOOST_AUTO_TEST_CASE(training_goes_on_at_another_layout_with_the_same_bits) {
     for (const way& after : ways) {
       BOOST_TEST(trained(after.ranks, after.layout, 3, 6, folder, "") == straight,
                  before.layout << " to " << after.layout);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_file_as_it_is_published_and_a_smaller_vocabulary_load_at_every_layout) {
+  const parx_test::scratch_folder scratch;
+  auto smaller = small::tied_gpt();
+  smaller.initialize(7);
+  const parx::state_dict values(smaller);
+  std::vector<parx::tensor<float>> memory;
+  std::vector<parx::tensor_to_store> tensors;
+  const auto put = [&](const std::string& name, const parx::tensor<float>& of) {
+    memory.push_back(of);
+    tensors.push_back({name,
+                       parx::dtype::float32,
+                       {of.shape().begin(), of.shape().end()},
+                       std::as_bytes(memory.back().span())});
+  };
+  for (const auto& each : values.tensors())
+    put(each.name.substr(std::string("transformer.").size()), values.at<float>(each.name));
+  for (int i = 0; i < 4; ++i)
+    put("h." + std::to_string(i) + ".attn.bias", parx::tensor<float>::ones({1, 1, 4, 4}));
+  const std::string file = scratch.file("gpt2.safetensors");
+  parx::write_safetensors(file, tensors);
+
+  for (const std::size_t words : {small::words, small::words + 6}) {
+    std::uint64_t expected = 0;
+    for (const way& each : std::vector<way>{{"ddp", 1},
+                                            {"fsdp,gathered", 3},
+                                            {"zero=1", 2},
+                                            {"tp=2", 2},
+                                            {"pp=2", 2},
+                                            {"pp=2,tp=2,zero=3", 8}}) {
+      std::vector<std::uint64_t> hashes(static_cast<std::size_t>(each.ranks));
+      const auto failures =
+          jobs::run_collecting(jobs::kind::inproc, each.ranks, [&](process_group& world) {
+            auto config = smaller.config();
+            config.vocab_size = words;
+            parx::models::gpt<float> net(config);
+            parx::parallel model{net, world, parx::layout::parse(each.layout)};
+            model.initialize(8);
+            parx::load(model, file, parx::state_match::common_rows);
+            hashes[static_cast<std::size_t>(world.rank())] = model.values_hash();
+          });
+      parx_test::expect_failures(failures, "");
+      if (expected == 0) expected = hashes[0];
+      for (const std::uint64_t hash : hashes) BOOST_TEST(hash == expected, each.layout);
+    }
+    if (words == small::words) {
+      auto same = small::tied_gpt();
+      parx::load_state(same, file);
+      BOOST_TEST(parx::state_dict(same).at<float>("transformer.wte.weight").span() ==
+                     values.at<float>("transformer.wte.weight").span(),
+                 boost::test_tools::per_element());
     }
   }
 }

@@ -166,7 +166,7 @@ template <state_access Access, typename Source>
     if constexpr (Access != state_access::overwrite && requires { source.materialize(); })
       source.materialize();
     source.for_each_parameter(add_parameter);
-    if constexpr (Access == state_access::overwrite &&
+    if constexpr (Access != state_access::read &&
                   requires { source.for_each_other_name([](const auto&, const auto&) {}); }) {
       source.for_each_other_name([&](const std::string& other, const std::string& path) {
         for (state_entry& entry : entries)

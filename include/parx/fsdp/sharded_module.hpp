@@ -41,6 +41,9 @@ class sharded_module {
       const std::function<void(const std::string& other, const std::string& path)>& visitor) {
     model_.for_each_other_name(visitor);
   }
+  void for_each_constant_name(const std::function<void(const std::string& name)>& visitor) {
+    model_.for_each_constant_name(visitor);
+  }
   /// Handles of all parts, for an optimizer, as nn::module::parameters.
   template <typename T = value_type>
   [[nodiscard]] std::vector<parameter<T>> parameters() {

@@ -238,6 +238,8 @@ class bert_classifier : public nn::module<bert_classifier<T>> {
     visit("bert.pooler.dense", pooler_);
     visit("dropout", classifier_dropout_);
     visit("classifier", classifier_);
+    visit.constant_name("bert.embeddings.position_ids");
+    visit.optional_prefix("bert");  // BertModel's names
   }
 
  private:

@@ -2,7 +2,8 @@
 //
 // The parameters' names and shapes are those in the state_dict of Hugging Face's GPT2LMHeadModel,
 // whose Conv1D stores weights as (in, out). lm_head.weight is transformer.wte.weight and is not
-// listed twice. Radford et al.: Language Models are Unsupervised Multitask Learners (2019).
+// listed twice. Files may have GPT2Model's names, and masks. Radford et al.: Language Models are
+// Unsupervised Multitask Learners (2019).
 #pragma once
 
 #include <cmath>
@@ -96,6 +97,8 @@ class gpt_block : public nn::module<gpt_block<T>> {
     visit("mlp.c_fc", wide_);
     visit("mlp.c_proj", narrow_);
     visit("mlp.dropout", dropout_);
+    visit.constant_name("attn.bias");  // the causal mask
+    visit.constant_name("attn.masked_bias");
   }
 
  private:
@@ -197,6 +200,7 @@ class gpt : public nn::module<gpt<T>> {
     visit("transformer.h", layers_);
     visit("transformer.ln_f", norm_);
     visit.other_name("lm_head", token_embedding_);
+    visit.optional_prefix("transformer");  // GPT2Model's names, in the files of gpt2 itself
   }
 
  private:

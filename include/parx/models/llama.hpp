@@ -111,6 +111,7 @@ class llama_layer : public nn::module<llama_layer<T>> {
     visit("mlp.down_proj", down_);
     visit("input_layernorm", norm1_);
     visit("post_attention_layernorm", norm2_);
+    visit.constant_name("self_attn.rotary_emb.inv_freq");
   }
 
  private:
@@ -153,6 +154,7 @@ class llama : public nn::module<llama<T>> {
       head_.emplace(config.hidden_size, config.vocab_size,
                     nn::linear_options{.bias = nn::bias::none,
                                        .start = nn::init::normal(0, config.initializer_range)});
+      head_->weight().mark_table();
     }
   }
 
@@ -212,6 +214,7 @@ class llama : public nn::module<llama<T>> {
     visit("model.norm", norm_);
     if (head_) visit("lm_head", *head_);
     else visit.other_name("lm_head", token_embedding_);
+    visit.optional_prefix("model");  // LlamaModel's names
   }
 
  private:

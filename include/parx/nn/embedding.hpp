@@ -37,6 +37,7 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
   /// `rows` vectors of `width`. weight is (rows, width).
   embedding(std::size_t rows, std::size_t width, embedding_options options = {})
       : start_(options.start), weight_("weight", {rows, width}) {
+    weight_.mark_table();
     if (options.use == embedding_use::lookups) weight_.expect_row_grad();
   }
 

@@ -204,12 +204,16 @@ class module : public detail::module_state {
 
   /// Calls visitor(other, path) for the other names that files may have for the parameter `path`:
   /// its other paths where several modules share it, and those that members() tells by
-  /// visit.other_name("lm_head", embedding_). Creates no values.
+  /// visit.other_name("lm_head", embedding_) and visit.optional_prefix("transformer"). Creates no
+  /// values.
   void for_each_other_name(
       const std::function<void(const std::string& other, const std::string& path)>& visitor) {
-    detail::other_names names;
-    walk_parts(names, detail::visited::all_names);
-    names.for_each(visitor);
+    names_in_files().for_each_other(visitor);
+  }
+  /// Calls visitor(name) for the tensors that files of other programs may have beside the
+  /// parameters, and that no model needs, as members() tells by visit.constant_name("attn.bias").
+  void for_each_constant_name(const std::function<void(const std::string& name)>& visitor) {
+    names_in_files().for_each_constant(visitor);
   }
 
   /// Calls visitor(path, model_buffer<T>&) for each buffer, in the order of members().
@@ -282,6 +286,11 @@ class module : public detail::module_state {
   template <typename Visitor>
   void walk_parts(Visitor&& visitor) {
     walk_parts(visitor, detail::visited::parameters);
+  }
+  [[nodiscard]] detail::names_in_files names_in_files() {
+    detail::names_in_files names;
+    walk_parts(names, detail::visited::all_names);
+    return names;
   }
   template <typename Visitor>
   void walk_parameters(detail::visited what, const Visitor& visitor) {

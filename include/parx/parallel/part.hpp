@@ -36,6 +36,9 @@ class parallel_part : public shared_state {
       const std::function<void(const std::string& other, const std::string& path)>& visitor) {
     strategy_->for_each_other_name(visitor);
   }
+  void for_each_constant_name(const std::function<void(const std::string& name)>& visitor) {
+    strategy_->for_each_constant_name(visitor);
+  }
   /// Whether only other ranks have the parameter or buffer of this path.
   [[nodiscard]] bool is_elsewhere(const std::string& path) const {
     return strategy_->is_elsewhere(path);

@@ -109,6 +109,7 @@ class parallel_strategy {
   virtual void for_each_whole_buffer(const buffer_visitor<T>& visit) = 0;
   virtual void for_each_start(start_visitor visit) = 0;
   virtual void for_each_other_name(name_visitor visit) = 0;
+  virtual void for_each_constant_name(function_ref<void(const std::string&)> visit) = 0;
   [[nodiscard]] virtual std::size_t parameter_count() = 0;
   /// Of a language model; 0 where it has no limit to tell.
   [[nodiscard]] virtual std::size_t max_positions() const = 0;
@@ -142,6 +143,9 @@ class strategy_of_model
   }
   void for_each_other_name(typename base::name_visitor visit) override {
     model_.for_each_other_name(visit);
+  }
+  void for_each_constant_name(function_ref<void(const std::string&)> visit) override {
+    model_.for_each_constant_name(visit);
   }
   std::size_t parameter_count() override { return model_.parameter_count(); }
   std::size_t max_positions() const override {

@@ -43,6 +43,9 @@ class stage_module : public shared_state {
       const std::function<void(const std::string& other, const std::string& path)>& visitor) {
     own_.for_each_other_name(visitor);
   }
+  void for_each_constant_name(const std::function<void(const std::string& name)>& visitor) {
+    own_.for_each_constant_name(visitor);
+  }
   /// Of the whole model.
   [[nodiscard]] std::size_t parameter_count() { return own_.parameter_count(); }
   void reseed(std::uint64_t seed) { own_.reseed(seed); }

@@ -73,6 +73,9 @@ class stage_part : public nn::detail::module_state {
       if (has(path)) visitor(other, path);
     });
   }
+  void for_each_constant_name(const std::function<void(const std::string& name)>& visitor) {
+    whole_->for_each_constant_name(visitor);
+  }
   /// The stage itself, then the modules in it.
   void for_each_module(
       function_ref<void(const std::string& path, const nn::module_view& module)> visitor) {

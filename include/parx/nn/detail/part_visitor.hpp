@@ -87,6 +87,10 @@ class part_visitor {
   virtual void on_buffer(const std::string& /*path*/, const any_handle& /*buffer*/) {}
   /// For the names that members() gives by other_name().
   virtual void on_other_name(const std::string& /*path*/, const any_parameter& /*parameter*/) {}
+  /// For those that it gives by constant_name().
+  virtual void on_constant_name(const std::string& /*path*/) {}
+  /// For optional_prefix(): names that begin with `prefix` may lack what of it is behind `kept`.
+  virtual void on_optional_prefix(const std::string& /*prefix*/, std::size_t /*kept*/) {}
 
  protected:
   ~part_visitor() = default;

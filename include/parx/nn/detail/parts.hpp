@@ -155,8 +155,8 @@ struct buffer_visits final : part_visitor {
   function call;
 };
 
-/// On a walk over all paths: the first path of a parameter is its name, others are other names.
-class other_names final : public part_visitor {
+/// On a walk over all names: the first path of a parameter is its name, others are other names.
+class names_in_files final : public part_visitor {
  public:
   void on_parameter(module_state&, const std::string& path, const any_parameter& held,
                     const initializer&) override {
@@ -165,15 +165,41 @@ class other_names final : public part_visitor {
   void on_other_name(const std::string& path, const any_parameter& held) override {
     others_.emplace_back(held.node(), path);
   }
-  void for_each(const std::function<void(const std::string&, const std::string&)>& use) const {
+  void on_constant_name(const std::string& path) override { constants_.push_back(path); }
+  void on_optional_prefix(const std::string& prefix, std::size_t kept) override {
+    prefixes_.emplace_back(prefix, kept);
+  }
+
+  void for_each_other(
+      const std::function<void(const std::string&, const std::string&)>& use) const {
+    for (const auto& [parameter, name] : names_) {
+      for_each_shorter(name, [&, &of = name](const std::string& shorter) { use(shorter, of); });
+    }
     for (const auto& [parameter, other] : others_) {
-      if (const auto name = names_.find(parameter); name != names_.end()) use(other, name->second);
+      const auto name = names_.find(parameter);
+      if (name == names_.end()) continue;
+      use(other, name->second);
+      for_each_shorter(other, [&](const std::string& shorter) { use(shorter, name->second); });
+    }
+  }
+  void for_each_constant(const std::function<void(const std::string&)>& use) const {
+    for (const std::string& name : constants_) {
+      use(name);
+      for_each_shorter(name, use);
     }
   }
 
  private:
+  template <typename Use>
+  void for_each_shorter(const std::string& name, const Use& use) const {
+    for (const auto& [prefix, kept] : prefixes_)
+      if (name.starts_with(prefix)) use(name.substr(0, kept) + name.substr(prefix.size()));
+  }
+
   std::map<const void*, std::string> names_;
   std::vector<std::pair<const void*, std::string>> others_;
+  std::vector<std::string> constants_;
+  std::vector<std::pair<std::string, std::size_t>> prefixes_;
 };
 
 }  // namespace parx::nn::detail

@@ -40,7 +40,8 @@ concept walkable = requires(M& m) {
 enum class visited { parameters, all_paths, all_names };
 
 /// Calls a part_visitor: on_module before the module's members; on_parameter with the module that
-/// owns it and its initializer; on_buffer; on_other_name. members() is compiled with this one
+/// owns it and its initializer; on_buffer; and for names in files alone on_other_name,
+/// on_constant_name, on_optional_prefix. members() is compiled with this one
 /// class.
 class walker {
  public:
@@ -82,6 +83,22 @@ class walker {
     const bool before = std::exchange(is_other_name_, true);
     (*this)(name, member);
     is_other_name_ = before;
+  }
+  /// Called by members(): files may have all names without this one in front, "h.0.ln_1.weight" for
+  /// "transformer.h.0.ln_1.weight", as those of a base model have them.
+  void optional_prefix(std::string_view name) {
+    if (what_ != visited::all_names) return;
+    const std::size_t outer = enter(name);
+    visitor_.on_optional_prefix(path_ + ".", outer);
+    path_.resize(outer);
+  }
+  /// Called by members(): files of other programs may have a tensor of this name that is no value
+  /// of the model, because it follows from the configuration: a mask, rotary frequencies.
+  void constant_name(std::string_view name) {
+    if (what_ != visited::all_names) return;
+    const std::size_t outer = enter(name);
+    visitor_.on_constant_name(path_);
+    path_.resize(outer);
   }
   /// Without a name: a compile-time error that says what to do.
   template <typename Member>
