@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -359,4 +360,85 @@ BOOST_AUTO_TEST_CASE(names_that_cannot_be_parts_are_refused) {
   BOOST_CHECK_THROW(parts.add("model", model), usage_error);
   BOOST_CHECK_THROW(parts.add_text("../x", ""), usage_error);
   BOOST_CHECK_THROW(parts.add_json("manifest", nullptr), usage_error);
+}
+
+BOOST_AUTO_TEST_CASE(
+    what_is_in_the_way_of_a_checkpoint_is_named_at_the_start_and_when_it_is_saved) {
+  for (const bool is_link : {false, true}) {
+    const scratch_folder scratch;
+    const fs::path out = scratch.file("out"), in_the_way = out / "checkpoint-10";
+    fs::create_directories(out);
+    auto model = make_model(1);
+    checkpoint_manager checkpoints(out.string(), {.mode = save_mode::blocking});
+    checkpoints.save(5, checkpoint_parts{}.add("model", model));
+    if (is_link) fs::create_symlink("nowhere", in_the_way);
+    else std::ofstream(in_the_way) << "notes";
+    const std::string wanted = formatted(
+        "\"{}\" is a {}, and a checkpoint would be a folder of this "
+        "name. Move it away.",
+        in_the_way.string(), is_link ? "link" : "file");
+    const std::string said = parx_test::message_of([&] { checkpoints.probe(); });
+    BOOST_TEST(mentions(said, wanted), said);
+    const std::string late = parx_test::message_of(
+        [&] { checkpoints.save(10, checkpoint_parts{}.add("model", model)); });
+    BOOST_TEST(mentions(late, wanted, "The earlier checkpoints are as they were."), late);
+    BOOST_TEST(checkpoints.latest()->step() == 5U);
+    fs::remove(in_the_way);
+    checkpoints.save(10, checkpoint_parts{}.add("model", model));
+    checkpoints.probe();
+    BOOST_TEST(checkpoints.latest()->step() == 10U);
+  }
+}
+
+// A link to a folder, from which a run goes on, is in nobody's way before that step.
+BOOST_AUTO_TEST_CASE(a_link_to_an_earlier_checkpoint_is_loaded_from) {
+  const scratch_folder scratch;
+  auto model = make_model(1);
+  checkpoint_manager earlier(scratch.file("earlier"), {.mode = save_mode::blocking});
+  earlier.probe();
+  earlier.save(10, checkpoint_parts{}.add("model", model));
+  fs::create_directories(scratch.file("out"));
+  fs::create_directory_symlink(scratch.file("earlier") + "/checkpoint-10",
+                               scratch.file("out") + "/checkpoint-10");
+  checkpoint_manager checkpoints(scratch.file("out"), {.mode = save_mode::blocking});
+  checkpoints.probe();
+  BOOST_TEST(checkpoints.latest()->step() == 10U);
+  checkpoints.save(20, checkpoint_parts{}.add("model", model));
+  BOOST_TEST(checkpoints.latest()->step() == 20U);
+}
+
+BOOST_AUTO_TEST_CASE(of_starts_at_once_in_one_folder_the_last_to_claim_it_saves_and_no_other) {
+  constexpr std::size_t starts = 6;
+  const scratch_folder scratch;
+  const std::string out = scratch.file("out");
+  std::vector<std::string> said(starts);
+  std::atomic<std::size_t> claimed{0};
+  std::vector<std::thread> all;
+  for (std::size_t i = 0; i < starts; ++i) {
+    all.emplace_back([&, i] {
+      auto model = make_model(i);
+      checkpoint_manager checkpoints(out, {.mode = save_mode::blocking});
+      const std::string failed = parx_test::message_of([&] { checkpoints.claim(); });
+      ++claimed;
+      while (claimed < starts) std::this_thread::yield();
+      said[i] = parx_test::message_of(
+          [&] { checkpoints.save(i + 1, checkpoint_parts{}.add("model", model)); });
+      if (failed != "nothing was thrown") said[i] = failed;
+    });
+  }
+  for (auto& each : all) each.join();
+  std::size_t saved = 0;
+  for (std::size_t i = 0; i < starts; ++i) {
+    if (said[i] == "nothing was thrown") {
+      ++saved;
+      BOOST_TEST((names_in(out) == std::set<std::string>{formatted("checkpoint-{}", i + 1)}));
+      auto model = make_model(99), expected = make_model(i);
+      saved_checkpoint::open(fs::path(out) / formatted("checkpoint-{}", i + 1))
+          .load("model", model);
+      BOOST_TEST(values_of(model) == values_of(expected), boost::test_tools::per_element());
+    } else {
+      BOOST_TEST(mentions(said[i], "another start of this run has begun meanwhile"), said[i]);
+    }
+  }
+  BOOST_TEST(saved == 1U);
 }

@@ -81,7 +81,8 @@ template <typename Skipped>
 /// Creates `folder` and its parents. Throws errc::io.
 void make_folders(const std::string& folder);
 
-/// Creates `folder`. Throws errc::io unless a checkpoint of `bytes` can be saved into it.
+/// Creates `folder`. Throws errc::io unless a checkpoint of `bytes` can be saved into it, of any
+/// step: no file or link has the name of one.
 void probe_folder(const std::string& folder, std::uint64_t bytes);
 
 /// Writes the files of `parts` into a hidden folder. Returns their entries for the manifest.

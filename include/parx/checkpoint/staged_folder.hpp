@@ -58,6 +58,21 @@ inline void remove_folder(const std::filesystem::path& path) noexcept {
 
 inline constexpr const char* earlier_ones_untouched = "The earlier checkpoints are as they were.";
 
+/// Throws errc::io if a file or a link has the name, which no folder can replace.
+inline void require_place_for_folder(const std::filesystem::path& path) {
+  std::error_code failure;
+  const auto found = std::filesystem::symlink_status(path, failure).type();
+  using enum std::filesystem::file_type;
+  if (found == none || found == not_found || found == directory) return;
+  throw_error(errc::io,
+              "\"{}\" is {}, and a checkpoint would be a folder of this name. Move it away. {}",
+              path.string(),
+              found == symlink   ? "a link"
+              : found == regular ? "a file"
+                                 : "no folder",
+              earlier_ones_untouched);
+}
+
 /// Writes the file `name` into a hidden folder, which another process may have created:
 /// produce(write) calls write(bytes) for its pieces. Returns its entry for the manifest. Throws
 /// errc::io.
@@ -83,11 +98,13 @@ template <typename Produce>
 class staged_folder {
  public:
   /// Creates the hidden folder, beside the target or in `claim` (writer_claim.hpp), whose loss ends
-  /// the right to commit. All functions throw errc::io.
+  /// the right to commit. All functions throw errc::io; also where a file or a link has the name of
+  /// the target.
   explicit staged_folder(std::filesystem::path target, std::filesystem::path claim = {})
       : target_(std::move(target)),
         claim_(std::move(claim)),
         hidden_(hidden_beside(claim_.empty() ? target_ : claim_ / target_.filename())) {
+    require_place_for_folder(target_);
     if (::mkdir(hidden_.c_str(), 0777) != 0) fail("cannot create", errno);
   }
   ~staged_folder() {
@@ -110,6 +127,7 @@ class staged_folder {
   /// Gives the folder its final name, replacing an existing folder.
   void commit() {
     flush_folder(hidden_);
+    require_place_for_folder(target_);
     if (::rename(hidden_.c_str(), target_.c_str()) != 0) replace(errno);
     hidden_.clear();
     flush_folder(target_.parent_path());

@@ -74,6 +74,11 @@ PARX_INLINE void probe_folder(const std::string& folder, std::uint64_t bytes) {
     trial.commit();
   }
   remove_folder(target);
+  std::error_code failure;  // a dangling link is no folder
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
+    const bool has_name = step_in_name(entry.path().filename().string()).has_value();
+    if (has_name && !entry.is_directory(failure)) require_place_for_folder(entry.path());
+  }
   struct statvfs space {};
   if (::statvfs(folder.c_str(), &space) != 0) return;
   const std::uint64_t left = std::uint64_t{space.f_bavail} * space.f_frsize;
