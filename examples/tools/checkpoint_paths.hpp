@@ -1,14 +1,16 @@
-// What parx_checkpoint says of a path where no tensors are. A run's output_dir has none itself: its
-// checkpoints are in folders below.
+// The tensors at a path of parx_checkpoint, and what it says of one where none are. A run's
+// output_dir has none itself: its checkpoints are in folders below.
 #pragma once
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <fmt/ranges.h>
 
+#include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/verify.hpp>
 #include <parx/core/check.hpp>
 
@@ -37,18 +39,43 @@ namespace detail {
 
 }  // namespace detail
 
-/// Throws parx::usage_error if there are no tensors at `path`; it names those that are below.
-inline void require_tensors_at(const std::filesystem::path& path) {
+/// The folder or file that `path` names, as "model" may name model.safetensors. Throws
+/// parx::usage_error if there are no tensors there; it names those that are below.
+[[nodiscard]] inline std::filesystem::path with_tensors(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   const std::string name = path.string();
-  parx::require(fs::exists(path) || fs::exists(name + ".safetensors"), "there is no \"{}\"", name);
-  if (!fs::is_directory(path) || detail::holds_tensors(path)) return;
+  if (!fs::exists(path)) {
+    parx::require(fs::exists(name + ".safetensors"), "there is no \"{}\"", name);
+    return name + ".safetensors";
+  }
+  if (!fs::is_directory(path) || detail::holds_tensors(path)) return path;
   const auto below = detail::checkpoints_below(path);
   parx::require(!below.empty(),
                 "\"{}\" has no .safetensors files, and no checkpoints in the folders below", name);
   parx::throw_usage("\"{}\" is the folder of a run, whose checkpoints are below: give \"{}\"{}",
                     name, (path / below.back()).string(),
                     below.size() == 1 ? "" : fmt::format(" (of {})", fmt::join(below, ", ")));
+}
+
+/// The tensors of `part` at `path`: those of a file, or in a folder.
+[[nodiscard]] inline parx::safetensors_shards tensors_of(const std::filesystem::path& path,
+                                                         const std::string& part) {
+  return std::filesystem::is_directory(path) ? parx::safetensors_shards(path, part)
+                                             : parx::safetensors_shards::of_file(path);
+}
+
+/// The parts at `named` by name: "model", "optimizer". A single file counts as a model.
+[[nodiscard]] inline std::map<std::string, parx::safetensors_shards> tensors_at(
+    const std::filesystem::path& named) {
+  const std::filesystem::path path = with_tensors(named);
+  std::map<std::string, parx::safetensors_shards> parts;
+  if (!std::filesystem::is_directory(path)) {
+    parts.emplace("model", tensors_of(path, "model"));
+  } else {
+    for (const std::string& name : parx::tensor_parts_in(path))
+      parts.emplace(name, tensors_of(path, name));
+  }
+  return parts;
 }
 
 }  // namespace examples

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +26,7 @@ const std::vector<std::string> commands{"info", "verify", "merge", "diff"};
 constexpr std::string_view usage =
     "Looks at checkpoints, model folders and safetensors files\nUsage:\n"
     "  parx_checkpoint info PATH          the tensors, their types, shapes and sizes\n"
-    "  parx_checkpoint verify FOLDER      checksums; shards that are missing, of several steps,\n"
+    "  parx_checkpoint verify PATH        checksums; shards that are missing, of several steps,\n"
     "                                     with holes or overlaps. Exits with 1 where it finds one\n"
     "  parx_checkpoint merge FOLDER FILE.safetensors [PART]   one file of all shards of PART "
     "(model)\n"
@@ -46,18 +45,6 @@ std::string readable(std::uint64_t bytes) {
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
 }
 
-/// The parts at `path` by name: "model", "optimizer". A single file counts as a model.
-std::map<std::string, parx::safetensors_shards> tensors_at(const fs::path& path) {
-  examples::require_tensors_at(path);
-  std::map<std::string, parx::safetensors_shards> parts;
-  if (!fs::is_directory(path)) {
-    parts.try_emplace("model", path.parent_path(), path.stem().string());
-  } else {
-    for (const std::string& name : parx::tensor_parts_in(path)) parts.try_emplace(name, path, name);
-  }
-  return parts;
-}
-
 int info(const fs::path& path) {
   if (fs::exists(path / "manifest.json")) {
     const auto saved = parx::saved_checkpoint::open(path, parx::checkpoint_check::sizes);
@@ -68,7 +55,7 @@ int info(const fs::path& path) {
   }
   if (fs::exists(path / "config.json"))
     fmt::print("config.json\n{}\n", parx::json::dump(parx::load_config(path), 2));
-  for (const auto& [name, part] : tensors_at(path)) {
+  for (const auto& [name, part] : examples::tensors_at(path)) {
     print_line("{}, {} file{}", name, part.files().size(), part.files().size() == 1 ? "" : "s");
     std::size_t widest = 0;
     std::uint64_t bytes = 0;
@@ -84,21 +71,19 @@ int info(const fs::path& path) {
 }
 
 int verify(const fs::path& path) {
-  examples::require_tensors_at(path);
-  const auto faults = parx::faults_of(path);
+  const auto faults = parx::faults_of(examples::with_tensors(path));
   for (const std::string& fault : faults) print_line("{}", fault);
   if (faults.empty()) print_line("\"{}\" is whole", path.string());
   return faults.empty() ? 0 : 1;
 }
 
 int merge(const fs::path& from, const std::string& to, const std::string& part) {
-  examples::require_tensors_at(from);
-  parx::merge_shards(parx::safetensors_shards(from, part), to);
+  parx::merge_shards(examples::tensors_of(examples::with_tensors(from), part), to);
   return 0;
 }
 
 int diff(const fs::path& a, const fs::path& b) {
-  const auto first = tensors_at(a), second = tensors_at(b);
+  const auto first = examples::tensors_at(a), second = examples::tensors_at(b);
   bool same = true;
   const auto only = [&](const auto& parts, const auto& others, const fs::path& path) {
     for (const auto& [name, part] : parts) {

@@ -7,6 +7,7 @@
 //   parx_doctor host                                 # what parx_slurm check asks a node
 // A path of --needs may have commas in it.
 #define CXXOPTS_VECTOR_DELIMITER '\0'
+#include "common/did_you_mean.hpp"
 #include "doctor_facts.hpp"
 #include "doctor_host_flags.hpp"
 #include "doctor_links.hpp"
@@ -65,7 +66,12 @@ int main(int argc, char** argv) {
   }
   const bool strict = asked == "--strict";
   if (argc > 1 && !strict) {
-    fmt::print(stderr, "parx_doctor: \"{}\" is not what it takes\n{}", argv[argc - 1], usage);
+    const std::string_view first = argv[1];
+    const char* const strange = first == "--strict" || first == "--help" ? argv[2] : argv[1];
+    fmt::print(stderr, "parx_doctor: \"{}\" is not what it takes{}\n{}", strange,
+               examples::question(
+                   examples::did_you_mean(strange, {"recorder", "host", "--strict", "--help"})),
+               usage);
     return 2;
   }
   const parx::launch_env job = parx::detect_launch();

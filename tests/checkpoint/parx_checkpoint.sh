@@ -63,6 +63,18 @@ for command in info verify; do
 done
 says 2 '"run/runs" has no .safetensors files' info run/runs
 says 2 'there is no "nowhere"' diff parts nowhere
+# A file of any name is the one that is read, and named.
+cp merged.safetensors blob
+printf 'root:x:0:0:root:/root:/bin/bash\n' > passwd
+says 0 'w  F32              24 B  [2, 3]' info blob
+says 0 'w  F32              24 B  [2, 3]' info merged
+says 0 '"blob" is whole' verify blob
+says 0 'no differences' diff blob parts
+says 0 '"merged" is whole' verify merged
+says 2 'parx_checkpoint: "passwd"' info passwd
+says 2 "\"$folder/passwd\"" info "$folder/passwd"
+says 1 'passwd"' verify passwd
+says 2 'passwd"' merge passwd other.safetensors
 says 2 'there is no command "inof": did you mean info?' inof run
 says 2 'Usage:' frobnicate
 says 0 'Usage:' --help

@@ -45,6 +45,8 @@ class safetensors_shards {
   /// Throws errc::io or errc::bad_data if there is no file of that name, a shard is missing or
   /// damaged, a file lacks a tensor of the index, or parts do not cover their tensor.
   explicit safetensors_shards(const std::filesystem::path& folder, std::string_view name = "model");
+  /// A single file, of any name. Throws as safetensors_file does.
+  [[nodiscard]] static safetensors_shards of_file(const std::filesystem::path& file);
 
   /// All tensors, with their global shapes. For a whole tensor begin and end are offsets in its
   /// file; for a tensor in parts begin is 0 and end is the number of bytes of the whole tensor.
@@ -88,6 +90,9 @@ class safetensors_shards {
     std::optional<safetensors_file> file = {};
   };
 
+  safetensors_shards() = default;
+
+  void index_names();
   void read_index(const std::filesystem::path& path);
 
   void read_parts(detail::shard_index index, const std::filesystem::path& path);

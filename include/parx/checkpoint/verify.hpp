@@ -79,10 +79,11 @@ inline void verify_shards(const std::filesystem::path& folder, const std::string
   return {parts.begin(), parts.end()};
 }
 
-/// One sentence for each fault of `folder`, none if it is complete: files of the manifest that are
-/// missing or have another size or checksum; shards that are missing, of different steps or of
-/// another model; elements of a tensor that are in no shard, or in two.
-[[nodiscard]] inline std::vector<std::string> faults_of(const std::filesystem::path& folder) {
+/// One sentence for each fault of `path`, a folder or a safetensors file, none if it is complete:
+/// files of the manifest that are missing or have another size or checksum; shards that are
+/// missing, of different steps or of another model; elements of a tensor that are in no shard, or
+/// in two.
+[[nodiscard]] inline std::vector<std::string> faults_of(const std::filesystem::path& path) {
   std::vector<std::string> faults;
   const auto note = [&](auto&& act) {
     try {
@@ -91,23 +92,27 @@ inline void verify_shards(const std::filesystem::path& folder, const std::string
       faults.emplace_back(fault.what());
     }
   };
-  const auto manifest = folder / detail::manifest_name;
   std::error_code failure;
+  if (std::filesystem::is_regular_file(path, failure)) {
+    note([&] { (void)safetensors_file(path.string()); });
+    return faults;
+  }
+  const auto manifest = path / detail::manifest_name;
   if (std::filesystem::exists(manifest, failure)) {
     note([&] {
       const detail::input_file file(manifest.string());
       for (const auto& each : detail::parse_manifest(file.whole_text()).files) {
         note([&] {
-          if (const auto fault = detail::fault_of_file(folder, each, checkpoint_check::contents))
+          if (const auto fault = detail::fault_of_file(path, each, checkpoint_check::contents))
             faults.push_back(formatted("{}: {}", each.name, *fault));
         });
       }
     });
   }
-  const auto parts = tensor_parts_in(folder);
+  const auto parts = tensor_parts_in(path);
   if (parts.empty() && faults.empty())
-    faults.push_back(formatted("\"{}\" holds no tensors", folder.string()));
-  for (const std::string& part : parts) note([&] { detail::verify_shards(folder, part); });
+    faults.push_back(formatted("\"{}\" holds no tensors", path.string()));
+  for (const std::string& part : parts) note([&] { detail::verify_shards(path, part); });
   return faults;
 }
 

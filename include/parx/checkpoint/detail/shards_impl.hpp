@@ -42,6 +42,18 @@ PARX_INLINE safetensors_shards::safetensors_shards(const std::filesystem::path& 
   } else {
     read_index(index);
   }
+  index_names();
+}
+
+PARX_INLINE safetensors_shards safetensors_shards::of_file(const std::filesystem::path& file) {
+  safetensors_shards made;
+  made.path_ = file.parent_path().string();
+  made.add_file(file.filename().string(), {});
+  made.index_names();
+  return made;
+}
+
+PARX_INLINE void safetensors_shards::index_names() {
   for (std::size_t i = 0; i < tensors_.size(); ++i) by_name_.emplace(tensors_[i].name, i);
   if (by_name_.size() != tensors_.size())
     throw_error(errc::bad_data, "\"{}\": two of its files have a tensor of one name.", path_);
