@@ -319,6 +319,33 @@ BOOST_AUTO_TEST_CASE(a_view_is_the_file_itself_and_keeps_it_alive) {
   BOOST_TEST(mapped_safetensors(path).view<std::int32_t>("w").data()[0] == 1);
 }
 
+BOOST_AUTO_TEST_CASE(a_file_that_shrinks_while_it_is_read_is_an_error_at_every_length) {
+  const scratch_folder scratch;
+  const std::vector<float> values(5000, 1.5F);
+  const auto bytes = std::as_bytes(std::span(values));
+  const std::string path = scratch.file("shrinking");
+  const auto write = [&] {
+    write_safetensors(path, std::vector<tensor_to_store>{{"w", dtype::float32, {5000}, bytes}});
+    return std::filesystem::file_size(path);
+  };
+  const std::uint64_t whole = write(), data = whole - bytes.size();
+  for (const std::uint64_t left :
+       std::vector<std::uint64_t>{0, 8, data, data + 3, data + 4096, whole - 1}) {
+    (void)write();
+    const safetensors_file file(path);
+    std::filesystem::resize_file(path, left);
+    std::vector<float> read(5000);
+    const std::string said = parx_test::message_of(
+        [&] { file.read(*file.find("w"), std::as_writable_bytes(std::span(read))); });
+    BOOST_TEST(mentions(said, formatted("\"{}\" became shorter while it was read: it had {} bytes",
+                                        path, whole)),
+               said);
+    if (left < data + 4000) continue;  // what is still there is read
+    file.read(*file.find("w"), std::as_writable_bytes(std::span(read).first(1000)), 0);
+    BOOST_TEST(read[999] == 1.5F);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_missing_file_and_a_folder_are_named) {
   const scratch_folder folder;
   BOOST_CHECK_EXCEPTION(safetensors_file("/nonexistent/model"), error, [](const error& failure) {
