@@ -12,7 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -23,6 +25,8 @@
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/staged_folder.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/parse_number.hpp>
 #include <parx/core/random_hex.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -33,21 +37,26 @@ class writer_claim {
  public:
   /// None.
   writer_claim() = default;
-  /// Makes one on `folder`, which exists, and ends all others. Throws errc::io.
+  /// Makes one on `folder`, which exists, and ends all others. Throws errc::io. Of starts that do
+  /// so at once one is the last; the claims of the others have ended when this returns.
   explicit writer_claim(const std::filesystem::path& folder) {
-    std::vector<std::filesystem::path> earlier;
-    std::error_code failure;
-    for (const auto& each : std::filesystem::directory_iterator(folder, failure)) {
-      if (each.path().filename().string().starts_with(claim_prefix)) earlier.push_back(each.path());
-    }
-    for (const auto& each : earlier) end(each, folder);
+    std::uint64_t number = 0;
+    for (const auto& [before, name] : claims_on(folder)) number = std::max(number, before);
+    ++number;
     // A name that never comes back, on any host.
-    std::filesystem::path made = folder / (std::string(claim_prefix) + random_hex());
+    const std::string name = formatted("{}{}-{}", claim_prefix, number, random_hex());
+    const std::filesystem::path made = folder / name;
     if (::mkdir(made.c_str(), 0777) != 0) {
       throw_error(errc::io, "cannot write into \"{}\": {}. {}", folder.string(), errno_text(errno),
                   advice_for(errno));
     }
-    path_ = std::move(made);
+    path_ = made;
+    // Every start looks after it has made its own: so the highest claim ends those that are there,
+    // and those that come later see it.
+    for (const auto& other : claims_on(folder)) {
+      if (other > numbered(number, name)) end(made, folder);
+      else if (other.second != name) end(folder / other.second, folder);
+    }
   }
   writer_claim(writer_claim&& other) noexcept : path_(std::exchange(other.path_, {})) {}
   writer_claim& operator=(writer_claim&& other) noexcept {
@@ -62,6 +71,22 @@ class writer_claim {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
+  /// In the order of the starts.
+  using numbered = std::pair<std::uint64_t, std::string>;
+
+  [[nodiscard]] static std::vector<numbered> claims_on(const std::filesystem::path& folder) {
+    std::vector<numbered> found;
+    std::error_code failure;
+    for (const auto& each : std::filesystem::directory_iterator(folder, failure)) {
+      const std::string name = each.path().filename().string();
+      if (!name.starts_with(claim_prefix)) continue;
+      const std::string_view behind = std::string_view(name).substr(claim_prefix.size());
+      const std::string_view number = behind.substr(0, behind.find('-'));
+      found.emplace_back(parse_number<std::uint64_t>(number).value_or(0), name);
+    }
+    return found;
+  }
+
   /// Its holder may be about to rename something out of it, or to make something new in it.
   static void end(const std::filesystem::path& claim, const std::filesystem::path& folder) {
     static constexpr int most_tries = 1000;
