@@ -4,9 +4,11 @@
 #include <boost/test/unit_test.hpp>
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <future>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -230,6 +232,46 @@ BOOST_AUTO_TEST_CASE(a_thread_that_has_left_its_call_is_not_blocked_at_once) {
   BOOST_TEST(threads.all());  // still in the outer call
   outer.reset();
   BOOST_TEST(!threads.all());
+}
+
+BOOST_AUTO_TEST_CASE(a_thread_that_has_run_between_two_looks_is_not_blocked) {
+  if (parx_test::thread_sanitizer) return;
+  using parx::detail::blocked_threads;
+  auto& threads = blocked_threads::of_this_process();
+  std::mutex mutex;
+  std::condition_variable changed;
+  int wanted = 0, rounds = 0;
+  std::thread worker([&] {  // blocked in a futex without a limit, between its rounds
+    std::unique_lock lock(mutex);
+    while (rounds < 2) {
+      changed.wait(lock, [&] { return wanted > rounds; });
+      ++rounds;
+    }
+  });
+  const auto run_once = [&] {
+    {
+      const std::lock_guard lock(mutex);
+      ++wanted;
+    }
+    changed.notify_all();
+  };
+  {
+    const blocked_threads::mark own;
+    const auto look = [&] {
+      std::this_thread::sleep_for(220ms);
+      return threads.all();
+    };
+    bool blocked = false;
+    for (int i = 0; i < 50 && !blocked; ++i) blocked = look();
+    BOOST_TEST(blocked);
+    run_once();
+    BOOST_TEST(!look());
+    blocked = false;
+    for (int i = 0; i < 50 && !blocked; ++i) blocked = look();
+    BOOST_TEST(blocked);
+  }
+  run_once();
+  worker.join();
 }
 
 BOOST_AUTO_TEST_CASE(a_thread_is_blocked_for_good_only_in_a_futex_of_its_process_without_a_limit) {

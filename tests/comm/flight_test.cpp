@@ -121,6 +121,22 @@ BOOST_AUTO_TEST_CASE(the_last_4096_operations_are_read_back_and_nobody_else_may_
   BOOST_TEST((found.st_mode & 0777) == 0600u);
 }
 
+BOOST_AUTO_TEST_CASE(an_operation_that_outlives_4096_others_ends_none_of_them) {
+  const folder where;
+  parx::flight_recorder recorder({.directory = where.path, .rank = 1, .world_size = 4, .job = 5});
+  const auto oldest = recorder.enter(header(operation::barrier, 1), 0, -1);
+  for (std::uint64_t i = 2; i <= 4097; ++i) {
+    static_cast<void>(recorder.enter(header(operation::barrier, i), 0, -1));
+  }
+  const auto before = bytes_of(where.path + "/rank_1.flight");
+  recorder.begin_time(oldest, {});
+  recorder.finish(oldest, flight_state::failed);
+  BOOST_TEST(bytes_of(where.path + "/rank_1.flight") == before);
+  const auto log = parx::parse_flight_log(before, "it");
+  BOOST_TEST(log.records.size() == 4096u);
+  BOOST_TEST(log.records.back().call.number() == 4097u);
+}
+
 BOOST_AUTO_TEST_CASE(a_directory_that_others_may_write_to_is_refused) {
   const folder where;
   std::filesystem::create_directory(where.path);
