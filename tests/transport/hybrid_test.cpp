@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -140,6 +141,22 @@ BOOST_AUTO_TEST_CASE(a_sleeper_is_woken_by_itself_and_its_descriptor_is_used_aga
     BOOST_TEST((number == first || number == second));
     BOOST_TEST(!is_readable(number));
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_sleeper_whose_wake_up_is_lost_looks_again_in_bounded_time) {
+  const joined_pair ranks;
+  send_byte(*ranks.worlds[1], *ranks.worlds[0]);
+  std::atomic<std::uint64_t> word{0};
+  const std::vector<parx::link_interest> interests{
+      {1, parx::channel::message, true, false, &word, 1}};
+  std::thread peer([&] {
+    std::this_thread::sleep_for(300ms);
+    word = 1;  // and no nudge()
+  });
+  const auto since = clock_type::now();
+  while (word == 0) ranks.worlds[0]->wait(interests, 60s);
+  BOOST_TEST((clock_type::now() - since < 20s));
+  peer.join();
 }
 
 BOOST_AUTO_TEST_CASE(a_wake_up_that_another_group_receives_reaches_the_sleeper_that_it_is_for) {

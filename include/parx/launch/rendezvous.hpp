@@ -402,12 +402,12 @@ class rendezvous {
     }
     return is_there(detail::gone_key(rank)).value_or(false);
   }
-  /// Throws where a rank has ended before all had arrived. Asks for some ranks per call.
+  /// Throws where a rank has ended before all had arrived. Asks for at most 64 ranks per call.
   void check_for_ended(const deadline& limit) {
-    static constexpr int most_asked = 64;
-    for (int asked = 0; asked < std::min(most_asked, job_.world_size); ++asked) {
+    for (int asked = 0; asked < std::min(64, job_.world_size); ++asked) {
       const int rank = next_asked_++ % job_.world_size;
       if (rank == job_.rank || !has_ended(rank)) continue;
+      if (is_there("ready").value_or(true)) return;  // it has ended after all had come
       fail(errc::peer_lost, limit,
            formatted("rank {} ({}) has ended or was killed before all had come; see its output",
                      rank, printable(job_store_->get(detail::claim_key(rank), limit))),

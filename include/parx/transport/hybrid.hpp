@@ -264,18 +264,18 @@ class hybrid_links final : public links {
                                                    const deadline& limit) {
     auto next_look = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     for (;;) {
+      // Before the claim: a rank may pass its memory on and leave, but not the other way round.
+      const bool looks = std::chrono::steady_clock::now() > next_look;
+      const bool ended = looks && job().has_ended(job_rank(key.peer));
+      if (looks) next_look += std::chrono::seconds(1);
       if (auto arrived = shared_->incoming().claim(key)) return std::move(arrived.memory);
       if (auto reason = job().abort_reason()) throw error(errc::aborted, reason->text, {});
+      if (ended) throw link_lost(key.peer, "it has ended", link_end::closed);
       if (limit.passed()) {
         throw error(errc::timeout,
                     formatted("{} has not passed its shared memory within {:.1f} s",
                               describe(key.peer), limit.elapsed_seconds()),
                     {});
-      }
-      if (std::chrono::steady_clock::now() > next_look) {
-        if (job().has_ended(job_rank(key.peer)))
-          throw link_lost(key.peer, "it has ended", link_end::closed);
-        next_look += std::chrono::seconds(1);
       }
       const auto [tcp, memory] = shared_->incoming().listeners();
       pollfd polled[] = {{memory, POLLIN, 0}, {job().abort_descriptor(), POLLIN, 0}};
