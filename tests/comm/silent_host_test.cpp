@@ -190,3 +190,30 @@ BOOST_AUTO_TEST_CASE(a_silence_is_made_of_probes_that_follow_each_other_closely)
   known.note_answer(1);
   BOOST_TEST((known.of(1) == 0s));
 }
+
+BOOST_AUTO_TEST_CASE(a_host_is_silent_once_it_has_not_answered_what_the_kernel_asked_it) {
+  tcp_info now{};
+  const auto silent = [&now](unsigned heard_ms, unsigned rto_ms, unsigned backoff) {
+    now.tcpi_last_ack_recv = now.tcpi_last_data_recv = heard_ms;
+    now.tcpi_rto = 1000 * rto_ms;
+    now.tcpi_backoff = static_cast<std::uint8_t>(backoff);
+    return parx::detail::is_silent(now, 24s);
+  };
+  BOOST_TEST(!silent(30'000, 200, 0));  // nothing was asked: keepalive looks after that
+  now.tcpi_unacked = 5;
+  BOOST_TEST(!silent(10'000, 6'400, 5));
+  BOOST_TEST(silent(24'000, 12'800, 6));   // bytes were sent again, the last time before 11.4 s
+  BOOST_TEST(!silent(25'500, 51'200, 8));  // they have just been sent again
+  BOOST_TEST(silent(39'000, 25'600, 7));
+  now.tcpi_unacked = 0;  // all was taken, and the window is closed
+  BOOST_TEST(!silent(50'000, 200, 8));
+  now.tcpi_probes = 1;
+  BOOST_TEST(!silent(25'000, 200, 7));  // it was asked just now
+  BOOST_TEST(silent(77'000, 200, 8));
+  BOOST_TEST(!silent(110'000, 200, 15));  // from here on it is asked every two minutes
+  BOOST_TEST(silent(181'000, 200, 15));
+  now.tcpi_unacked = 5;
+  static_cast<void>(silent(39'000, 25'600, 7));
+  now.tcpi_last_data_recv = 10;  // it sends, and has nothing to acknowledge
+  BOOST_TEST(!parx::detail::is_silent(now, 24s));
+}

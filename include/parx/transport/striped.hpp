@@ -93,6 +93,10 @@ class striped_link final : public detail::process_link {
     return false;
   }
 
+  void after_sleep(short events) override {
+    if (events != 0) return;
+    for (lane& each : lanes_) open_ &= each.stream.is_heard_of();
+  }
   void close() noexcept override {
     for (lane& each : lanes_) each.stream.close();
     open_ = false;

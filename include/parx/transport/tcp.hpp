@@ -42,6 +42,9 @@ class tcp_link final : public detail::process_link {
   [[nodiscard]] bool ready(bool readable, bool /*writable*/) const noexcept override {
     return readable && (!ahead_.empty() || stream_.may_hold_bytes());
   }
+  void after_sleep(short events) override {
+    if (events == 0) stream_.is_heard_of();
+  }
   void close() noexcept override { stream_.close(); }
 
  private:

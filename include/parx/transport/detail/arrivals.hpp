@@ -55,7 +55,7 @@ inline constexpr std::uint64_t all_groups = ~std::uint64_t{0};
 struct arrival {
   descriptor socket;
   shared_memory memory;
-  mac proof{};  ///< with which this rank answered a TCP connection's hello, in a job with a key
+  mac proof{};  ///< with which the link answers a TCP connection's hello, in a job with a key
 
   [[nodiscard]] explicit operator bool() const noexcept {
     return socket.valid() || memory.data() != nullptr;
@@ -241,9 +241,6 @@ class arrivals {
     }
     if (key_ && made.socket.valid() && is_tcp(made.socket.get())) {
       made.proof = proof_of_welcome(*key_, *greeting);
-      // A new socket has room for it. If the peer is gone already, the link finds out.
-      static_cast<void>(
-          ::send(made.socket.get(), made.proof.data(), made.proof.size(), MSG_NOSIGNAL));
     }
     arrived_.emplace_back(wants, std::move(made));
   }

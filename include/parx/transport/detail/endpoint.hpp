@@ -115,6 +115,8 @@ class endpoint {
     return proof_of_welcome(*options_.key, greeting);
   }
 
+  /// Whether the job has a secret, so that ranks prove to each other that they know it.
+  [[nodiscard]] bool has_key() const noexcept { return options_.key.has_value(); }
   /// Whether TCP connections use TLS.
   [[nodiscard]] bool encrypts() const noexcept { return options_.key && options_.key->encrypts(); }
   /// The key of that TLS, bound to the connection by the accepting rank's proof.

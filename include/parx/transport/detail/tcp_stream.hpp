@@ -4,6 +4,11 @@
 // does not block either: the state of a pending connection is polled by opened(). In a job with a
 // secret the connecting side accepts no data before its peer's proof. Where the job's key encrypts,
 // TLS starts after that proof, so the first bytes wait until the peer has opened its end, too.
+//
+// A rank sends its last bytes and leaves: the kernel goes on to send them, unless something arrives
+// for the closed socket or lies unread in it. Then it resets the connection, and what it had not
+// sent is lost. So the accepting side sends its proof only before its first bytes: to a peer that
+// only sends, never.
 #pragma once
 
 #include <netinet/tcp.h>
@@ -77,7 +82,8 @@ class tcp_stream {
   /// The stream must be open. Returns the bytes moved, 0 when none can be. Throws link_lost. With
   /// `more_follows` the kernel may hold back a packet that is not full (MSG_MORE).
   std::size_t send(std::span<iovec> parts, bool more_follows = false) {
-    if (expected_ && !is_welcome() && shared_->encrypts()) return 0;
+    if (expected_ && shared_->encrypts() && !is_welcome()) return 0;
+    if (own_proof_ && !has_sent_proof()) return 0;
     const auto sent = put(parts, MSG_NOSIGNAL | MSG_DONTWAIT | (more_follows ? MSG_MORE : 0));
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno == EAGAIN || errno == EINTR) return 0;
@@ -122,6 +128,16 @@ class tcp_stream {
   /// Whether TLS may hold bytes that were read from the socket already, which poll does not report.
   [[nodiscard]] bool may_hold_bytes() const noexcept { return tls_ && tls_->may_hold_bytes(); }
 
+  /// After a sleep in which nothing has moved: the next call of opened() throws if the peer's host
+  /// has fallen silent. False then.
+  bool is_heard_of() noexcept {
+    if (state_ == state::open &&
+        has_fallen_silent(socket_.get(), shared_->options().longest_silence)) {
+      state_ = state::silent;
+    }
+    return state_ != state::silent;
+  }
+
   /// The stream must be open. send() takes nothing while this many bytes are unsent in the kernel.
   void limit_unsent(int bytes) noexcept {
     ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
@@ -129,13 +145,16 @@ class tcp_stream {
 
   void close() noexcept {
     tls_.reset();
-    if (socket_.valid()) ::shutdown(socket_.get(), SHUT_WR);
+    if (state_ == state::open) {
+      ::shutdown(socket_.get(), SHUT_WR);
+      discard_unread();
+    }
     socket_.close();
     state_ = state::closed;
   }
 
  private:
-  enum class state { awaiting, connecting, open, closed };
+  enum class state { awaiting, connecting, open, silent, closed };
   static constexpr std::size_t quick_ack_bytes = std::size_t{32} << 10;
   /// Up to this size the parts are copied into one buffer. Measured: sending a header and four
   /// bytes takes the kernel 300 ns as two parts and 240 ns as one.
@@ -187,6 +206,29 @@ class tcp_stream {
     return ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
   }
 
+  /// Sends the own proof, which the peer awaits before this side's first bytes; false where the
+  /// kernel takes nothing now. Throws link_lost.
+  [[nodiscard]] bool has_sent_proof() {
+    // The kernel has room for it in a socket that nothing was sent over.
+    const auto sent = ::send(socket_.get(), own_proof_->data(), own_proof_->size(),
+                             MSG_NOSIGNAL | MSG_DONTWAIT | (shared_->encrypts() ? 0 : MSG_MORE));
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) throw lost(errno);
+    if (sent < 0) return false;
+    own_proof_.reset();
+    return true;
+  }
+  /// Drops what the peer has sent for calls that this rank never made.
+  void discard_unread() noexcept {
+    static constexpr std::size_t most = std::size_t{64} << 20;  // a peer may go on to send
+    for (std::size_t dropped = 0; dropped < most;) {
+      // TCP drops them in the kernel (tcp(7), MSG_TRUNC).
+      const auto got =
+          ::recv(socket_.get(), nullptr, std::size_t{1} << 20, MSG_DONTWAIT | MSG_TRUNC);
+      if (got <= 0) return;
+      dropped += static_cast<std::size_t>(got);
+    }
+  }
+
   /// Receives the peer's proof; true once it is complete and correct. Throws link_lost for a wrong
   /// one.
   [[nodiscard]] bool is_welcome() {
@@ -217,6 +259,8 @@ class tcp_stream {
         return true;
       case state::closed:
         throw link_lost(key_.peer, "this rank closed the connection");
+      case state::silent:
+        throw link_lost(key_.peer, silence_text(shared_->options().longest_silence));
       case state::awaiting: {
         auto arrived = shared_->incoming().claim(key_);
         if (!arrived) {
@@ -227,6 +271,9 @@ class tcp_stream {
         }
         socket_ = std::move(arrived.socket);
         set_stream_options(socket_.get());
+        if (shared_->has_key()) own_proof_ = arrived.proof;
+        // The peer's first bytes wait for it.
+        if (shared_->encrypts() && !has_sent_proof()) throw lost(EAGAIN);
         if (shared_->encrypts()) encrypt(tls_side::server, arrived.proof);
         if (!same_host_) {
           set_congestion_control(socket_.get(), shared_->incoming().network_control());
@@ -245,6 +292,7 @@ class tcp_stream {
         break;
       }
     }
+    bear_closed_window(socket_.get());
     state_ = state::open;
     return true;
   }
@@ -281,6 +329,7 @@ class tcp_stream {
   std::optional<mac> expected_;  ///< the peer's proof, until it has arrived
   mac proof_{};                  ///< the part of it that has arrived
   std::size_t proof_size_ = 0;
+  std::optional<mac> own_proof_;  ///< of a stream that the peer has connected, until it is sent
   std::string address_;
   parx::descriptor socket_;
   std::optional<tls_session> tls_;
