@@ -144,7 +144,7 @@ class agent_link {
       ends.push_back(end);
     }
     const auto socket = std::make_shared<tcp::socket>(io_);
-    after(at_most(attempt_limit), attempt_, [this, socket] {
+    after(at_most(attempt_limit), attempt_, [socket] {
       boost::system::error_code ignored;
       socket->close(ignored);
     });
