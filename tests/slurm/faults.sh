@@ -8,9 +8,11 @@ export XDG_RUNTIME_DIR=$work  # the folders of parxruns that are killed would st
 # Signals: whoever sends one, in whichever phase, the nodes are clean afterwards.
 # starts ARGUMENT...: a run in the background, whose process is $run.
 starts() { shown=no; : >"$work/out"; "$bin/parx_slurm" run -N 3 -t 5m "$@" >"$work/out" 2>&1 & run=$!; }
-# ends_in SECONDS: $run has ended, and Slurm has no job; its exit code is $code.
+# ends_in SECONDS: $run has ended, and Slurm has no job; its exit code is $code. A step whose srun was killed
+# while it started keeps a job completing for half a minute.
 is_over() { ! kill -0 "$run" 2>/dev/null; }
-ends_in() { within $((2 * $1)) is_over && { wait "$run"; code=$?; within 60 test -z "$(squeue -h)"; }; }
+ends_in() { within $((2 * $1)) is_over && { wait "$run"; code=$?; within 240 no_job; }; }
+no_job() { [ -z "$(squeue -h)" ]; }
 printf '#!/bin/sh\necho waits\nexec sleep 100\n' >waits && chmod +x waits
 for signal in TERM INT; do
   starts -- ./waits
