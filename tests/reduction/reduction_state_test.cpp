@@ -173,8 +173,6 @@ BOOST_AUTO_TEST_CASE(samples_and_uses_count_since_the_last_reduced_step) {
   // zero_grad() between two passes discards what the first one counted.
   (void)state.begin(pass_kind::local, 3, first, nothing);
   state.reduced();
-  BOOST_TEST(state.is_whole(nothing));
-  BOOST_TEST(!state.is_whole(1));
   (void)state.begin(pass_kind::sums, 4, second, nothing);
   BOOST_TEST(state.count() == 4);
   BOOST_TEST(uses() == "....e");
@@ -182,7 +180,6 @@ BOOST_AUTO_TEST_CASE(samples_and_uses_count_since_the_last_reduced_step) {
   // A pass that reached nothing had nothing to discard: its samples count.
   (void)state.begin(pass_kind::local, 3, {}, nothing);
   state.reduced();
-  BOOST_TEST(!state.is_whole(nothing));
   (void)state.begin(pass_kind::sums, 4, second, nothing);
   BOOST_TEST(state.count() == 7);
   BOOST_TEST(state.passes() == 6U);

@@ -127,10 +127,9 @@ class gradient_buckets final : public gradient_sums {
     return reduction_state::nothing;
   }
   void start(const reduction_state& state, const reduction_pass& pass) override {
-    is_mean_ = pass.is_mean;
-    if (counts_ && !is_mean_) counts_->send(pass.count);
+    if (counts_) counts_->send(pass.count);
     headers().send(state, parameters_);
-    for (std::size_t i = 0; i < parameters_.size() && !is_mean_; ++i) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (!state.is_awaited(i) && bucket_of(i).rows == nullptr) clear_absent(i);
     }
   }
@@ -156,7 +155,6 @@ class gradient_buckets final : public gradient_sums {
     }
   }
   void launch(std::size_t first, std::size_t last) override {
-    if (is_mean_) return;
     for (; first < last; ++first) {
       if (buckets_[first].rows != nullptr) {
         buckets_[first].rows->announce();
@@ -167,7 +165,7 @@ class gradient_buckets final : public gradient_sums {
   }
   void finish() override {
     headers().receive(parameters_);
-    if (!is_mean_) add_up();
+    add_up();
   }
   void abandon() noexcept override { drop_replicas(); }
 
@@ -394,7 +392,6 @@ class gradient_buckets final : public gradient_sums {
   comm_hook hook_;
   std::vector<replica_plan> replicas_;  ///< by group; none without virtual replicas
   std::optional<replica_counts> counts_;
-  bool is_mean_ = false;  ///< this pass has nothing to add up
 };
 
 }  // namespace parx::detail

@@ -30,7 +30,7 @@ class replica_flat_sum final : public flat_sum {
   }
   void exchange() override {}
   void complete() override {
-    if (pass_.is_last) sum_.finish(part_, pass_.is_mean ? 1 : header_.factor());
+    if (pass_.is_last) sum_.finish(part_, header_.factor());
   }
 
   replica_sum sum_;

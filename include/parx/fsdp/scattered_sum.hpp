@@ -14,7 +14,7 @@ class scattered_sum final : public flat_sum {
  private:
   void scatter() override {
     // The count was sent earlier on this group, so it has arrived when this sum starts to run.
-    const bool divides = makes_mean() && !pass_.adds && !how_.has_replicas();
+    const bool divides = pass_.is_last && !pass_.adds && !how_.has_replicas();
     works_.push_back(async_reduce_scatter(
         how_.shards, buffer_view{memory_, flat_.whole(), flat_.type},
         pass_.adds ? own_block() : part(),
@@ -27,10 +27,9 @@ class scattered_sum final : public flat_sum {
         how_.replicas, part(), {.divide_by = &header_.count(), .order = how_.order}, site_));
   }
   void complete() override {
-    if (makes_mean() && pass_.adds && !how_.has_replicas()) scale_part();
+    if (pass_.is_last && pass_.adds && !how_.has_replicas()) scale_part();
   }
 
-  [[nodiscard]] bool makes_mean() const noexcept { return pass_.is_last && !pass_.is_mean; }
   /// This rank's part of the gradients' memory.
   [[nodiscard]] buffer_view own_block() const noexcept {
     return {memory_ + how_.part * flat_.part_bytes(), flat_.part, flat_.type};

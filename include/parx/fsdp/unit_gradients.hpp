@@ -155,13 +155,13 @@ class unit_gradients final : public gradient_sums {
             "{}: other ranks have a replica more than this one, whose first pass of a step is "
             "therefore of an empty batch; this one has {} samples",
             headers().who(), pass_.count);
-    if (pass_.is_last && !pass_.is_mean) counts_->send(pass_.count);
+    if (pass_.is_last) counts_->send(pass_.count);
     else if (!pass_.is_idle) counts_->add(pass_.count);
   }
   /// Blocks until the step header has arrived.
   void receive_header() {
     headers().wait();
-    if (counts_ && !pass_.is_mean) headers().own().count() = counts_->receive();
+    if (counts_) headers().own().count() = counts_->receive();
   }
 
   /// Throws if the ranks used units in different orders: a gather then mixed units of equal sizes,

@@ -55,12 +55,9 @@ class gradient_reducer : public backward_observer {
 
   // backward_observer:
 
-  /// With one rank and one pass per step there is nothing to add up: backward computes the mean.
-  [[nodiscard]] gradient_of wanted() const override {
-    const bool makes_mean =
-        synchronising_ && groups_.is_alone() && state_.is_whole(sums_.held());
-    return makes_mean ? gradient_of::mean : gradient_of::sum;
-  }
+  /// Gradients of sums are added up, over micro-batches and ranks, and divided once, by all
+  /// samples: also where one rank has one micro-batch, so that its bits are those of other layouts.
+  [[nodiscard]] gradient_of wanted() const override { return gradient_of::sum; }
   void begin_backward(const backward_start& start) override;
   /// Allowed, but usually a layer was forgotten in members(): rank 0 warns once.
   void unobserved(std::string_view name, std::span<const std::size_t> shape) override;

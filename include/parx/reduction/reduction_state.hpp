@@ -81,10 +81,6 @@ class reduction_state {
   [[nodiscard]] bool is_awaited(std::size_t parameter) const noexcept {
     return awaited_[parameter] != 0;
   }
-  /// Whether a pass that begins now would be the only one of its step. `held` as for begin().
-  [[nodiscard]] bool is_whole(std::size_t held) const noexcept {
-    return phase_ != reduction_phase::added || is_discarded(held);
-  }
 
   /// Between passes: the same parameters are in other buckets from now on.
   void regroup(std::vector<member> parameters, std::size_t buckets) {

@@ -25,7 +25,6 @@ PARX_INLINE void gradient_reducer::begin_backward(const backward_start& start) {
     if (is_last) sums_.headers().own().flags() = flag_.exchange(false) ? 1 : 0;
     sums_.start(state_, {.is_last = is_last,
                          .adds = held != reduction_state::nothing,
-                         .is_mean = start.of == gradient_of::mean,
                          .count = start.count});
     sums_.launch(next.first, next.last);
   } catch (...) {
