@@ -3,6 +3,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -120,6 +121,53 @@ BOOST_AUTO_TEST_CASE(chunks_of_activations_drop_and_give_the_bits_of_the_whole) 
       }
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_call_without_samples_is_not_counted) {
+  const auto same = [](const tensor<float>& a, const tensor<float>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  };
+  const variable<float> x(values("x", 22)), none(tensor<float>::empty({0, positions, 22}));
+  nn::dropout some{0.4}, others{0.4};
+  some.initialize(23);
+  others.initialize(23);
+  (void)others(none);
+  BOOST_TEST(same(some(x).value(), others(x).value()));
+  (void)others(none);
+  BOOST_TEST(same(some(x).value(), others(x).value()));
+
+  const variable<float> q(values("q", heads * width)),
+      empty(tensor<float>::empty({0, positions, heads * width}));
+  nn::dot_product_attention attention{heads, {.dropout = 0.3}}, other{heads, {.dropout = 0.3}};
+  attention.initialize(17);
+  other.initialize(17);
+  (void)other(empty, empty, empty);
+  BOOST_TEST(same(attention(q, q, q).value(), other(q, q, q).value()));
+}
+
+BOOST_AUTO_TEST_CASE(replicas_in_turns_draw_what_each_draws_on_a_rank_of_its_own) {
+  const variable<float> x(values("x", 22));
+  const auto drawn = [&](nn::dropout& layer) {
+    const tensor<float> y = layer(x).value();
+    return std::vector<float>(y.begin(), y.end());
+  };
+  nn::dropout in_turns{0.4};
+  std::array own{nn::dropout{0.4}, nn::dropout{0.4}, nn::dropout{0.4}};
+  in_turns.initialize(23);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    own[i].initialize(23);
+    own[i].set_replica(i);
+  }
+  for (int step = 0; step < 3; ++step) {
+    in_turns.begin_replicas();
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      in_turns.next_replica(i);
+      BOOST_TEST((drawn(in_turns) == drawn(own[i])));
+    }
+    in_turns.next_replica(0);  // its forward goes on in another layer
+    in_turns.end_replicas();
+  }
+  BOOST_TEST((drawn(in_turns) == drawn(own[0])));
 }
 
 BOOST_AUTO_TEST_CASE(parts_that_do_not_exist_are_refused) {

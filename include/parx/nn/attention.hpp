@@ -116,12 +116,12 @@ class dot_product_attention : public module<dot_product_attention>, public cutta
   template <typename T>
   [[nodiscard]] variable<T> forward(const variable<T>& q, const variable<T>& k,
                                     const variable<T>& v, const attention_options<T>& masks = {}) {
-    return scaled_dot_product_attention(q, k, v, complete(masks));
+    return scaled_dot_product_attention(q, k, v, complete(masks, q.extent(0)));
   }
   /// Queries, keys and values side by side: see parx::self_attention.
   template <typename T>
   [[nodiscard]] variable<T> forward(const variable<T>& qkv, const attention_options<T>& masks) {
-    return self_attention(qkv, complete(masks));
+    return self_attention(qkv, complete(masks, qkv.extent(0)));
   }
   /// Causal attention over the cached keys and values of earlier positions and the given ones,
   /// which are appended to the cache.
@@ -130,7 +130,7 @@ class dot_product_attention : public module<dot_product_attention>, public cutta
                                     const variable<T>& v, kv_cache<T>* cache) {
     attention_options<T> masks{.causal = true, .query_offset = cache->length()};
     const auto [keys, values] = cache->append(k.value(), v.value());
-    return scaled_dot_product_attention<T>(q, keys, values, complete(masks));
+    return scaled_dot_product_attention<T>(q, keys, values, complete(masks, q.extent(0)));
   }
 
   template <typename Visit>
@@ -140,13 +140,13 @@ class dot_product_attention : public module<dot_product_attention>, public cutta
 
  private:
   template <typename T>
-  [[nodiscard]] attention_options<T> complete(attention_options<T> options) {
+  [[nodiscard]] attention_options<T> complete(attention_options<T> options, std::size_t samples) {
     options.heads = heads_;
     options.first_head = first_head_;
     options.whole_heads = whole_heads_;
     if (is_training() && dropout_.probability() > 0) {
       options.dropout = dropout_.probability();
-      options.stream = dropout_.draw();
+      options.stream = dropout_.draw(samples);
     }
     return options;
   }

@@ -26,8 +26,11 @@ class dropout : public module<dropout>, public random_layer, public cuttable_lay
 
   template <typename T>
   [[nodiscard]] variable<T> forward(const variable<T>& x) {
-    const variable<T> y =
-        is_training() ? parx::dropout(x, probability_, draw(), here_.of(x.shape())) : x;
+    variable<T> y = x;
+    if (is_training()) {
+      const shard_spec part = here_.of(x.shape());
+      y = parx::dropout(x, probability_, draw(part.global_shape().size()), part);
+    }
     return leave_ && leave_->cuts_positions() ? positions_here(*leave_, y) : y;
   }
 

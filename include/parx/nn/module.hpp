@@ -178,11 +178,12 @@ class module : public detail::module_state {
   /// Gives each replica of a model different random numbers for the same seed, since replicas work
   /// on different samples. Stays until the next call; initially 0. A ddp sets the rank.
   void set_replica(std::uint64_t replica) { walk_parts(detail::replica_setting(replica)); }
-  /// For several replicas that are computed one after the other: begin_replicas() before the
-  /// first, then next_replica(number) before each. A replica draws what it would draw on a rank of
-  /// its own.
-  void begin_replicas() { walk_parts(detail::noise_marking()); }
-  void next_replica(std::uint64_t replica) { walk_parts(detail::noise_rewinding(replica)); }
+  /// For several replicas that are computed in turns: begin_replicas() before the first,
+  /// next_replica(number) before each, or each piece of its forward pass, and end_replicas() after
+  /// the last. A replica draws what it would draw on a rank of its own.
+  void begin_replicas() { walk_parts(detail::replicas_beginning()); }
+  void next_replica(std::uint64_t replica) { walk_parts(detail::replica_turn(replica)); }
+  void end_replicas() { walk_parts(detail::replicas_ending()); }
 
   /// Calls visitor(path, parameter<T>&) once for each parameter, in the order of members(). The
   /// path, a std::string, is relative to this module. Creates no values.

@@ -1,7 +1,8 @@
 // replica_pass: what of a model a virtual replica has for itself, so that it computes on any rank
 // what it would compute on one of its own.
 //
-//   begin(replica), before each forward pass -> end(), then a broadcast of the first rank's buffers
+//   begin(replica), before each forward pass, or piece of one -> end()
+//   -> a broadcast of the first rank's buffers
 //
 // Random layers draw by the replica's number. Buffers, such as the running statistics of a batch
 // norm, are those of replica 0, as those of a ddp are rank 0's. The forwards of other replicas
@@ -48,19 +49,25 @@ class replica_pass {
   }
 
   void begin(int replica) {
-    end();
+    restore();
     model_.next_replica(replica == none ? 0 : static_cast<std::size_t>(replica));
     if (replica == 0) return;
     of_replica_0_ = buffers();
     write(before_);
   }
   void end() {
-    write(of_replica_0_);
-    of_replica_0_.clear();
+    restore();
+    model_.end_replicas();
   }
 
  private:
   using bytes = std::vector<std::byte>;
+
+  /// The buffers are those of replica 0 again.
+  void restore() {
+    write(of_replica_0_);
+    of_replica_0_.clear();
+  }
 
   [[nodiscard]] std::vector<bytes> buffers() {
     std::vector<bytes> all;

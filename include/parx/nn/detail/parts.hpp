@@ -63,20 +63,23 @@ struct replica_setting final : part_visitor {
   std::uint64_t replica;
 };
 
-/// The noise of a step of several replicas: marks its beginning, or goes back to it for a replica.
-struct noise_marking final : part_visitor {
+/// The noise of a step of several replicas that are computed in turns.
+struct replicas_beginning final : part_visitor {
   void on_module(const std::string&, const module_view& part) override {
-    if (part.noise != nullptr) part.noise->mark_noise();
+    if (part.noise != nullptr) part.noise->begin_noise_replicas();
   }
 };
-struct noise_rewinding final : part_visitor {
-  explicit noise_rewinding(std::uint64_t number) : replica(number) {}
+struct replica_turn final : part_visitor {
+  explicit replica_turn(std::uint64_t number) : replica(number) {}
   void on_module(const std::string&, const module_view& part) override {
-    if (part.noise == nullptr) return;
-    part.noise->rewind_noise();
-    part.noise->set_noise_replica(replica);
+    if (part.noise != nullptr) part.noise->next_noise_replica(replica);
   }
   std::uint64_t replica;
+};
+struct replicas_ending final : part_visitor {
+  void on_module(const std::string&, const module_view& part) override {
+    if (part.noise != nullptr) part.noise->end_noise_replicas();
+  }
 };
 
 struct training_setting final : part_visitor {
