@@ -214,6 +214,8 @@ class fsdp : public distributed_wrapper, public data_parallel_wrapper {
   // For the trainer (train/wrapped_model.hpp).
   [[nodiscard]] process_group& data_group() noexcept { return group_; }
   [[nodiscard]] process_group& job_group() noexcept { return group_; }
+  /// Whether tables of embeddings are cut by rows: then each lookup is collective, in every stage.
+  [[nodiscard]] bool has_cut_tables() const noexcept { return units_->has_cut_tables(); }
   /// The ranks whose parts together make the whole model: group(), unless .shard_within is set.
   [[nodiscard]] process_group& shard_group() noexcept { return units_->shards(); }
   /// The ranks that have the same part as this one.

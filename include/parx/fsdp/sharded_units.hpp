@@ -64,14 +64,13 @@ class sharded_units final : private closed_reads {
   }
   [[nodiscard]] const unit_plan& plan() const noexcept { return plan_; }
   [[nodiscard]] const parameters& all() const noexcept { return all_; }
+  [[nodiscard]] bool has_cut_tables() const noexcept { return !tables_.empty(); }
   [[nodiscard]] gradient_reducer& reducer() noexcept { return *reducer_; }
   /// The hook to set on the unit's module, and that to set on modules that are no units.
   [[nodiscard]] nn::module_hook& hook(std::size_t unit) noexcept { return *hooks_[unit]; }
   [[nodiscard]] nn::module_hook& inner_hook() noexcept { return inner_hook_; }
 
-  void zero_grad() const {
-    for (const auto& each : all_) each->zero_grad();
-  }
+  void zero_grad() const;
   /// Collective. The parts have been, or are about to be, written: gathered values become invalid.
   /// Throws usage_error while a unit is in use.
   void written();

@@ -77,6 +77,13 @@ class unit_gradients final : public gradient_sums {
   [[nodiscard]] std::size_t number_of(std::size_t parameter) const noexcept {
     return numbers_[parameter];
   }
+  /// zero_grad(): forgets the virtual replicas of this step so far.
+  void drop_replicas() noexcept {
+    if (!counts_ || is_running_) return;
+    for (const trained_table& each : tables_) each.rows->abandon();
+    drop();
+    has_sums_ = false;
+  }
   /// Backward enters the unit: its flats take their slots if those are free.
   void enter(std::size_t unit) {
     if (!is_running_) return;
@@ -95,7 +102,10 @@ class unit_gradients final : public gradient_sums {
     for (std::size_t i = 0; i < all_.size(); ++i) {
       if (all_[i]->has_part_grad() || all_[i]->has_whole_grad()) return i;
     }
-    return reduction_state::nothing;
+    // Tables keep those of virtual replicas to themselves: of a model that trains nothing else, no
+    // parameter has a gradient between two replicas.
+    const bool are_in_tables = counts_ && has_sums_ && sums_.empty() && !tables_.empty();
+    return are_in_tables ? tables_.front().parameter : reduction_state::nothing;
   }
   void start(const reduction_state& state, const reduction_pass& pass) override {
     has_sums_ = has_sums_ && pass.adds;  // or zero_grad() has discarded them

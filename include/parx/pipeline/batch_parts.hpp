@@ -40,6 +40,7 @@ struct batch_parts {
 
 /// Whether replicas need equally many micro-batches, because each of those gathers the values of
 /// sharded stages or sums their gradients, or because a user's table has the order of the sums.
+/// They do as well where a stage looks up rows of a table that is cut over them.
 [[nodiscard]] inline bool needs_equal_parts(const pipeline_options& options, batch_use use) {
   const auto& cut = options.sharding;
   if (cut && cut->stage == 3) return true;

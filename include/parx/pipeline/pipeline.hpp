@@ -105,6 +105,7 @@ class pipeline : public staged_wrapper {
     require_same_setup(first, cut_, options_.seed, model_.last_seed(), job_group(), site);
     make_stages(site);
     all_carry_flags_ = !on_any_rank(job_group(), !reductions_->carries_flags(), site);
+    has_cut_tables_ = on_any_rank(job_group(), reductions_->has_cut_tables(), site);
     detail::open_links(group_, owner_);
     runner_.emplace(group_, blocks_, owner_, cut_, *reductions_);
   }
@@ -288,8 +289,8 @@ class pipeline : public staged_wrapper {
   }
   /// The replicas that need as many micro-batches as this one, or null.
   [[nodiscard]] process_group* equal_parts(batch_use use) {
-    const bool is_needed = data_group().size() > 1 && needs_equal_parts(options_, use);
-    return is_needed ? &data_group() : nullptr;
+    const bool is_needed = has_cut_tables_ || needs_equal_parts(options_, use);
+    return is_needed && data_group().size() > 1 ? &data_group() : nullptr;
   }
   /// Calls use(microbatches) for a span of them and the criterion.
   template <typename Batch, typename Criterion, typename Use>
@@ -448,7 +449,8 @@ class pipeline : public staged_wrapper {
   std::vector<std::string> kept_whole_;  // paths of the parameters here that are not sharded
   tied_stages tied_;
   bool own_flag_ = false;        // for a rank without gradients
-  bool all_carry_flags_ = true;  // on all ranks of the job
+  // On all ranks of the job, and on any.
+  bool all_carry_flags_ = true, has_cut_tables_ = false;
   stage_axes axes_;
   stage_marks<T> marks_;
   std::optional<stage_reductions<Model>> reductions_;

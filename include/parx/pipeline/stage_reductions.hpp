@@ -52,6 +52,7 @@ class stage_reductions {
       made->counted = each.number;
       stage_part<Model>(model, each.parts)
           .for_each_parameter([&](const std::string& path, auto& parameter) {
+            made->is_tied |= is_tied(path);
             made->shared.push_back(is_tied(path) ? std::string() : path);
             made->parameters.push_back(parameter);
           });
@@ -109,8 +110,9 @@ class stage_reductions {
     unit* const of = find(stage);
     if (of == nullptr) return backward();
     const auto counted = [&] {
-      // A frozen stage has nothing to sum, unless other ranks expect it to take part.
-      if (!of->trained_at_first && !of->is_trained()) return backward();
+      // A frozen stage has nothing to sum, unless other ranks expect it to take part: those that
+      // have another stage with the same parameter, which is trained in its other ones.
+      if (!of->is_tied && !of->trained_at_first && !of->is_trained()) return backward();
       of->sums->count_pass(counts(stage) ? count : 0, backward);
     };
     if (--of->backwards_left == 0 && of->reductions_left == 0 && synchronising_) return counted();
@@ -136,6 +138,11 @@ class stage_reductions {
     return of != nullptr && of->counted == stage;
   }
 
+  /// Whether a forward of some stage here looks up rows of a table that is cut over `data`.
+  [[nodiscard]] bool has_cut_tables() const {
+    return std::any_of(units_.begin(), units_.end(),
+                       [](const auto& each) { return each->sums->has_cut_tables(); });
+  }
   [[nodiscard]] bool& synchronising() noexcept { return synchronising_; }
   /// Whether gradients leave this rank in every step, and a flag with them.
   [[nodiscard]] bool carries_flags() const noexcept { return carrier() != nullptr; }
@@ -192,6 +199,7 @@ class stage_reductions {
     std::vector<std::string> parts{};
     std::vector<std::string> shared{};  // parameters that no other unit may have; "" for tied ones
     std::vector<parameter<typename stage_part<Model>::value_type>> parameters{};
+    bool is_tied = false;  // other ranks have some of its parameters, too
     bool trained_at_first = true;
     int counted = -1;  // the stage that passes the loss's count
     std::ptrdiff_t backwards_left = 0, reductions_left = 0;
@@ -215,6 +223,7 @@ class stage_reductions {
       parts.insert(parts.end(), other.parts.begin(), other.parts.end());
       shared.insert(shared.end(), other.shared.begin(), other.shared.end());
       parameters.insert(parameters.end(), other.parameters.begin(), other.parameters.end());
+      is_tied |= other.is_tied;
       counted = other.counted;
       return true;
     }

@@ -76,6 +76,8 @@ class stage_wrapper {
     return sharded_ ? sharded_->flag_raised() : summed_->flag_raised();
   }
 
+  /// Whether lookups of a table are collective: it is cut by rows.
+  [[nodiscard]] bool has_cut_tables() const { return sharded_ && sharded_->has_cut_tables(); }
   /// Runs `forward` while the stage's values are gathered. Collective if there is an fsdp.
   template <typename Forward>
   void around_forward(Forward forward) {

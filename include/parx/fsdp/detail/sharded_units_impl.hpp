@@ -77,6 +77,11 @@ PARX_INLINE void sharded_units::before_step_without_gradient() const {
   if (!is_dropped) reducer_->before_step();
 }
 
+PARX_INLINE void sharded_units::zero_grad() const {
+  gradients_->drop_replicas();
+  for (const auto& each : all_) each->zero_grad();
+}
+
 PARX_INLINE void sharded_units::written() {
   const std::size_t unit = uses_->innermost_active();
   require(unit == use_order::none,
