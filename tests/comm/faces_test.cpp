@@ -332,8 +332,15 @@ BOOST_AUTO_TEST_CASE(an_object_larger_than_allowed_is_refused_by_all_ranks_and_t
 BOOST_AUTO_TEST_CASE(a_forged_size_in_a_message_ends_the_group) {
   const auto failures = jobs::run_collecting(jobs::kind::inproc, 2, [](process_group& group) {
     const std::vector<std::size_t> forged{std::size_t{1} << 60};
-    if (group.rank() == 0) parx::send(group, forged, 1);
-    else static_cast<void>(parx::recv_object<std::string>(group, 0));
+    if (group.rank() == 0) {
+      parx::send(group, forged, 1);
+    } else {
+      try {
+        static_cast<void>(parx::recv_object<std::string>(group, 0));
+      } catch (const parx::error&) {
+        // The program goes on, but not in this group.
+      }
+    }
     parx::barrier(group);
   });
   for (const auto& each : failures) {
