@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Measures the compile time of programs that use parx: processor seconds and peak memory, header-only
-# and compiled (parx::models_compiled's definitions), at -O0 and -O2.
+# and by the libraries (parx::models'), at -O0 and -O2.
 #
 #   bash benchmarks/compile_time.sh [--against COMMIT] [PROGRAM...]
 #
 #   hello      README's first program        comm    all_reduce with parx/comm.hpp and parx/launch.hpp
-#   training   README's training program     src     parx::compiled itself, as one file
+#   training   README's training program     src     parx::parx itself, as one file
 #   CHAPTER    includes parx/CHAPTER.hpp and does nothing with it
 #
 # Without PROGRAM: all of them. With --against, the same sources are also compiled with the headers of

@@ -1,4 +1,4 @@
-# What `cmake --install` puts where: the headers, the compiled form, the CMake package (one file of
+# What `cmake --install` puts where: the headers, the libraries, the CMake package (one file of
 # targets for each of its components) and the modules of pkg-config are the install component
 # parx_development, the programs parx_programs.
 include(CMakePackageConfigHelpers)
@@ -8,37 +8,38 @@ include(GNUInstallDirs)
 set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/parx)
 set(pkgconfig_dir ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 set(any_architecture ARCH_INDEPENDENT)
-if(PARX_INSTALL_COMPILED)
+if(PARX_INSTALL_LIBRARIES)
   set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/parx)
   set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   set(any_architecture "")
 endif()
 
 set(components "")
-foreach(component IN ITEMS comm comm_compiled parx compiled models_compiled)
+foreach(component IN ITEMS comm_header_only header_only comm parx models)
   set(target parx_${component})
   if(component STREQUAL parx)
     set(target parx)
   endif()
-  if(NOT TARGET ${target} OR (component MATCHES compiled AND NOT PARX_INSTALL_COMPILED))
+  set(files FILE_SET HEADERS COMPONENT parx_development)
+  if(NOT component MATCHES header_only)
+    set(files "")
+  endif()
+  if(NOT TARGET ${target} OR NOT (files OR PARX_INSTALL_LIBRARIES))
     continue()
   endif()
   list(APPEND components ${component})
-  set(files "")
-  if(NOT component MATCHES compiled)
-    set(files FILE_SET HEADERS COMPONENT parx_development)
-  endif()
   install(TARGETS ${target} EXPORT parx_${component} ${files} ARCHIVE COMPONENT parx_development)
   install(EXPORT parx_${component} NAMESPACE parx:: FILE parx_${component}.cmake
           DESTINATION ${package_dir} COMPONENT parx_development)
 endforeach()
 
 configure_package_config_file(cmake/parxConfig.cmake.in ${PROJECT_BINARY_DIR}/parxConfig.cmake
-                              INSTALL_DESTINATION ${package_dir})
+                              INSTALL_DESTINATION ${package_dir}
+                              PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/parxConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion ${any_architecture})
 install(FILES ${PROJECT_BINARY_DIR}/parxConfig.cmake ${PROJECT_BINARY_DIR}/parxConfigVersion.cmake
-              cmake/native.cmake cmake/hdf5.cmake cmake/ucx.cmake
+              cmake/instructions.cmake cmake/hdf5.cmake cmake/ucx.cmake
         DESTINATION ${package_dir} COMPONENT parx_development)
 
 # parx_install_pc(module description requires [CFLAGS flag...] [LIBS flag...])
@@ -55,25 +56,27 @@ function(parx_install_pc module description requires)
           COMPONENT parx_development)
 endfunction()
 
-set(compiled_cflags -DPARX_SEPARATE_COMPILATION)
-if(PARX_NATIVE)
-  get_target_property(native parx::native INTERFACE_COMPILE_OPTIONS)
-  list(APPEND compiled_cflags ${native})
+# parx-comm, parx and parx-models are the libraries, where they are installed, otherwise the headers.
+set(comm_flags "")
+if(PARX_INSTALL_LIBRARIES)
+  set(comm_flags CFLAGS -DPARX_SEPARATE_COMPILATION -DPARX_LIBRARY_VECTORS=${vectors} ${native}
+                 LIBS -L\${libdir} -lparx_comm)
 endif()
-parx_install_pc(parx-comm "Collective communication for clusters of CPUs" "fmt >= 9"
-                CFLAGS -I\${includedir} -pthread LIBS -pthread -ldl)
-if(comm_compiled IN_LIST components)
-  parx_install_pc(parx-comm-compiled "parx-comm, its compiled form" parx-comm
-                  CFLAGS ${compiled_cflags} LIBS -L\${libdir} -lparx_comm_compiled)
-endif()
-if(parx IN_LIST components)
-  parx_install_pc(parx "${PROJECT_DESCRIPTION}" "parx-comm, zlib")
-endif()
-if(compiled IN_LIST components)
-  parx_install_pc(parx-compiled "parx, its compiled form" "parx, parx-comm-compiled"
-                  LIBS -L\${libdir} -lparx_compiled)
-  parx_install_pc(parx-models-compiled "parx, its compiled form and its models in all layouts"
-                  parx-compiled CFLAGS -DPARX_COMPILED_MODELS LIBS -L\${libdir} -lparx_models_compiled)
+parx_install_pc(parx-comm-header-only "Collective communication for clusters of CPUs, header-only"
+                "fmt >= 9" CFLAGS -I\${includedir} -pthread LIBS -pthread -ldl)
+parx_install_pc(parx-comm "Collective communication for clusters of CPUs" parx-comm-header-only
+                ${comm_flags})
+if(NOT PARX_COMM_ONLY)
+  set(flags "")
+  set(models_flags "")
+  if(PARX_INSTALL_LIBRARIES)
+    set(flags LIBS -L\${libdir} -lparx)
+    set(models_flags CFLAGS -DPARX_COMPILED_MODELS LIBS -L\${libdir} -lparx_models)
+  endif()
+  parx_install_pc(parx-header-only "${PROJECT_DESCRIPTION}, header-only"
+                  "parx-comm-header-only, zlib")
+  parx_install_pc(parx "${PROJECT_DESCRIPTION}" "parx-header-only, parx-comm" ${flags})
+  parx_install_pc(parx-models "parx and its models in all layouts" parx ${models_flags})
 endif()
 
 if(PARX_BUILD_EXAMPLES)

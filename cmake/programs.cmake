@@ -7,7 +7,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 # parx_portable_program is for those that a user starts first: they run on any processor of this
 # architecture. parx_program is for all others.
 add_library(parx_portable_program INTERFACE)
-target_link_libraries(parx_portable_program INTERFACE parx::parx)
+target_link_libraries(parx_portable_program INTERFACE parx::header_only)
 target_compile_options(parx_portable_program INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wold-style-cast
   -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi -Wcast-align
@@ -56,7 +56,7 @@ endfunction()
 
 # parx_add_program(name source...): an executable in build/<preset>/bin. Where `parx_only_check` is set, its
 # sources are only checked: the compiler reads them and makes no code.
-# It links `parx_compiled_form`, which is empty or one of compiled.cmake's; where `parx_portable` is set,
+# It links `parx_library`, which is empty or one of libraries.cmake's; where `parx_portable` is set,
 # it is portable.
 function(parx_add_program name)
   if(parx_only_check)
@@ -71,7 +71,7 @@ function(parx_add_program name)
     set(kind parx_portable_program)
   endif()
   target_link_libraries(${name} PRIVATE ${kind} cxxopts::cxxopts)
-  if(parx_compiled_form)
-    target_link_libraries(${name} PRIVATE ${parx_compiled_form})
+  if(parx_library)
+    target_link_libraries(${name} PRIVATE ${parx_library})
   endif()
 endfunction()

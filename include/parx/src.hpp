@@ -4,9 +4,9 @@
 //   g++ -DPARX_SEPARATE_COMPILATION ...      for every file of the program, and in one of them
 //   #include <parx/src.hpp>
 //
-// The CMake target parx::compiled is that file, ready made. Without the definition parx is
-// header-only, which needs nothing and behaves the same; objects of the two forms do not link
-// (core/abi.hpp).
+// The CMake target parx::parx is that file, ready made. Without the definition (the target
+// parx::header_only) parx needs no library and behaves the same; objects of the two forms do not
+// link (core/abi.hpp).
 //
 // What moves, by one convention: x.hpp declares, detail/x_impl.hpp beside it defines, each function
 // marked PARX_INLINE, and x.hpp ends with an include of x_impl.hpp unless PARX_SEPARATE_COMPILATION

@@ -91,6 +91,19 @@ for tag in "$narrow_tag" "$wide_tag"; do
   nm -C program | grep -q "$tag" || fail "the program has no $tag"
 done
 
+# A library that is compiled for other vectors is told by the compiler, in words.
+told() {  # told FLAG LEVEL WORDS
+  local said
+  said=$(echo '#include <parx/core/abi.hpp>' |
+    "${compiler[@]}" -std=c++20 "$1" -DPARX_LIBRARY_VECTORS="$2" -fsyntax-only -x c++ - 2>&1)
+  grep -q "$3" <<<"$said" || fail "with $1 and a library of level $2 the compiler says: $said"
+}
+told $v1 1 "parx's library is compiled for AVX2, this file is not"
+told $v3 2 "parx's library is compiled for AVX-512, this file is not"
+told $v3 0 "parx's library is compiled without vector flags and this file for AVX"
+told $v1 0 '^$'
+told $v3 1 '^$'
+
 # Same flags: a program that runs. Different ones: none, and the message says what differs.
 compile giver.o taker.o -o same && { ./same || fail "the tensor of the other unit is not 0"; }
 if message=$("${compiler[@]}" giver.o wide_taker.o -o different 2>&1); then

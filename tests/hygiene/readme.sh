@@ -2,7 +2,7 @@
 # Every whole program in a README, or in the pages of a folder, compiles, runs without complaint and
 # says something:
 #   readme.sh README.md|FOLDER PARXRUN LIBRARIES COMPILER [FLAG...]
-# LIBRARIES is the folder of parx's compiled form. A whole program is a block of ```cpp with a main in
+# LIBRARIES is the folder of parx's libraries. A whole program is a block of ```cpp with a main in
 # it. One that begins with "// name.cpp" runs by each line "parxrun -n N ./name ARGUMENTS" that stands
 # in a block, of any of the pages; others run on two ranks. The files that they read are made up here.
 # The repository's own README has at most 130 lines, that of the examples 120, a page of a folder 150,
@@ -60,7 +60,7 @@ start=$SECONDS
 for program in $programs; do  # compiling is most of the time: one on each core
   while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
   "$@" -std=c++20 -DPARX_SEPARATE_COMPILATION -DPARX_COMPILED_MODELS -o "${program%.cpp}" "$program" \
-    "-L$libraries" -lparx_models_compiled -lparx_compiled -lparx_comm_compiled -lfmt -lz -pthread \
+    "-L$libraries" -lparx_models -lparx -lparx_comm -lfmt -lz -pthread \
     >"${program%.cpp}.log" 2>&1 &
 done
 wait

@@ -26,6 +26,9 @@ def text_of(path):
 
 version = re.search(r'#define PARX_VERSION "(.*)"', text_of('include/parx/core/version.hpp'))[1]
 installed = re.search(r'foreach\(tool IN ITEMS (.*)\)', text_of('cmake/install.cmake'))[1].split()
+libraries = ['parx' if name == 'parx' else f'parx_{name}' for name in re.search(
+    r'foreach\(component IN ITEMS (.*)\)', text_of('cmake/install.cmake'))[1].split()
+    if not name.endswith('header_only')]
 
 
 # EasyBuild: an easyconfig is Python whose names are parameters.
@@ -48,11 +51,12 @@ def try_easyconfig():
     for option in options:
         claim(f'CMake has its option {option}', option in known)
     for program in config['buildopts'].split():
-        claim(f'CMake installs its program {program}', program in installed)
+        claim(f'CMake installs its {program}', program in installed + libraries)
     for path in config['sanity_check_paths']['files']:
         name = path.removeprefix('bin/')
-        claim(f'its {path} is installed',
-              name in config['buildopts'].split() or os.path.exists(f'{source}/{path}'))
+        library = re.fullmatch('lib/lib(.*)[.]a', path)
+        claim(f'its {path} is installed', name in config['buildopts'].split() or
+              (library and library[1] in libraries) or os.path.exists(f'{source}/{path}'))
 
 
 # ReFrame: of its API what the check uses, evaluated at once instead of when a job has ended.

@@ -1,4 +1,4 @@
-"""parx for Conan 2: the headers and their CMake package."""
+"""parx for Conan 2: the headers and the libraries."""
 
 from os.path import join
 
@@ -12,9 +12,8 @@ class ParxConan(ConanFile):
     name = "parx"
     description = "Header-only C++20 collective communication and parallel training"
     license = "Apache-2.0"
-    package_type = "header-library"
+    package_type = "static-library"
     settings = "os", "arch", "compiler", "build_type"
-    implements = ["auto_header_only"]
 
     @property
     def _checkout(self):
@@ -49,19 +48,36 @@ class ParxConan(ConanFile):
             toolchain.cache_variables[f"PARX_BUILD_{what}"] = False
         toolchain.cache_variables["PARX_NATIVE"] = False
         toolchain.cache_variables["PARX_INSTALL"] = True
+        toolchain.cache_variables["PARX_INSTALL_LIBRARIES"] = True
         toolchain.generate()
 
     def build(self):
-        CMake(self).configure()
+        cmake = CMake(self)
+        cmake.configure()
+        cmake.build()
 
     def package(self):
         CMake(self).install()
         copy(self, "LICENSE", self.source_folder, join(self.package_folder, "licenses"))
-        rmdir(self, join(self.package_folder, "share"))  # CMakeDeps makes its own package
+        rmdir(self, join(self.package_folder, "lib", "cmake"))  # CMakeDeps makes its own package
 
     def package_info(self):
         self.cpp_info.set_property("cmake_file_name", "parx")
-        self.cpp_info.set_property("cmake_target_name", "parx::parx")
-        self.cpp_info.bindirs = []
-        self.cpp_info.libdirs = []
-        self.cpp_info.system_libs = ["pthread", "dl"]
+        comm_headers = self._component("comm_header_only", "parx-comm-header-only", ["fmt::fmt"])
+        comm_headers.system_libs = ["pthread", "dl"]
+        self._component("header_only", "parx-header-only", ["comm_header_only", "zlib::zlib"])
+        # The packages' libraries have baseline instructions, level 0 of parx/core/abi.hpp.
+        comm = self._component("comm", "parx-comm", ["comm_header_only"], "parx_comm")
+        comm.defines = ["PARX_SEPARATE_COMPILATION", "PARX_LIBRARY_VECTORS=0"]
+        self._component("parx", "parx", ["header_only", "comm"], "parx")
+        models = self._component("models", "parx-models", ["parx"], "parx_models")
+        models.defines = ["PARX_COMPILED_MODELS"]
+
+    def _component(self, name, module, requires, library=None):
+        component = self.cpp_info.components[name]
+        component.set_property("cmake_target_name", f"parx::{name}")
+        component.set_property("pkg_config_name", module)
+        component.requires = requires
+        component.bindirs = []
+        component.libs = [library] if library else []
+        return component

@@ -9,8 +9,8 @@
 //
 // The form is part of the tag, too. Header-only is the default. With PARX_SEPARATE_COMPILATION
 // headers only declare the functions marked PARX_INLINE; parx/src.hpp defines them, in one object
-// file of the program or in parx::compiled. Where objects of both forms hand each other parx's
-// types, the link fails on parx::v0_1_avx2_compiled::...
+// file of the program or in the library parx::parx. Where objects of both forms hand each other
+// parx's types, the link fails on parx::v0_1_avx2_compiled::...
 #pragma once
 
 #include <parx/core/version.hpp>
@@ -19,11 +19,25 @@
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__FMA__) && defined(__F16C__)
 #define PARX_VECTORS_AVX512 1
 #define PARX_ABI_VECTORS avx512
+#define PARX_VECTORS_LEVEL 2
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define PARX_VECTORS_AVX2 1
 #define PARX_ABI_VECTORS avx2
+#define PARX_VECTORS_LEVEL 1
 #else
 #define PARX_ABI_VECTORS baseline
+#define PARX_VECTORS_LEVEL 0
+#endif
+
+// The build of the library that a program links says for which level it was compiled.
+#if defined(PARX_LIBRARY_VECTORS)
+#if PARX_LIBRARY_VECTORS == 2 && PARX_VECTORS_LEVEL != 2
+#error "parx's library is compiled for AVX-512, this file is not: use the same -march"
+#elif PARX_LIBRARY_VECTORS == 1 && PARX_VECTORS_LEVEL != 1
+#error "parx's library is compiled for AVX2, this file is not: use the same -march"
+#elif PARX_LIBRARY_VECTORS == 0 && PARX_VECTORS_LEVEL != 0
+#error "parx's library is compiled without vector flags and this file for AVX: PARX_NATIVE=ON"
+#endif
 #endif
 
 #if defined(PARX_SEPARATE_COMPILATION)

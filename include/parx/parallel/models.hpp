@@ -1,6 +1,6 @@
 // The models of parx in any layout. What parallel compiles for a model is most of the time that a
 // program takes to compile; PARX_COMPILED_MODELS says that a library has it ready for these, as
-// parx::models_compiled does.
+// parx::models does.
 #pragma once
 
 #include <parx/parallel/parallel.hpp>

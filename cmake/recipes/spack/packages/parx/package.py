@@ -16,7 +16,7 @@ class Parx(CMakePackage):
     version("main", branch="main")
 
     variant("tools", default=True, description="parxrun, parx_doctor, parx-bench and the like")
-    variant("native", default=False, description="Tools for this machine's processor only")
+    variant("native", default=False, description="Libraries and tools for this machine's processor only")
 
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
@@ -37,15 +37,12 @@ class Parx(CMakePackage):
             self.define("PARX_BUILD_TRAINERS", False),
             self.define_from_variant("PARX_NATIVE", "native"),
             self.define("PARX_INSTALL", True),
+            self.define("PARX_INSTALL_LIBRARIES", True),
         ]
 
     @property
     def build_targets(self):
-        return list(self.tools) if self.spec.satisfies("+tools") else []
-
-    def build(self, spec, prefix):
-        if self.build_targets:
-            super().build(spec, prefix)
+        return ["parx_models"] + (list(self.tools) if self.spec.satisfies("+tools") else [])
 
     def install(self, spec, prefix):
         with working_dir(self.build_directory):

@@ -1,0 +1,63 @@
+# The libraries, which are what programs link unless they ask for a header-only target:
+#
+#   parx::comm    the compiled form (parx/src.hpp) of parx::comm_header_only
+#   parx::parx    that of parx::header_only; includes parx::comm
+#   parx::models  parx::parx, and the models of parx in all layouts (parallel/models.hpp)
+#
+# A program includes the same headers with either and compiles in a fraction of the time. A library is
+# built when something links it, and with PARX_INSTALL_LIBRARIES always.
+#
+# Objects and library must be compiled with the same vector instructions, of which there are three levels
+# (core/abi.hpp). A library has those of the flags of the project that it is built in, and with
+# PARX_NATIVE those of this machine's processor, which it then hands on to what links it. Whoever links
+# it with others is told so when configuring (instructions.cmake) and by the compiler.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+             ${PROJECT_SOURCE_DIR}/include/parx/src.hpp)
+file(STRINGS ${PROJECT_SOURCE_DIR}/include/parx/src.hpp parts REGEX "^#include <parx/.*/src[.]hpp>")
+set(comm_sources "")
+set(sources "")
+foreach(part IN LISTS parts)
+  string(REGEX REPLACE "#include <parx/(.*)/src[.]hpp>" "\\1" name "${part}")
+  set(source ${PROJECT_BINARY_DIR}/compiled/${name}.cpp)
+  file(CONFIGURE OUTPUT ${source} CONTENT "${part}\n")
+  if(name IN_LIST parx_comm_chapters)
+    list(APPEND comm_sources ${source})
+  else()
+    list(APPEND sources ${source})
+  endif()
+endforeach()
+
+# The level of vector instructions of this project's flags.
+set(native "")
+if(PARX_NATIVE)
+  get_target_property(native parx::native INTERFACE_COMPILE_OPTIONS)
+endif()
+parx_vectors_of_flags(vectors "${native}" ${PROJECT_SOURCE_DIR}/include)
+
+# parx_add_library(target headers source...): the compiled form of the target `headers`.
+function(parx_add_library target headers)
+  add_library(${target} STATIC ${ARGN})
+  string(REGEX REPLACE "^parx_" "" name ${target})
+  add_library(parx::${name} ALIAS ${target})
+  if(NOT PARX_INSTALL_LIBRARIES)
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_compile_definitions(${target} PUBLIC PARX_SEPARATE_COMPILATION
+                                              PARX_LIBRARY_VECTORS=${vectors})
+  target_link_libraries(${target} PUBLIC ${headers})
+  if(PARX_NATIVE)
+    target_link_libraries(${target} PUBLIC parx::native)
+  endif()
+endfunction()
+
+parx_add_library(parx_comm parx_comm_header_only ${comm_sources})
+if(NOT PARX_COMM_ONLY)
+  parx_add_library(parx parx_header_only ${sources})
+  target_link_libraries(parx PUBLIC parx_comm)
+  # Apart from it, since it takes 2 GB and 40 % of the time of all the other.
+  set(source ${PROJECT_BINARY_DIR}/compiled/models_in_layouts.cpp)
+  file(CONFIGURE OUTPUT ${source} CONTENT "#include <parx/parallel/detail/models_impl.hpp>\n")
+  parx_add_library(parx_models parx ${source})
+  target_compile_definitions(parx_models PUBLIC PARX_COMPILED_MODELS)
+endif()
