@@ -43,7 +43,7 @@ struct rank_state {
       fewest = std::min(fewest, parx_test::allocations - before);
     }
     // What runs behind the back of backward is held by a handle each: buckets and counts.
-    const std::size_t handles = group.size() == 1 ? 0 : ddp.bucket_count() + 2;
+    const std::size_t handles = ddp.bucket_count() + 2;
     if (fewest > handles) wrong += fmt::format("{}: {} allocations a step. ", name, fewest);
   }
 };
