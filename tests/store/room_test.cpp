@@ -72,6 +72,19 @@ BOOST_FIXTURE_TEST_CASE(the_oldest_overdue_client_is_dropped_next, fixture) {
   BOOST_TEST((overdue(1h) == id{2}));  // until another wants more than is free
 }
 
+BOOST_FIXTURE_TEST_CASE(a_rank_of_the_job_is_given_the_time_of_a_busy_host, fixture) {
+  shared.hold(1, 60, start, room::for_rank);
+  hold(2, 60);
+  BOOST_TEST((overdue(10s) == id{}));
+  BOOST_TEST((overdue(10s + 1ms) == id{1}));
+  shared.progress(1, start + 55s);
+  BOOST_TEST((overdue(60s) == id{}));
+  BOOST_TEST((overdue(60s + 1ms) == id{1}));
+  shared.forget(1);
+  shared.wait(3, 60);
+  BOOST_TEST((overdue(251ms) == id{2}));  // a stranger still
+}
+
 BOOST_FIXTURE_TEST_CASE(waiting_clients_are_resumed_in_order_while_they_fit, fixture) {
   hold(1, 90);
   shared.wait(2, 50);

@@ -4,7 +4,9 @@
 // in the order in which they began to wait. The memory is short while more than the limit is held,
 // or while the first that waits finds no room. Then the client that has held longest goes first: it
 // may pass the limit, so that one request after the other is completed, and it is dropped if it
-// makes no progress for 250 ms or takes more than 5 s. Time that a client waits does not count.
+// makes no progress for a while or takes too long: a stranger after 250 ms and 5 s, a rank of the
+// job, which a busy host may leave without a processor, after 10 s and 60 s. Time that a client
+// waits does not count.
 // Every operation takes time logarithmic in the number of clients. One thread.
 #pragma once
 
@@ -25,14 +27,20 @@ class room {
   using client_id = std::uint64_t;
   using time_point = deadline::clock::time_point;
 
-  static constexpr std::chrono::milliseconds standstill_timeout{250};
-  static constexpr std::chrono::seconds occupant_timeout{5};
+  struct patience {
+    std::chrono::milliseconds standstill;
+    std::chrono::milliseconds whole;
+  };
+  static constexpr patience for_stranger{std::chrono::milliseconds(250), std::chrono::seconds(5)};
+  /// For a client that has proved that it knows the job's secret.
+  static constexpr patience for_rank{std::chrono::seconds(10), std::chrono::seconds(60)};
 
   explicit room(std::size_t limit) : limit_(limit) {}
 
   /// A client holds so many bytes now; 0 for none.
-  void hold(client_id id, std::size_t bytes, time_point now) {
+  void hold(client_id id, std::size_t bytes, time_point now, patience given = for_stranger) {
     client& c = clients_[id];
+    c.given = given;
     if (c.held == 0 && bytes > 0) {
       c.place = holders_.insert(holders_.end(), id);
       c.resumed = c.moved = now;
@@ -95,7 +103,7 @@ class room {
     if (holders_.empty() || !is_short()) return std::nullopt;
     const client& first = clients_.at(holders_.front());
     const bool in_time =
-        now - first.moved <= standstill_timeout && now - first.resumed <= occupant_timeout;
+        now - first.moved <= first.given.standstill && now - first.resumed <= first.given.whole;
     if (first.wanted > 0 || in_time) return std::nullopt;
     return holders_.front();
   }
@@ -106,6 +114,7 @@ class room {
     std::size_t wanted = 0;  // more than 0: waits
     time_point resumed{};    // or when it began to hold
     time_point moved{};      // when it last made progress
+    patience given = for_stranger;
     std::list<client_id>::iterator place{};        // in holders_, if it holds
     std::list<client_id>::iterator queue_place{};  // in queue_, if it waits
   };

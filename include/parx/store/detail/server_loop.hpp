@@ -268,10 +268,14 @@ class server_loop {
     count_arriving(c);
   }
 
+  [[nodiscard]] room::patience patience_with(const peer& c) const noexcept {
+    return key_ && !c.authentication ? room::for_rank : room::for_stranger;
+  }
+
   // Incomplete requests, requests that wait behind an answer, and the one whose answer has no room.
   void count_arriving(const peer& c) {
     const std::size_t postponed = c.postponed ? store_protocol::memory_of(*c.postponed) : 0;
-    arriving_.hold(c.id, c.parser.held() + postponed, clock::now());
+    arriving_.hold(c.id, c.parser.held() + postponed, clock::now(), patience_with(c));
   }
 
   void pause(peer& c, room& full, std::size_t wanted) {
@@ -383,7 +387,7 @@ class server_loop {
     // serve() has not checked the room for small answers and watch events.
     if (!leaving_.fits(bytes.size())) return mark_for_hang_up(c);
     c.outgoing.append(bytes);
-    leaving_.hold(c.id, c.outgoing.size(), clock::now());
+    leaving_.hold(c.id, c.outgoing.size(), clock::now(), patience_with(c));
     if (!c.awaiting_write) await_room(c);
   }
 
