@@ -83,7 +83,7 @@ way drawn_way(draw& random, const summation& sums) {
     const bool in_halves = how.zero < 2;  // zb1p and zbv go with zero=1 alone
     how.schedule =
         random.one_of<const char*>({"gpipe", "1f1b", "eager_1f1b", in_halves ? "zb1p" : "1f1b"});
-    const bool has_chunks = how.pp == 2 && random.below(3) == 0;
+    const bool has_chunks = how.pp == 2 && random.below(3) == 0 && sums.replicas == 0;
     const bool is_even = sums.microbatches % 2 == 0 && sums.replicas == 0;
     if (has_chunks && (is_even || in_halves)) {
       how.chunks = 2;
