@@ -12,6 +12,7 @@
 #include <parx/data/formats/detail/gzip_impl.hpp>
 #include <parx/data/formats/detail/idx_impl.hpp>
 #include <parx/data/formats/detail/lines_impl.hpp>
+#include <parx/data/formats/detail/text_bytes_impl.hpp>
 #include <parx/data/formats/detail/token_shards_impl.hpp>
 #include <parx/data/text/detail/byte_bpe_impl.hpp>
 #include <parx/data/text/detail/character_tokenizer_impl.hpp>
