@@ -8,6 +8,7 @@
 # includes core/abi.hpp, which defines that. Includes are written <parx/folder/file.hpp>. Boost is
 # for parxrun's supervisor alone, and <boost/asio.hpp>, which is all of Asio, is included nowhere.
 # What parx::comm is made of (parx_comm_chapters in cmake/targets.cmake) does not need zlib.
+# What detail/x_impl.hpp defines is in a library: its chapter's src.hpp includes it, or another _impl.hpp.
 # No file is longer than 500 lines, no line wider than 100 columns, those of the tests included.
 # clang gives fmt's vformat_to another name than g++ gives it in libfmt: what uses it does not link.
 # parx.hpp has every chapter. An example is a program of 150 lines at most. README.md has the drawing.
@@ -150,5 +151,13 @@ wide=$(
     }'
 )
 wrong+=${wide:+${wrong:+$'\n'}$wide}
+nowhere=$(
+  sources=$(grep -rhoE '^#include <parx/[a-z_0-9/]*_impl[.]hpp>' --include=src.hpp --include='*_impl.hpp' parx)
+  sources+=$(grep -o 'parx/[a-z_/]*_impl[.]hpp' ../cmake/libraries.cmake 2>/dev/null)
+  find parx -name '*_impl.hpp' | sort | while read -r header; do
+    grep -qF "$header" <<<"$sources" || echo "$header: no src.hpp includes it"
+  done
+)
+wrong+=${nowhere:+${wrong:+$'\n'}$nowhere}
 [ -z "$wrong" ] || { echo "$wrong"; exit 1; }
 echo "$(find parx -name '*.hpp' | wc -l) headers keep to the layers"
