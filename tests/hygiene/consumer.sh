@@ -46,8 +46,7 @@ case $how in
   add_subdirectory)
     use header_only -DPARX_SOURCE_DIR="$root"
     sources=-DPARX_SOURCE_DIR=$root
-    for component in comm header_only comm_header_only; do
-      tells_of_instructions nothing "$sources" -DCOMPONENTS=$component -DPARX_NATIVE=ON
+    for component in comm header_only; do
       tells_of_instructions nothing "$sources" -DCOMPONENTS=$component -DCMAKE_CXX_FLAGS=-march=native
     done
     tells_of_instructions nothing "$sources" -DCOMPONENTS=comm
@@ -63,8 +62,6 @@ case $how in
     if grep -rlIF -e "$root" -e "$4" "$work/prefix"; then echo "the installed files name $root"; exit 1; fi
     (cd "$root/include" && find . -name '*.hpp') | sort >"$work/sources"
     (cd "$work/prefix/include" && find . -name '*.hpp') | sort | diff "$work/sources" -
-    use comm_header_only,comm "${without[@]}" -DCMAKE_PREFIX_PATH="$work/prefix"
-    rm -rf "$work/build"
     use header_only,models -DCMAKE_PREFIX_PATH="$work/prefix"
     tells_of_instructions nothing -DCMAKE_PREFIX_PATH="$work/prefix"
     tells_of_instructions slow -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS=header_only

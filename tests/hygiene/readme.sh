@@ -1,14 +1,15 @@
 #!/bin/bash
 # Every whole program in a README, or in the pages of a folder, compiles, runs without complaint and
 # says something:
-#   readme.sh README.md|FOLDER PARXRUN LIBRARIES COMPILER [FLAG...]
+#   readme.sh README.md|FOLDER all|short PARXRUN LIBRARIES COMPILER [FLAG...]
+# short: of a folder only the pages that a newcomer reads first.
 # LIBRARIES is the folder of parx's libraries. A whole program is a block of ```cpp with a main in
 # it. One that begins with "// name.cpp" runs by each line "parxrun -n N ./name ARGUMENTS" that stands
 # in a block, of any of the pages; others run on two ranks. The files that they read are made up here.
 # The repository's own README has at most 130 lines, that of the examples 120, a page of a folder 150,
 # all of 100 columns.
 set -eu
-text=$1 parxrun=$2 libraries=$3; shift 3
+text=$1 form=$2 parxrun=$3 libraries=$4; shift 4
 limit() {  # LINES FILE...
   awk -v most="$1" '
     { length_of[FILENAME] = FNR; characters = $0; gsub(/[\200-\277]/, "", characters) }
@@ -30,7 +31,9 @@ else
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-awk -v work="$work" '
+awk -v work="$work" -v form="$form" '
+  FNR == 1 { skip = form == "short" && FILENAME !~ /(README|start|train|your_own)[.]md$/ }
+  skip { next }
   /^```/ && !inside { inside = 1; is_program = /^```cpp/; text = ""; next }
   /^```/ {
     if (is_program && text ~ /int main/) {

@@ -157,7 +157,7 @@ void check_alone(Make make, Loss loss_of) {
   for (const bool rounds : {false, true}) {
     parx::set_num_threads(1);
     const outcome alone = train_alone(make(), loss_of, rounds);
-    for (const int threads : {2, 3, 4, 8}) {
+    for (const int threads : {2, 3, 8}) {
       parx::set_num_threads(threads);
       const outcome found = train_alone(make(), loss_of, rounds);
       const std::string what =
