@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -475,6 +476,27 @@ BOOST_AUTO_TEST_CASE(a_wrapper_that_goes_when_memory_is_exhausted_drops_what_it_
         parx::require(!part.has_values(), "a part's values are in memory that has gone");
       }
     }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(an_evaluation_that_ends_when_memory_is_exhausted_restores_all_modes) {
+  if (!parx_test::memory_can_be_short) return;
+  parx::run_threads(1, [](parx::process_group& group) {
+    model m;
+    m.head.eval();
+    parx::fsdp fsdp{m, group, gathered_blocks(3)};
+    const auto evaluate = [&](auto& evaluated) {
+      std::optional<parx::nn::evaluation_mode<std::remove_reference_t<decltype(evaluated)>>> mode(
+          std::in_place, evaluated);
+      parx::require(!m.is_training(), "it is not in evaluation mode");
+      parx_test::memory_is_short = true;
+      mode.reset();
+      parx_test::memory_is_short = false;
+      parx::require(m.is_training() && !m.head.is_training(), "its modes are others");
+      parx::require(parx::is_grad_enabled(), "gradients stay disabled");
+    };
+    evaluate(m);
+    evaluate(fsdp.module());
   });
 }
 

@@ -122,15 +122,16 @@ BOOST_AUTO_TEST_CASE(a_pretrained_llama_tells_the_recorded_story) {
   BOOST_TEST(text.substr(0, expected.size()) == expected);
 }
 
-BOOST_AUTO_TEST_CASE(each_layer_returns_to_the_mode_that_it_had_before) {
+BOOST_AUTO_TEST_CASE(a_model_returns_to_the_mode_that_it_had_before) {
   models::gpt<float> model({.vocab_size = 30, .n_positions = 16, .n_embd = 16, .n_layer = 2});
   model.initialize(5);
-  model.train();
-  auto modes = model.training_modes();
-  modes.back() = false;  // frozen by the user
-  model.set_training_modes(modes);
-  models::generate(model, std::vector<std::int64_t>{3}, {.max_new_tokens = 2});
-  BOOST_TEST((model.training_modes() == modes));
+  for (const bool is_trained : {true, false}) {
+    is_trained ? model.train() : model.eval();
+    models::generate(model, std::vector<std::int64_t>{3}, {.max_new_tokens = 2});
+    model.for_each_module([&](const std::string& path, const nn::module_view& layer) {
+      BOOST_TEST(layer.module.is_training() == is_trained, path);
+    });
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_cache_changes_no_logit) {

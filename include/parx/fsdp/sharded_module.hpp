@@ -12,6 +12,7 @@
 #include <parx/autograd/parameter.hpp>
 #include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/nn/module.hpp>
+#include <parx/nn/training_modes.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -62,8 +63,7 @@ class sharded_module {
   }
   void train() { model_.train(); }
   void eval() { model_.eval(); }
-  [[nodiscard]] std::vector<bool> training_modes() { return model_.training_modes(); }
-  void set_training_modes(const std::vector<bool>& modes) { model_.set_training_modes(modes); }
+  [[nodiscard]] nn::training_modes training_modes() { return model_.training_modes(); }
   void reseed(std::uint64_t seed) { model_.reseed(seed); }
 
  private:

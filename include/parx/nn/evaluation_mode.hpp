@@ -1,9 +1,8 @@
 // evaluation_mode: a scope in which a model is evaluated.
 #pragma once
 
-#include <vector>
-
 #include <parx/autograd/no_grad.hpp>
+#include <parx/nn/training_modes.hpp>
 
 namespace parx::inline PARX_ABI::nn {
 
@@ -13,12 +12,12 @@ template <typename Module>
 class [[nodiscard]] evaluation_mode {
  public:
   explicit evaluation_mode(Module& module) : module_(module) {
-    if constexpr (has_parts) were_training_ = module.training_modes();
+    if constexpr (has_parts) before_ = module.training_modes();
     if constexpr (requires { module.eval(); }) module.eval();
   }
   ~evaluation_mode() {
     if constexpr (has_parts) {
-      module_.set_training_modes(were_training_);
+      before_.restore();
     } else if constexpr (requires { module_.train(); }) {
       module_.train();
     }
@@ -30,7 +29,7 @@ class [[nodiscard]] evaluation_mode {
   static constexpr bool has_parts = requires(Module& m) { m.training_modes(); };
 
   Module& module_;
-  std::vector<bool> were_training_;
+  training_modes before_;
   no_grad guard_;
 };
 

@@ -32,7 +32,6 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/parameter.hpp>
@@ -43,6 +42,7 @@
 #include <parx/nn/detail/parts.hpp>
 #include <parx/nn/detail/walk.hpp>
 #include <parx/nn/module_view.hpp>
+#include <parx/nn/training_modes.hpp>
 
 namespace parx::inline PARX_ABI::nn {
 
@@ -255,14 +255,11 @@ class module : public detail::module_state {
   /// Sets training mode (the default) or evaluation mode in this module and all its submodules.
   void train() { walk_parts(detail::training_setting(true)); }
   void eval() { walk_parts(detail::training_setting(false)); }
-  /// Saves and restores which modules are in training mode, in the order of for_each_module.
-  [[nodiscard]] std::vector<bool> training_modes() {
-    detail::training_modes saved;
-    walk_parts(saved);
-    return std::move(saved.modes);
-  }
-  void set_training_modes(const std::vector<bool>& modes) {
-    walk_parts(detail::training_restoring(modes));
+  /// Which modules are in training mode; restore() of the result restores it.
+  [[nodiscard]] nn::training_modes training_modes() {
+    nn::training_modes saved;
+    walk_parts(nn::training_modes::saving(saved));
+    return saved;
   }
 
   /// From the next forward pass on the parameters are constants, or get gradients again: PyTorch's

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include <parx/checkpoint/state.hpp>
+#include <parx/nn/training_modes.hpp>
 #include <parx/parallel/strategy.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -47,8 +47,7 @@ class parallel_part : public shared_state {
   [[nodiscard]] std::size_t parameter_count() { return strategy_->parameter_count(); }
   void train() { strategy_->set_training(true); }
   void eval() { strategy_->set_training(false); }
-  [[nodiscard]] std::vector<bool> training_modes() { return strategy_->training_modes(); }
-  void set_training_modes(const std::vector<bool>& modes) { strategy_->set_training_modes(modes); }
+  [[nodiscard]] nn::training_modes training_modes() { return strategy_->training_modes(); }
   void reseed(std::uint64_t seed) { strategy_->reseed(seed); }
   void gradient_checkpointing_enable() { strategy_->checkpoint_gradients(); }
 

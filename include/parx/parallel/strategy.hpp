@@ -25,6 +25,7 @@
 #include <parx/nn/init.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/nn/module.hpp>
+#include <parx/nn/training_modes.hpp>
 #include <parx/pipeline/batch_parts.hpp>
 #include <parx/pipeline/microbatches.hpp>
 
@@ -114,8 +115,7 @@ class parallel_strategy {
   /// Of a language model; 0 where it has no limit to tell.
   [[nodiscard]] virtual std::size_t max_positions() const = 0;
   virtual void set_training(bool is_on) = 0;
-  [[nodiscard]] virtual std::vector<bool> training_modes() = 0;
-  virtual void set_training_modes(const std::vector<bool>& modes) = 0;
+  [[nodiscard]] virtual nn::training_modes training_modes() = 0;
   virtual void reseed(std::uint64_t seed) = 0;
   virtual void checkpoint_gradients() = 0;
 };
@@ -153,10 +153,7 @@ class strategy_of_model
     else return 0;
   }
   void set_training(bool is_on) override { is_on ? model_.train() : model_.eval(); }
-  std::vector<bool> training_modes() override { return model_.training_modes(); }
-  void set_training_modes(const std::vector<bool>& modes) override {
-    model_.set_training_modes(modes);
-  }
+  nn::training_modes training_modes() override { return model_.training_modes(); }
   void reseed(std::uint64_t seed) override { model_.reseed(seed); }
   void checkpoint_gradients() override {
     if constexpr (requires { model_.gradient_checkpointing_enable(); }) {

@@ -8,9 +8,9 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <parx/checkpoint/state.hpp>
+#include <parx/nn/training_modes.hpp>
 #include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/stage_reductions.hpp>
 
@@ -51,8 +51,7 @@ class stage_module : public shared_state {
   void reseed(std::uint64_t seed) { own_.reseed(seed); }
   void train() { own_.train(); }
   void eval() { own_.eval(); }
-  [[nodiscard]] std::vector<bool> training_modes() { return own_.training_modes(); }
-  void set_training_modes(const std::vector<bool>& modes) { own_.set_training_modes(modes); }
+  [[nodiscard]] nn::training_modes training_modes() { return own_.training_modes(); }
 
  private:
   stage_part<Model>& own_;

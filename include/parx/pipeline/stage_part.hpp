@@ -19,6 +19,7 @@
 #include <parx/fsdp/unit_choice.hpp>
 #include <parx/nn/module.hpp>
 #include <parx/nn/module_view.hpp>
+#include <parx/nn/training_modes.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -99,8 +100,7 @@ class stage_part : public nn::detail::module_state {
   void reseed(std::uint64_t seed) { whole_->reseed(seed); }
   void train() { whole_->train(); }
   void eval() { whole_->eval(); }
-  [[nodiscard]] std::vector<bool> training_modes() { return whole_->training_modes(); }
-  void set_training_modes(const std::vector<bool>& modes) { whole_->set_training_modes(modes); }
+  [[nodiscard]] nn::training_modes training_modes() { return whole_->training_modes(); }
 
  private:
   Model* whole_;

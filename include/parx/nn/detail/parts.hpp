@@ -90,21 +90,6 @@ struct training_setting final : part_visitor {
   bool on;
 };
 
-/// Saves which modules are in training mode; training_restoring restores it.
-struct training_modes final : part_visitor {
-  void on_module(const std::string&, const module_view& part) override {
-    modes.push_back(training(part.module));
-  }
-  std::vector<bool> modes;
-};
-struct training_restoring final : part_visitor {
-  explicit training_restoring(const std::vector<bool>& modes) : next(modes.begin()) {}
-  void on_module(const std::string&, const module_view& part) override {
-    training(part.module) = *next++;
-  }
-  std::vector<bool>::const_iterator next;
-};
-
 struct module_naming final : part_visitor {
   explicit module_naming(parx::anomaly_watch& names) : watch(names) {}
   void on_module(const std::string& path, const module_view& part) override {
