@@ -1,9 +1,9 @@
 """Jobs of one call on a busy host, over shared memory, TCP and both:
 
-    departures.py --runs 2000 --bin DIR [--seed S] [--busy 3] [--only RUN]
+    departures.py --runs 2000 --bin DIR [--seed S] [--busy 3] [--least RANKS] [--only RUN]
 
-DIR holds departing and parxrun. Each run has 2 to 300 ranks, most of them few; N of --busy processes
-compute beside them. Every run must end with 0. The exit code is 0 when all did.
+DIR holds departing and parxrun. Each run has 2 to 300 ranks, most of them few (or --least and more);
+--busy processes compute beside them. Every run must end with 0. The exit code is 0 when all did.
 """
 import argparse
 import os
@@ -23,12 +23,13 @@ NETWORKS = {
 SIZES = [(70, 2, 9), (22, 10, 40), (6, 41, 128), (2, 129, 300)]  # percent, from, to
 
 
-def draw(seed):
+def draw(seed, least):
     chance = random.Random(seed)
     # Another half of the runs go over the three main networks.
     networks = list(NETWORKS) + ["shared memory", "TCP", "two hosts"] * 2
-    percent, first, last = chance.choices(SIZES, [each[0] for each in SIZES])[0]
-    return chance.choice(networks), chance.randint(first, last)
+    sizes = [each for each in SIZES if each[2] >= least]
+    percent, first, last = chance.choices(sizes, [each[0] for each in sizes])[0]
+    return chance.choice(networks), chance.randint(max(first, least), last)
 
 
 def main():
@@ -37,6 +38,7 @@ def main():
     options.add_argument("--bin", required=True)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--busy", type=int, default=3)
+    options.add_argument("--least", type=int, default=2, help="ranks, at most 300")
     options.add_argument("--minutes", type=float, default=1e9, help="start none after so many")
     options.add_argument("--only", type=int, help="one run of these again")
     given = options.parse_args()
@@ -49,7 +51,7 @@ def main():
             if time.monotonic() - since > 60 * given.minutes:
                 break
             seed = given.seed * 1_000_003 + run
-            network, ranks = draw(seed)
+            network, ranks = draw(seed, given.least)
             extra, hosts = NETWORKS[network]
             command = [f"{given.bin}/parxrun", "-n", str(ranks), f"{given.bin}/departing",
                        str(seed), str(hosts)]
