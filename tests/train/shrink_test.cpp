@@ -11,12 +11,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <parx/checkpoint/writer_claim.hpp>
 #include <parx/fsdp.hpp>
 #include <parx/launch.hpp>
 
@@ -72,6 +74,23 @@ struct line : parx::nn::module<line> {
     visit("slope", slope);
   }
 };
+
+/// The names of the claims on an output folder, of which the last ends the others.
+std::vector<std::string> claims_on(const std::string& folder) {
+  std::vector<std::string> found;
+  for (const auto& each : std::filesystem::directory_iterator(folder)) {
+    const std::string name = each.path().filename().string();
+    if (name.starts_with(parx::detail::claim_prefix)) found.push_back(name);
+  }
+  return found;
+}
+/// A lost rank 0 may only be stopped: the new one's claim ends its claim. No other loss changes it.
+void check_claims(const plan& p, const std::vector<std::vector<std::string>>& by_beginning) {
+  const auto &first = by_beginning.front(), &last = by_beginning.back();
+  if (first.size() != 1 || last.size() != 1) throw std::runtime_error("there is not one claim");
+  const bool is_rank_0_lost = p.victims.front() == 0;
+  if ((first != last) != is_rank_0_lost) throw std::runtime_error("the claim of another rank 0");
+}
 
 /// Least squares by gradient descent with momentum over the samples in their order; throws where
 /// the trainer's losses or the slope are others.
@@ -150,9 +169,13 @@ void train_and_compare(parx::world& world, const plan& p, const std::string& fol
       source, {.batch_size = 9, .sampler = distributed_sampler{samples, world}}};
   if (p.writes) trainer.add_evaluation(held_out, mean_x);
   std::vector<beginning> begins;
+  std::vector<std::vector<std::string>> claims;
   trainer.add_callbacks(
       {.on_train_begin =
-           [&](const auto& state) { begins.push_back({state.global_step, state.world_size}); },
+           [&](const auto& state) {
+             begins.push_back({state.global_step, state.world_size});
+             if (p.writes) claims.push_back(claims_on(folder));
+           },
        .on_step_end =
            [&](const auto& state) {
              if (state.global_step == 5 && ::write(ready, "x", 1) != 1) std::abort();
@@ -163,6 +186,7 @@ void train_and_compare(parx::world& world, const plan& p, const std::string& fol
   if (begins.back().world != left || world.size() != static_cast<int>(left)) {
     throw std::runtime_error("training did not go on with those that are left");
   }
+  if (p.writes) check_claims(p, claims);
   std::vector<double> losses;
   for (const train::record& each : trainer.state().log_history) {
     if (const auto value = each.find("loss")) losses.push_back(*value);
