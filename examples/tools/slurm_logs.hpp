@@ -139,6 +139,7 @@ struct told_job {
     return {parx::slurm::severity(failed ? "FAILED" : state()),
             parx::detail::parse_number<int>(code).value_or(0)};
   }
+  [[nodiscard]] bool has_failed() const { return badness().first > 0; }
 };
 
 /// One for each job and task of an array whose logs or records there are. Of a job that is no array
@@ -184,7 +185,9 @@ inline constexpr std::string_view logs_usage =
     "  parx_slurm logs 4711         a job; its log is where Slurm says, else in ., slurm_logs,\n"
     "                               logs or ~/slurm_logs, with that number in its name\n"
     "  parx_slurm logs tiny.log     a log\n"
-    "  parx_slurm logs slurm_logs   all logs in a folder: .log, .out and .err\n";
+    "  parx_slurm logs slurm_logs   all logs in a folder: .log, .out and .err\n\n"
+    "Exits with 4 where a job has failed or Slurm has ended it; else with 3 where there is no\n"
+    "log, or one cannot be read; else with 0, also where it still waits or runs.\n";
 
 /// Prints what is known of a job.
 inline void print_job(const told_job& job, const std::vector<std::string>& looked) {
@@ -258,15 +261,15 @@ inline void print_jobs(const std::vector<told_job>& jobs, const std::vector<std:
                                    (code.empty() || code == "0:0" ? "" : ", exit code " + code),
                parx::printable(text));
   }
-  if (worst->badness().first == 0) return;
+  if (!worst->has_failed()) return;
   fmt::print("the worst of them, {}\n",
              parx::printable(worst->name.empty() ? "the other logs" : worst->name));
   print_job(*worst, looked);
 }
 
 /// Prints how the job ended, or for --help what may be asked; of several jobs, or tasks of an
-/// array, each. Returns 0; 3 where there are neither logs nor records of it, or one of its logs
-/// cannot be read.
+/// array, each. Returns 4 where one has not ended well; else 3 where there are neither logs nor
+/// records of it, or one of its logs cannot be read; else 0.
 inline int logs(const std::string& what) {
   using parx::printable;
   if (what == "-h" || what == "--help") {
@@ -292,9 +295,9 @@ inline int logs(const std::string& what) {
              is_alone || states.empty() ? "" : ": " + printable(parx::slurm::states_text(states)));
   if (is_alone) print_job(jobs.front(), looked);
   else print_jobs(jobs, looked);
-  const bool all_read = std::all_of(jobs.begin(), jobs.end(),
-                                    [](const told_job& job) { return job.unreadable.empty(); });
-  return all_read ? 0 : 3;
+  const auto any = [&](auto&& is_so) { return std::any_of(jobs.begin(), jobs.end(), is_so); };
+  if (any([](const told_job& job) { return job.has_failed(); })) return 4;
+  return any([](const told_job& job) { return !job.unreadable.empty(); }) ? 3 : 0;
 }
 
 }  // namespace examples

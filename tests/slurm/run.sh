@@ -123,7 +123,9 @@ END
   claim "ends after three of them" test "$(grep -c '^this is turn' "$work/out")$(grep -oE 'JobState=[A-Z]+' "$work/out")" = 3JobState=FAILED
   claim "and says why" says 'three turns without a new checkpoint in stuck'
   shown=no
-  claim "parx_slurm logs tells how it ended" asks logs "$(ls stuck-*.log | grep -oE '[0-9]+')"
+  claim "parx_slurm logs exits with 0 for the one that ended well" asks logs "$(ls saves-*.log | grep -oE '[0-9]+')"
+  claim "and says so" says 'the job ended well'
+  claim "and tells with 4 how the other one ended" ends_with 4 asks logs "$(ls stuck-*.log | grep -oE '[0-9]+')"
   claim "with Slurm's verdict" says 'state   FAILED, exit code 1:0: '
   claim "and its turns" says 'turns   3$'
   # A rank that fails under srun alone, and one under parxrun.
@@ -131,15 +133,15 @@ END
   ends_badly() { ! step "$@"; }
   claim "a rank fails under srun" ends_badly -N 2 --ntasks-per-node=2 ./fails
   cp "$work/out" srun.log
-  claim "parx_slurm logs reads its log" asks logs srun.log
+  claim "parx_slurm logs reads its log" ends_with 4 asks logs srun.log
   claim "and names rank and node" says '^first error, rank 3 on node2, srun.log line [0-9]+'
   claim "with the lines of that rank" test "$(grep -c '^  [ >] ' "$work/out")" = "$(grep -c '^  [ >] .*\[RANK 3\]' "$work/out")"
   claim "a rank fails under parxrun" ends_badly -K0 -N 2 --ntasks-per-node=1 "$bin/parxrun" -n 2 ./fails
   cp "$work/out" parxrun.log
-  claim "parx_slurm logs reads that as well" asks logs parxrun.log
+  claim "parx_slurm logs reads that as well" ends_with 4 asks logs parxrun.log
   claim "and names rank and node" says '^first error, rank 3 on node2, parxrun.log line [0-9]+'
   claim "a rank fails with a folder of logs" ends_badly -K0 -N 2 --ntasks-per-node=1 "$bin/parxrun" --log-dir tree -n 2 ./fails
-  claim "parx_slurm logs reads the folder" asks logs "$(dirname tree/*/attempt_0.1/attempt.json)"
+  claim "parx_slurm logs reads the folder" ends_with 4 asks logs "$(dirname tree/*/attempt_0.1/attempt.json)"
   claim "and names rank and node" says '^first error, rank 3 on node2, .*/n1.r3.err line 1'
   # An array: each task has its own end, and the worst is told whole.
   cat >array.sbatch <<'END'
@@ -152,14 +154,14 @@ END
   array_ends() {
     local job; job=$(sbatch --parsable array.sbatch) || return 1
     are_over() { [ "$(scontrol show job -o "$job" | grep -cE 'JobState=(COMPLETED|FAILED)')" = 3 ]; }
-    within 60 are_over && asks logs "$job"
+    within 60 are_over && ends_with 4 asks logs "$job"
   }
   claim "parx_slurm logs reads an array" array_ends
   claim "it counts how its tasks ended" says '^job [0-9]+: 2 COMPLETED, 1 FAILED$'
   claim "each has its own verdict" says '^  [0-9]+_2  COMPLETED: no line of 1 tells of an error: the job ended well$'
   claim "also that which failed" says '^  [0-9]+_1  FAILED, exit code 3:0: first error, rank 0, .*array-[0-9]+_1.log line 2$'
   claim "and the worst is told whole" says '^  state   FAILED, exit code 3:0: '
-  claim "logs of several tasks in a folder are not one" asks logs .
+  claim "logs of several tasks in a folder are not one" ends_with 4 asks logs .
   claim "which Slurm is not asked for" says '^  [0-9]+_0: no line of 1 tells of an error$'
   claim "a log that cannot be read is no success" ends_with 3 asks logs /proc/self/mem
   claim "and it says why" says '^  log     /proc/self/mem cannot be read: Input/output error'
