@@ -65,7 +65,7 @@ def main():
             done[network] = done.get(network, 0) + 1
             if code != 0:
                 failures += 1
-                print(f"run {run}: {ranks} ranks over {network}: {code}\n{text[:3000]}", flush=True)
+                print(f"run {run}: {ranks} ranks over {network}: {code}\n{text[-3000:]}", flush=True)
     finally:
         for each in busy:
             each.kill()
