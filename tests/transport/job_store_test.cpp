@@ -4,13 +4,17 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <parx/core/deadline.hpp>
 #include <parx/core/error.hpp>
 #include <parx/store/hash.hpp>
+#include <parx/transport/detail/peer_directory.hpp>
 #include <parx/transport/job.hpp>
 
 namespace {
@@ -75,4 +79,64 @@ BOOST_AUTO_TEST_CASE(of_a_rank_that_has_ended_nothing_is_known_while_the_store_d
   BOOST_TEST(own.parting_words_of(1).value_or("killed") == "");
   own.store().note_answer();
   BOOST_TEST(!own.parting_words_of(1));
+}
+
+namespace {
+
+using parx::detail::peer_directory;
+
+/// A store in which `world` ranks have arrived, the last one on a host of its own.
+std::shared_ptr<parx::hash_store> arrived(int world) {
+  auto all = std::make_shared<parx::hash_store>();
+  for (int rank = 0; rank < world; ++rank) {
+    const bool is_last = rank + 1 == world;
+    const parx::detail::peer_record record{"n",      "boot", "127.0.0.1", is_last ? "b" : "a",
+                                           "memory", 1,      rank + 1};
+    all->set(peer_directory::key(rank), record.to_text());
+  }
+  return all;
+}
+void forget_records(parx::store& all, int world) {
+  for (int rank = 0; rank < world; ++rank) all.delete_key(peer_directory::key(rank));
+}
+bool are_right(const std::vector<parx::detail::placement>& places, int world) {
+  return std::ssize(places) == world && places.front().host == 0 && places.front().memory &&
+         places.back().host == 1;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(one_rank_reads_the_records_for_all) {
+  for (const int world : {3, 256, 257, 1000}) {
+    const auto all = arrived(world);
+    job_store first(all), second(all);
+    peer_directory reader(first, world), other(second, world);
+    BOOST_TEST(are_right(reader.placements(), world));
+    forget_records(*all, world);
+    BOOST_TEST(are_right(other.placements(), world));
+    if (world <= 256)
+      BOOST_TEST(other.record_of(world - 1, parx::deadline::after({})).pid == world);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_others_wait_for_the_rank_that_reads_the_records) {
+  for (const int world : {3, 300}) {
+    const auto all = arrived(world);
+    job_store first(all), second(all);
+    peer_directory reader(first, world), other(second, world);
+    static_cast<void>(reader.placements());
+    const std::string name = world == 3 ? "rank/records" : "rank/placements";
+    const std::string published = all->get(name);
+    forget_records(*all, world);
+    all->delete_key(name);  // as it is while the reader reads
+    if (world == 3) {
+      const auto soon = parx::deadline::after(std::chrono::milliseconds(50));
+      BOOST_CHECK_THROW(other.meet_everybody(soon), parx::error);
+    }
+    std::jthread late([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      all->set(name, published);
+    });
+    BOOST_TEST(are_right(other.placements(), world));
+  }
 }

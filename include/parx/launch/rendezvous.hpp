@@ -8,12 +8,8 @@
 // listens by a probe. Rank 0 keeps the store long enough for the others to read why the job ends.
 #pragma once
 
-#include <poll.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -34,7 +30,9 @@
 #include <parx/core/printable.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/core/thread_count.hpp>
+#include <parx/launch/detail/gathering.hpp>
 #include <parx/launch/detail/job_keys.hpp>
+#include <parx/launch/detail/join_failure.hpp>
 #include <parx/launch/detail/numbered_start.hpp>
 #include <parx/launch/detail/program_name.hpp>
 #include <parx/launch/detail/survivors.hpp>
@@ -64,14 +62,14 @@ class rendezvous {
       throw error(errc::rendezvous_failed,
                   formatted("rank {} of {} (started by {}) could not join the job", job.rank,
                             job.world_size, to_string(job.started_by)),
-                  context(limit), std::current_exception());
+                  failures_.context(limit), std::current_exception());
     }
     // Before all else: a process that joins a running job under a rank that is taken must not end
     // it.
     try {
       claim_rank(limit);
     } catch (const store_error& failure) {
-      blame_keeper(failure, limit);
+      failures_.blame_keeper(failure, limit);
     }
     try {
       agree_on("world_size", std::to_string(job.world_size), "a world size of", limit);
@@ -88,13 +86,14 @@ class rendezvous {
           .key = key_of(job_)};
       endpoint_.reset(new detail::endpoint(std::move(options), limit));
       prepare();
-      await_everybody(limit);
-      meet_everybody(limit);
+      detail::gathering all(job_, *job_store_, *endpoint_, start_, failures_);
+      all.await_everybody(limit);
+      all.meet_everybody(limit);
     } catch (const store_error& failure) {
       // The others can be told only by a store that answers.
       if (failure.code_value() != errc::timeout) tell_others();
       leave(std::chrono::seconds(1));
-      blame_keeper(failure, limit);
+      failures_.blame_keeper(failure, limit);
     } catch (...) {
       leave_in_failure();
       throw;
@@ -185,7 +184,6 @@ class rendezvous {
   [[nodiscard]] const std::shared_ptr<store>& job_store() const noexcept { return job_store_; }
 
  private:
-  static constexpr const char* rendezvous_name = "rendezvous";  // in error_context::operation
   struct store_of_job {
     tcp_store whole;
     prefix_store part;
@@ -207,51 +205,6 @@ class rendezvous {
   [[nodiscard]] static std::optional<job_key> key_of(const launch_env& job) {
     if (job.secret.empty()) return std::nullopt;
     return job_key(job.secret, job.run_id, job.encrypts);
-  }
-
-  [[nodiscard]] error_context context(const deadline& limit, int blamed = -1) const {
-    return {.operation = rendezvous_name,
-            .group = "world",
-            .sequence = 0,
-            .rank = job_.rank,
-            .peer = blamed,
-            .host = job_.master_host,
-            .elapsed_seconds = limit.elapsed_seconds()};
-  }
-  [[noreturn]] void fail(errc code, const deadline& limit, const std::string& reason,
-                         int blamed = -1) const {
-    throw error(code, not_joined(reason), context(limit, blamed));
-  }
-  [[nodiscard]] std::string not_joined(const std::string& reason) const {
-    return formatted("rank {} of {} could not join the job at {}: {}", job_.rank, job_.world_size,
-                     place(), reason);
-  }
-
-  [[nodiscard]] std::string place() const {
-    return detail::with_port(job_.master_host, job_.master_port);
-  }
-  /// The process that keeps the job's store.
-  [[nodiscard]] std::string keeper() const {
-    return formatted("{}, which keeps the job's store,", to_string(job_.keeper));
-  }
-  /// -1: it is no rank.
-  [[nodiscard]] int keeping_rank() const noexcept {
-    return job_.keeper == store_keeper::rank_zero ? 0 : -1;
-  }
-  [[nodiscard]] std::string end_of_keeper() const {
-    return formatted("{} has ended or was killed; see its output", keeper());
-  }
-  [[nodiscard]] std::string silence_of_keeper() const {
-    return formatted("{} does not answer; is its process stopped?", keeper());
-  }
-  /// For a handler of `failure`: names the process because of which the store did not serve.
-  [[noreturn]] void blame_keeper(const store_error& failure, const deadline& limit) const {
-    const errc code = failure.code_value();
-    if (job_.hosts_store() || (code != errc::peer_lost && code != errc::timeout)) throw;
-    const bool is_silent = code == errc::timeout;
-    throw error(is_silent ? errc::rendezvous_failed : code,
-                not_joined(is_silent ? silence_of_keeper() : end_of_keeper()),
-                context(limit, keeping_rank()), std::current_exception());
   }
 
   /// Counts the ranks that leave: open connections do not tell, as other clients may have some.
@@ -280,7 +233,7 @@ class rendezvous {
   void tell_others() noexcept {
     try {
       failure_record record = record_of(std::current_exception(), job_.rank);
-      if (record.operation != rendezvous_name)
+      if (record.operation != detail::rendezvous_name)
         record.text = formatted("rank {}: {}", job_.rank, record.text);
       if (job_.rank == 0 && start_) start_->answer(deadline::after(std::chrono::seconds(1)));
       auto limit = deadline::after(std::chrono::seconds(2));
@@ -313,7 +266,7 @@ class rendezvous {
                                      .key = key_of_store(job_),
                                      .presence_keys = detail::presence_keys(job_.run_id)});
       } catch (const error& failure) {
-        error_context where = context(limit);
+        error_context where = failures_.context(limit);
         where.advice = failure.context().advice;
         if (where.advice.empty()) where.advice = where_the_port_is_from();
         throw error(failure.code_value(),
@@ -344,11 +297,12 @@ class rendezvous {
     const std::string first = job_store_->compare_set(key, "", value, limit);
     const auto end = first.find('\n');
     if (first.substr(0, end) == mine) return;
-    fail(errc::mismatch, limit,
-         formatted("it has {} {}, but rank {} has {}. All ranks of a job must be started alike; "
-                   "is another job using this address and port?",
-                   what, mine, end == std::string::npos ? "?" : printable(first.substr(end + 1)),
-                   printable(first.substr(0, end))));
+    failures_.fail(
+        errc::mismatch, limit,
+        formatted("it has {} {}, but rank {} has {}. All ranks of a job must be started alike; "
+                  "is another job using this address and port?",
+                  what, mine, end == std::string::npos ? "?" : printable(first.substr(end + 1)),
+                  printable(first.substr(0, end))));
   }
 
   void claim_rank(const deadline& limit) {
@@ -360,133 +314,12 @@ class rendezvous {
                 formatted("rank {} of {} is taken: {} has joined this job as that rank. Two "
                           "processes were given the same rank, or two jobs share {}; give "
                           "each job its own MASTER_PORT",
-                          job_.rank, job_.world_size, printable(holder), place()),
-                context(limit));
-  }
-
-  [[nodiscard]] static std::string arrival_key(int rank) { return formatted("arrived/{}", rank); }
-  /// nullopt where the store does not answer.
-  [[nodiscard]] std::optional<bool> is_there(const std::string& key) const {
-    bool found = false;
-    const auto ask = [&](store& job_store, const deadline& limit) {
-      found = job_store.check(std::vector{key}, limit);
-    };
-    return endpoint_->job()->store().ask_for_diagnosis(ask) ? std::optional(found) : std::nullopt;
-  }
-  /// nullopt where the store does not answer.
-  [[nodiscard]] std::optional<std::string> missing_ranks() const {
-    static constexpr int most_named = 16;
-    std::int64_t arrived = 0;
-    const auto count = [&](store& job_store, const deadline& limit) {
-      arrived = job_store.add("arrived", 0, limit);
-    };
-    if (!endpoint_->job()->store().ask_for_diagnosis(count)) return std::nullopt;
-    const auto missing = job_.world_size - static_cast<int>(arrived);
-    std::vector<int> named;
-    for (int rank = 0; rank < job_.world_size && std::ssize(named) < most_named; ++rank) {
-      const auto has_come = is_there(arrival_key(rank));
-      if (!has_come) return std::nullopt;
-      if (!*has_come) named.push_back(rank);
-    }
-    if (named.empty()) return "the last rank";  // it has just arrived
-    std::string text = formatted("{} {}", named.size() == 1 ? "rank" : "ranks", joined_text(named));
-    const int unnamed = missing - static_cast<int>(named.size());
-    if (unnamed > 0) text += formatted(" and {} more", unnamed);
-    return text;
-  }
-
-  /// Whether a rank has joined and ended since.
-  [[nodiscard]] bool has_ended(int rank) const {
-    if (is_there(detail::endpoint::record_key(rank)).value_or(false)) {
-      return endpoint_->job()->has_ended(rank);
-    }
-    return is_there(detail::gone_key(rank)).value_or(false);
-  }
-  /// Throws where a rank has ended before all had arrived. Asks for at most 64 ranks per call.
-  void check_for_ended(const deadline& limit) {
-    for (int asked = 0; asked < std::min(64, job_.world_size); ++asked) {
-      const int rank = next_asked_++ % job_.world_size;
-      if (rank == job_.rank || !has_ended(rank)) continue;
-      if (is_there("ready").value_or(true)) return;  // it has ended after all had come
-      fail(errc::peer_lost, limit,
-           formatted("rank {} ({}) has ended or was killed before all had come; see its output",
-                     rank, printable(job_store_->get(detail::claim_key(rank), limit))),
-           rank);
-    }
-  }
-
-  void await_everybody(const deadline& limit) {
-    const auto ready = job_store_->watch("ready", limit);
-    job_store_->set(arrival_key(job_.rank), "1", limit);
-    if (job_store_->add("arrived", 1, limit) == job_.world_size) {
-      job_store_->set("ready", "1", limit);
-    }
-    bool warned = false;
-    const auto warn_at = deadline::after(std::chrono::seconds(5));
-    auto look_at = deadline::after(std::chrono::seconds(1));
-    for (;;) {
-      const watch_state state = ready->ready();
-      // Checked before the abort reason: once all have arrived, a failure is one of the program,
-      // which this rank's next operation reports.
-      if (state == watch_state::set) return start_.reset();
-      const bool answers = job_.rank == 0 && start_;
-      if (answers) start_->answer(deadline::after(std::chrono::seconds(5)));
-      if (auto reason = endpoint_->job()->abort_reason()) {
-        throw error(errc::aborted,
-                    formatted("rank {} of {} could not join the job because another rank failed "
-                              "first: {}",
-                              job_.rank, job_.world_size, reason->text),
-                    context(limit, reason->culprit()));
-      }
-      if (state == watch_state::lost) {
-        fail(errc::peer_lost, limit, end_of_keeper(), keeping_rank());
-      }
-      if (limit.passed()) {
-        const auto missing = missing_ranks();
-        if (!missing) fail(errc::rendezvous_failed, limit, silence_of_keeper(), keeping_rank());
-        fail(errc::rendezvous_failed, limit,
-             formatted("{} did not come within {:.0f} s. See their output: they have failed "
-                       "before this point, cannot reach {}, or were never started",
-                       *missing, limit.elapsed_seconds(), job_.master_host));
-      }
-      if (!warned && warn_at.passed()) {
-        warned = true;
-        log(log_level::warn, "rank {} of {} has waited 5 s at {} for {}", job_.rank,
-            job_.world_size, place(),
-            missing_ranks().value_or(keeper() + " which does not answer"));
-      }
-      if (job_.rank == 0 && look_at.passed()) {
-        check_for_ended(limit);
-        look_at = deadline::after(std::chrono::seconds(1));
-      }
-      std::array<pollfd, 2> polled{
-          {{ready->descriptor(), POLLIN, 0}, {endpoint_->job()->abort_descriptor(), POLLIN, 0}}};
-      ::poll(polled.data(), polled.size(), limit.poll_timeout(answers ? 20 : 200));
-    }
-  }
-
-  /// Reads where the others are. The rank that keeps the store waits for them a moment: if it is
-  /// stopped right after, their links do not need it. Whatever fails here, the next operation says.
-  void meet_everybody(const deadline& limit) {
-    static constexpr std::chrono::milliseconds patience{2000};
-    const auto until = deadline::after(std::min(limit.remaining(), patience));
-    try {
-      endpoint_->job()->peers().meet_everybody(job_.rank, until);
-      const bool is_last = job_store_->add("met", 1, until) == job_.world_size;
-      if (is_last) job_store_->set("all_met", "1", until);
-      if (!server_) return;
-      const std::vector<std::string> all_met{"all_met"};
-      job_store_->wait(all_met, until);
-      // Answered after the answer to the last rank, which set this.
-      static_cast<void>(job_store_->check(all_met, until));
-    } catch (const error&) {
-      log(log_level::debug, "the other ranks' records are read when links are opened: {}",
-          text_of(std::current_exception()));
-    }
+                          job_.rank, job_.world_size, printable(holder), failures_.place()),
+                failures_.context(limit));
   }
 
   launch_env job_;
-  int next_asked_ = 0;                           ///< the next rank for check_for_ended()
+  const detail::join_failure failures_{job_};
   std::optional<detail::numbered_start> start_;  ///< in an agent's store, until all have come
   std::optional<tcp_store_server> server_;       ///< where this rank keeps the job's store
   std::shared_ptr<store_of_job> store_;

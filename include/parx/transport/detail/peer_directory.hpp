@@ -1,10 +1,16 @@
 // peer_directory: the records of a job's ranks, and on which host each rank is, read from the store
 // when they are needed and then kept.
 //
+// One rank reads the records one by one, and leaves all of them in one value for the others: if
+// each did, the store would look up the square of the number of ranks, for longer than a busy host
+// has.
+//
 // Threads: safe from any thread.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -49,52 +55,84 @@ class peer_directory {
     }
   }
 
-  /// Where each rank of the job is: from rank 0's table if it has published one, else from all
-  /// ranks' records. Throws parx::error where a record is missing.
+  /// Where each rank of the job is. Throws parx::error where a record is missing.
   [[nodiscard]] const std::vector<placement>& placements() {
     const std::lock_guard lock(placements_mutex_);
-    if (!placements_.empty()) return placements_;
-    const std::vector<std::string> table{"placements"};
-    const auto limit = deadline::after(std::chrono::seconds(30));
-    const auto all = store_.require();
-    placements_ = all->check(table, limit) ? placements_from_text(all->get(table.front(), limit))
-                                           : place_ranks(read_records(*all, limit));
-    if (placements_.size() != records_.size()) {
-      throw_error(errc::protocol, "the table of hosts in the store has {} ranks instead of {}",
-                  placements_.size(), records_.size());
-    }
+    if (placements_.empty()) read_all(deadline::after(patience));
     return placements_;
   }
 
   /// Once all have arrived: reads all ranks' records, so that links can be opened although the
-  /// store's process is stopped later. In a large world that would be too much for the store: there
-  /// rank 0 publishes the table of placements, and a record is read when a link needs it.
-  void meet_everybody(int own_rank, const deadline& limit) {
-    static constexpr std::size_t most_read = 256;  // some 250 bytes each: the store sends 16 MB
-    const bool is_large = records_.size() > most_read;
-    if (is_large && own_rank != 0) return;
-    const auto all = store_.require();
-    auto records = read_records(*all, limit);
-    auto places = place_ranks(records);
-    if (is_large) all->set("placements", to_text(places), limit);
-    const std::scoped_lock lock(placements_mutex_, mutex_);
-    placements_ = std::move(places);
-    for (std::size_t i = 0; i < records_.size(); ++i) {
-      if (!records_[i].is_known()) records_[i] = std::move(records[i]);
-    }
+  /// store's process is stopped later. In a large world the store would send too much: there a
+  /// record is read when a link needs it.
+  void meet_everybody(const deadline& limit) {
+    if (is_large()) return;
+    const std::lock_guard lock(placements_mutex_);
+    if (placements_.empty()) read_all(limit);
   }
 
  private:
-  [[nodiscard]] std::vector<peer_record> read_records(store& all, const deadline& limit) const {
+  static constexpr std::chrono::seconds patience{30};
+
+  /// Records have some 250 bytes: those of 256 ranks for each of them are 16 MB.
+  [[nodiscard]] bool is_large() const noexcept { return records_.size() > 256; }
+
+  /// Reads all records, or in a large world where the ranks are. Under placements_mutex_.
+  void read_all(const deadline& limit) {
+    const auto all = store_.require();
+    std::vector<placement> places;
+    if (is_large()) {
+      const auto table = [&] {
+        return to_text(place_ranks(records_from_text(read_records(*all))));
+      };
+      places = placements_from_text(shared_text(*all, "rank/placements", table, limit));
+    } else {
+      auto records = records_from_text(shared_text(
+          *all, "rank/records", [&] { return read_records(*all); }, limit));
+      places = place_ranks(records);
+      const std::lock_guard lock(mutex_);
+      for (std::size_t i = 0; i < std::min(records.size(), records_.size()); ++i) {
+        if (!records_[i].is_known()) records_[i] = std::move(records[i]);
+      }
+    }
+    if (places.size() != records_.size()) {
+      throw_error(errc::protocol, "the table of ranks in the store has {} instead of {}",
+                  places.size(), records_.size());
+    }
+    placements_ = std::move(places);
+  }
+
+  /// Of the ranks that ask for it the first one makes it, and the others wait for that one, until
+  /// `limit`. One that waits in vain makes it itself once the first one has had time enough: it was
+  /// lost meanwhile.
+  template <typename Make>
+  [[nodiscard]] static std::string shared_text(store& all, const std::string& name, Make make,
+                                               const deadline& limit) {
+    const std::vector<std::string> published{name};
+    if (all.add(name + "/makers", 1, limit) > 1) {
+      try {
+        all.wait(published, limit);
+        return all.get(name, limit);
+      } catch (const error& failure) {
+        if (failure.code_value() != errc::timeout ||
+            limit.elapsed_seconds() < std::chrono::duration<double>(patience).count()) {
+          throw;
+        }
+      }
+    }
+    const std::string made = make();
+    all.set(name, made, deadline::after(patience));
+    return made;
+  }
+
+  [[nodiscard]] std::string read_records(store& all) const {
     std::vector<std::string> keys;
     for (std::size_t rank = 0; rank < records_.size(); ++rank) {
       keys.push_back(key(static_cast<int>(rank)));
     }
-    std::vector<peer_record> records;
-    for (const std::string& text : all.multi_get(keys, limit)) {
-      records.push_back(peer_record::from_text(text));
-    }
-    return records;
+    std::string text;
+    for (const std::string& each : all.multi_get(keys, deadline::after(patience))) text += each;
+    return text;
   }
 
   job_store& store_;

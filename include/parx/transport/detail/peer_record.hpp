@@ -49,9 +49,10 @@ struct peer_record {
                      network, memory, port, pid, probe, streams, challenge, network_name,
                      network_address);
   }
-  /// Throws errc::protocol for text that is not from to_text().
+  static constexpr std::size_t line_count = 12;  ///< of to_text()
+  /// Throws errc::protocol for text that does not begin as one from to_text().
   [[nodiscard]] static peer_record from_text(std::string_view text) {
-    std::array<std::string_view, 12> lines;
+    std::array<std::string_view, line_count> lines;
     for (std::string_view& line : lines) {
       const auto end = text.find('\n');
       if (end == std::string_view::npos) {
@@ -76,6 +77,18 @@ struct peer_record {
     return record;
   }
 };
+
+/// Of records one behind the other.
+[[nodiscard]] inline std::vector<peer_record> records_from_text(std::string_view text) {
+  std::vector<peer_record> records;
+  while (!text.empty()) {
+    records.push_back(peer_record::from_text(text));
+    for (std::size_t line = 0; line < peer_record::line_count; ++line) {
+      text.remove_prefix(text.find('\n') + 1);
+    }
+  }
+  return records;
+}
 
 /// Where a rank is. Decides which algorithms and which kinds of links are used.
 struct placement {
