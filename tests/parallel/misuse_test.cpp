@@ -32,6 +32,32 @@ class plain : public parx::nn::module<plain> {
   parx::nn::linear<> in_{4, 8}, out_{8, 2};
 };
 
+/// Uses one layer in each of its blocks, as ALBERT does, with dropout behind it.
+class repeated : public parx::nn::module<repeated> {
+ public:
+  explicit repeated(double dropped) : dropout_(dropped) {}
+
+  parx::variable<float> forward(const parx::variable<float>& x) { return step(step(x)); }
+  parx::nn::model_blocks<parx::variable<float>> blocks() {
+    const auto run = [this](const parx::variable<float>& x, const parx::variable<float>&) {
+      return step(x);
+    };
+    return {{"first", {"layer", "dropout"}, run, {}, false},
+            {"second", {"layer", "dropout"}, run, {}, false}};
+  }
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("layer", layer_);
+    visit("dropout", dropout_);
+  }
+
+ private:
+  parx::variable<float> step(const parx::variable<float>& x) { return dropout_(layer_(x)); }
+
+  parx::nn::linear<> layer_{4, 4};
+  parx::nn::dropout dropout_;
+};
+
 std::vector<std::string> failures_of(int ranks, const std::function<void(process_group&)>& body) {
   return jobs::run_collecting(jobs::kind::inproc, ranks, body);
 }
@@ -74,6 +100,17 @@ BOOST_AUTO_TEST_CASE(stages_of_a_rank_that_share_a_table_beside_virtual_replicas
     expect_all(failures_at(2, layout, tied),
                "is in two of rank 0: take a schedule with one stage a rank, such as 1f1b");
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_dropout_that_stages_share) {
+  const auto dropping = [] { return repeated(0.1); };
+  const std::string said = "\"dropout\" draws random numbers, and is in stages 0 and 1";
+  for (const char* const layout : {"pp=2", "pp=2,replicas=2"}) {
+    expect_all(failures_at(2, layout, dropping), said);
+  }
+  // Two blocks in one stage, or a probability of 0.
+  parx_test::expect_failures(failures_at(2, "ddp", dropping), "");
+  parx_test::expect_failures(failures_at(2, "pp=2", [] { return repeated(0); }), "");
 }
 
 BOOST_AUTO_TEST_CASE(hybrid_on_hosts_of_2_and_1_ranks) {

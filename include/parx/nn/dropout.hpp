@@ -22,12 +22,13 @@ class dropout : public module<dropout>, public random_layer, public cuttable_lay
   explicit dropout(double probability = 0.5) : probability_(probability) {
     require(probability >= 0 && probability < 1, "dropout: a probability of {} is not in [0, 1)",
             probability);
+    if (probability == 0) never_draws();
   }
 
   template <typename T>
   [[nodiscard]] variable<T> forward(const variable<T>& x) {
     variable<T> y = x;
-    if (is_training()) {
+    if (is_training() && draws()) {
       const shard_spec part = here_.of(x.shape());
       y = parx::dropout(x, probability_, draw(part.global_shape().size()), part);
     }

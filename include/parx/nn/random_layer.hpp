@@ -48,12 +48,19 @@ class random_layer {
     replica_ = own_replica_;
   }
 
+  /// Whether draw() is ever called: not by a dropout of probability 0.
+  [[nodiscard]] bool draws() const noexcept { return draws_; }
+
+ protected:
+  void never_draws() noexcept { draws_ = false; }
+
  private:
   [[nodiscard]] random_stream stream_of_replica() const noexcept {
     return replica_ == 0 ? stream_ : stream_.substream(replica_);
   }
 
   random_stream stream_{0, ""};
+  bool draws_ = true;
   std::uint64_t replica_ = 0, calls_ = 0;
   std::uint64_t own_replica_ = 0, first_call_ = 0, last_call_ = 0;  ///< of replicas in turns
 };

@@ -353,9 +353,12 @@ class pipeline : public staged_wrapper {
   void make_stages(call_site site) {
     std::vector<typename stage_reductions<Model>::own_stage> stages;
     std::vector<std::string> own;
+    std::vector<std::vector<std::string>> all;
+    for (std::size_t s = 0; s < owner_.size(); ++s) all.push_back(parts_of(s));
+    require_random_layers_apart(model_, all, site);
     for (std::size_t s = 0; s < owner_.size(); ++s) {
       if (owner_[s] != group_.rank()) continue;
-      const auto parts = parts_of(s);
+      const auto& parts = all[s];
       own.insert(own.end(), parts.begin(), parts.end());
       stages.push_back({static_cast<int>(s), parts});
     }

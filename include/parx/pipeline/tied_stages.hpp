@@ -17,10 +17,33 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/source.hpp>
+#include <parx/nn/module_view.hpp>
+#include <parx/nn/random_layer.hpp>
 #include <parx/reduction/reduction_group.hpp>
 #include <parx/pipeline/stage_part.hpp>
 
 namespace parx::inline PARX_ABI {
+
+/// Throws usage_error where stages share a layer that draws random numbers: the cut would decide
+/// which use of it gets which of them. `parts` are those of each stage.
+template <typename Model>
+void require_random_layers_apart(Model& model, const std::vector<std::vector<std::string>>& parts,
+                                 call_site site) {
+  std::map<const nn::random_layer*, std::size_t> first_users;
+  model.for_each_module([&](const std::string& path, const nn::module_view& layer) {
+    if (layer.noise == nullptr || !layer.noise->draws()) return;
+    for (std::size_t stage = 0; stage < parts.size(); ++stage) {
+      if (!is_within(path, parts[stage])) continue;
+      const std::size_t first = first_users.emplace(layer.noise, stage).first->second;
+      require(
+          first == stage,
+          "pipeline at {}: \"{}\" draws random numbers, and is in stages {} and {}: its numbers "
+          "would depend on how the model is cut. Give each block a dropout of its own, beside "
+          "the weights that blocks share, or set its probability to 0",
+          site, path, first, stage);
+    }
+  });
+}
 
 class tied_stages {
  public:
