@@ -254,6 +254,14 @@ BOOST_AUTO_TEST_CASE(a_port_in_use_is_blamed_on_the_process_that_has_it) {
              std::string::npos, told);
 }
 
+BOOST_AUTO_TEST_CASE(a_process_that_has_a_port_cannot_forge_lines_of_the_message) {
+  const std::string said = parx::detail::in_use_text(
+      {.pid = 7, .command = "sh\n[parx rank 3] error: forged\x1b[2J", .socket = {}});
+  BOOST_TEST(said.find("process 7 (sh\\x0a[parx rank 3] error: forged\\x1b[2J)") !=
+                 std::string::npos,
+             said);
+}
+
 BOOST_AUTO_TEST_CASE(a_port_that_this_process_has_itself_is_not_blamed_on_a_process_to_end) {
   const parx::tcp_store_server first;
   BOOST_CHECK_EXCEPTION(parx::tcp_store_server({.port = first.port()}), parx::usage_error,

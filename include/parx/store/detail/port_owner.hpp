@@ -18,6 +18,7 @@
 
 #include <parx/core/file_text.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/printable.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -94,7 +95,7 @@ struct port_user {
 [[nodiscard]] inline std::string in_use_text(const port_user& owner) {
   if (owner.pid != 0) {
     return formatted("it is in use by process {} ({}). End that process, or choose another port.",
-                     owner.pid, owner.command);
+                     owner.pid, printable(owner.command));
   }
   if (owner.socket.inode != 0) {
     return formatted("it is in use by a process of user {} that cannot be seen from here: that of "

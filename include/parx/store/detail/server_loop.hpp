@@ -3,16 +3,14 @@
 // It waits in epoll and never blocks on a client. Answers that do not fit into the socket are
 // queued, and a client with queued answers is not read from. The memory of incomplete requests and
 // of queued answers is limited for all clients together, see room: a client that would exceed a
-// limit is paused (not read from) until there is room, and slow clients are disconnected. Where
-// descriptors run out, connections that have made no request are closed; the last free descriptors
-// are left to the program that the server is a part of.
+// limit is paused (not read from) until there is room, and slow clients are disconnected. How
+// connections are taken is told in server_door.hpp.
 #pragma once
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -35,16 +33,16 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/log.hpp>
-#include <parx/core/newcomers.hpp>
 #include <parx/core/stream_options.hpp>
 #include <parx/store/detail/failure.hpp>
-#include <parx/store/detail/listen.hpp>
 #include <parx/store/detail/member_count.hpp>
 #include <parx/store/detail/mutual_authentication.hpp>
+#include <parx/store/detail/poller.hpp>
 #include <parx/store/detail/request_parser.hpp>
 #include <parx/store/detail/room.hpp>
 #include <parx/store/detail/served_client.hpp>
 #include <parx/store/detail/server_core.hpp>
+#include <parx/store/detail/server_door.hpp>
 #include <parx/store/detail/store_socket.hpp>
 #include <parx/store/dialect.hpp>
 
@@ -57,16 +55,15 @@ class server_loop {
               std::string presence_keys, member_count& members)
       : legacy_(legacy),
         key_(std::move(key)),
-        listener_(std::move(listener)),
-        port_(bound_port(listener_.get())),
+        door_(std::move(listener), poller_, listener_id),
+        port_(door_.port()),
         core_([this](std::uint64_t client, std::string_view bytes) { send(client, bytes); },
               std::move(presence_keys)),
         members_(&members) {
-    if (!poller_.valid() || !stop_.valid()) {
+    if (!stop_.valid()) {
       throw_error(errc::io, "a store's server cannot start: {}", errno_text(errno));
     }
-    watch(EPOLL_CTL_ADD, listener_, EPOLLIN, listener_id);
-    watch(EPOLL_CTL_ADD, stop_, EPOLLIN, stop_id);
+    poller_.watch(EPOLL_CTL_ADD, stop_, EPOLLIN, stop_id);
   }
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
@@ -96,15 +93,13 @@ class server_loop {
   // False when the server is to stop.
   bool serve_ready() {
     std::array<epoll_event, 64> ready;
-    const int count =
-        ::epoll_wait(poller_.get(), ready.data(), static_cast<int>(ready.size()), patience_ms());
+    const std::span<epoll_event> events = poller_.wait(ready, patience_ms());
     keys_in_pass_ = 0;
-    const std::span events(ready.data(), static_cast<std::size_t>(std::max(count, 0)));
     // First: what a client causes may fail at each turn, where memory has run out.
     for (const epoll_event& each : events) {
       if (each.data.u64 == stop_id) return false;
     }
-    if (accepting_paused_ && clock::now() >= accept_after_) accept_some();
+    if (door_.is_pause_over()) accept_some();
     for (const epoll_event& each : events) {
       const client_id id = each.data.u64;
       if (id == listener_id) {
@@ -125,75 +120,24 @@ class server_loop {
 
   [[nodiscard]] int patience_ms() const noexcept {
     if (unfinished_ || !tls_buffered_.empty() || !deferred_.empty()) return 0;
-    const bool timed = accepting_paused_ || arriving_.is_short() || leaving_.is_short();
+    const bool timed = door_.is_paused() || arriving_.is_short() || leaving_.is_short();
     return timed ? look_again_after_ms : -1;
   }
 
-  // Level-triggered: readiness that is not used now is reported again.
-  void watch(int change, const descriptor& what, std::uint32_t events, client_id id) const {
-    epoll_event wanted{};
-    wanted.events = events;
-    wanted.data.u64 = id;
-    if (::epoll_ctl(poller_.get(), change, what.get(), &wanted) != 0) {
-      throw_error(errc::io, "the store's server cannot watch a socket: {}", errno_text(errno));
-    }
-  }
-
   void accept_some() {
-    using state = accepting::state;
-    const accepting result = accept_waiting(
-        listener_.get(), newcomers_,
-        [this](descriptor socket) {
-          try {
-            admit(std::move(socket));
-          } catch (const std::exception& failure) {
-            log(log_level::warn, "the store's server on port {} cannot take a client: {}", port_,
-                failure.what());
-          }
-        },
-        [this] { return drop_silent(); });
-    if (result.now == state::is_over) {
-      log(log_level::error, "the store's server on port {} takes no more clients: {}", port_,
-          errno_text(result.reason));
-      accepting_paused_ = false;
-      return watch(EPOLL_CTL_DEL, listener_, 0, listener_id);
-    }
-    if (result.now == state::is_short) warn_of_shortage(result.reason);
-    pause_accepting(result.now == state::is_short);
-  }
-
-  void warn_of_shortage(int reason) {
-    if (std::exchange(warned_of_shortage_, true)) return;
-    log(log_level::warn,
-        "the store's server on port {} cannot take a client at the moment: {}; with too many open "
-        "files, raise `ulimit -n` on this host",
-        port_, errno_text(reason));
-  }
-
-  // Closes connections that have made no request within the time that a client needs for one.
-  // Returns whether there were any. Where nothing is short they may stay: a client of torch 1.13
-  // makes its first request when it has one.
-  bool drop_silent() {
-    const auto found = newcomers_.older_than(newcomers::time_when_short, clock::now());
-    for (const client_id id : found) hang_up(id);
-    return !found.empty();
-  }
-
-  void pause_accepting(bool pause) {
-    if (pause) accept_after_ = clock::now() + newcomers::pause;
-    if (std::exchange(accepting_paused_, pause) == pause) return;
-    watch(EPOLL_CTL_MOD, listener_, pause ? 0U : EPOLLIN, listener_id);
+    door_.accept_some([this](descriptor socket) { admit(std::move(socket)); },
+                      [this](client_id id) { hang_up(id); });
   }
 
   void admit(descriptor socket) {
     set_stream_options(socket.get());
     const client_id id = ++last_id_;
-    watch(EPOLL_CTL_ADD, socket, EPOLLIN, id);
+    poller_.watch(EPOLL_CTL_ADD, socket, EPOLLIN, id);
     marked_.reserve(clients_.size() + 1);
     auto authentication = key_ ? std::optional<mutual_authentication>(*key_) : std::nullopt;
     clients_.emplace(id, peer{id, store_socket(std::move(socket)), request_parser(legacy_),
                               std::move(authentication)});
-    newcomers_.add(id, clock::now());
+    door_.expect(id);
   }
 
   // An exception in serving one client disconnects that client only.
@@ -281,7 +225,7 @@ class server_loop {
   void pause(peer& c, room& full, std::size_t wanted) {
     if (c.marked_for_hang_up || std::exchange(c.paused, true)) return;
     full.wait(c.id, wanted);
-    watch(EPOLL_CTL_MOD, c.wire.socket(), 0, c.id);
+    poller_.watch(EPOLL_CTL_MOD, c.wire.socket(), 0, c.id);
   }
 
   // Disconnects the clients that are too slow, then resumes those for which there is room. Returns
@@ -310,7 +254,7 @@ class server_loop {
     c.paused = false;
     if (c.awaiting_write) return;  // flush() continues
     guarded(c, [&] {
-      watch(EPOLL_CTL_MOD, c.wire.socket(), EPOLLIN, c.id);
+      poller_.watch(EPOLL_CTL_MOD, c.wire.socket(), EPOLLIN, c.id);
       c.postponed ? serve_on(c) : read_from(c);
     });
   }
@@ -393,7 +337,7 @@ class server_loop {
 
   void await_room(peer& c) {
     c.awaiting_write = true;
-    watch(EPOLL_CTL_MOD, c.wire.socket(), EPOLLOUT, c.id);
+    poller_.watch(EPOLL_CTL_MOD, c.wire.socket(), EPOLLOUT, c.id);
   }
 
   void flush(peer& c) {
@@ -409,7 +353,7 @@ class server_loop {
     c.outgoing = {};
     c.outgoing_sent = 0;
     c.awaiting_write = false;
-    watch(EPOLL_CTL_MOD, c.wire.socket(), c.paused ? 0U : EPOLLIN, c.id);
+    poller_.watch(EPOLL_CTL_MOD, c.wire.socket(), c.paused ? 0U : EPOLLIN, c.id);
     serve_on(c);  // requests that came while the answer was on its way
   }
 
@@ -441,7 +385,7 @@ class server_loop {
     arriving_.forget(id);
     leaving_.forget(id);
     clients_.erase(gone);
-    newcomers_.remove(id);
+    door_.forget(id);
     if (was_member) members_->leave();
     core_.forget(id);
   }
@@ -449,7 +393,7 @@ class server_loop {
   void count_member(peer& c) {
     if (c.member) return;
     c.member = true;
-    newcomers_.remove(c.id);
+    door_.forget(c.id);
     members_->join();
   }
 
@@ -465,14 +409,12 @@ class server_loop {
 
   store_dialect legacy_;
   std::optional<job_key> key_;
-  descriptor listener_;
+  poller poller_;
+  server_door door_;
   std::uint16_t port_;
-  bool accepting_paused_ = false;  // does not accept, for lack of descriptors
-  bool warned_of_shortage_ = false;
   client_id last_id_ = stop_id;
   std::unique_ptr<char[]> incoming_ = std::make_unique<char[]>(incoming_size);
   std::map<client_id, peer> clients_;
-  newcomers newcomers_;  // those that have made no request
   std::vector<client_id> marked_;
   std::vector<client_id> tls_buffered_;  // TLS may hold bytes of theirs
   std::deque<client_id> deferred_;       // the longest deferred first
@@ -481,9 +423,7 @@ class server_loop {
   room leaving_{store_protocol::max_leaving_bytes};    // queued answers
   bool unfinished_ = false;                            // free_room() has more to do
   clock::time_point warn_after_{};
-  clock::time_point accept_after_{};  // while accepting is paused
   store_protocol::server_core core_;
-  descriptor poller_{::epoll_create1(EPOLL_CLOEXEC)};
   descriptor stop_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   member_count* members_;
 };
