@@ -77,6 +77,11 @@ ranks_say_how_many_threads_they_have_and_why() {
   run 0 -n "$(nproc)" --threads "$(nproc)" "$hello"; has err "$(nproc) ranks x 1 thread (PARX_THREADS=$(nproc), $(nproc) ranks on $(nproc) cores)"
   run 0 -n 1 env OMP_NUM_THREADS= SLURM_CPUS_PER_TASK=2 "$hello"; has err '1 rank x 2 threads (SLURM_CPUS_PER_TASK=2)'
 }
+messages_quote_variables_in_one_line() {
+  run 2 -n 1 --env PARX_THREADS=$'a\nb' "$hello"; has err 'PARX_THREADS="a\x0ab" is not a number of threads'
+  run 0 -n 1 --env PARX_LOG_LEVEL=$'a\nb' "$hello"; has err 'PARX_LOG_LEVEL="a\x0ab" is none of error'
+  run 1 -n 1 --env PARX_ALGO_FILE=$'a\nb' "$hello"; has err 'PARX_ALGO_FILE="a\x0ab": the file cannot be read: No such file'
+}
 variables_given_on_the_command_line_arrive_whole() {
   run 0 -n 2 --env A=1,2=3 --env 'B=x y' --env C= -- sh -c 'echo "$A|$B|$C|"'; has out '[rank 1] 1,2=3|x y||'
   run 2 -n 2 --env A sh -c true; has err 'NAME=VALUE'

@@ -66,7 +66,7 @@ struct thread_choice {
     const auto count = env_number<int>(env, "PARX_THREADS", "a number of threads from 1");
     if (count && *count < 1) {
       throw_usage("environment variable PARX_THREADS=\"{}\" is not a number of threads from 1",
-                  *text);
+                  printable(*text));
     }
     ask("PARX_THREADS", count);
   }

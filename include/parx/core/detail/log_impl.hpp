@@ -6,6 +6,7 @@
 #include <string>
 
 #include <parx/core/log.hpp>
+#include <parx/core/printable.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -53,7 +54,7 @@ PARX_INLINE logger::logger() {
   } else if (!wanted.empty() && wanted != "warn") {
     write(log_level::warn,
           formatted("PARX_LOG_LEVEL=\"{}\" is none of error, warn, info, debug; using warn",
-                    wanted));
+                    printable(wanted)));
   }
 }
 

@@ -23,6 +23,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/core/joined_text.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/core/thread_pool.hpp>
@@ -59,8 +60,9 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
   if (const auto path = env_string(env, "PARX_ALGO_FILE")) {
     const auto text = file_text(*path);
     if (!text) {
-      throw_error(errc::io, "PARX_ALGO_FILE={}: the file cannot be read: {}", *path,
-                  errno_text(errno));
+      const int reason = errno;
+      throw_error(errc::io, "PARX_ALGO_FILE=\"{}\": the file cannot be read: {}", printable(*path),
+                  errno_text(reason));
     }
     for (auto& each : parse_algorithm_rules(*text, *path)) rules.push_back(std::move(each));
   }
