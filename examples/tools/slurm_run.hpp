@@ -251,8 +251,9 @@ inline int run_ranks(const std::vector<std::string>& words, std::size_t nodes) {
   const int code = nodes == 1 ? of_srun : job.value(of_srun);
   if (code == 75) {
     fmt::print("{}: {}\n",
-               of_srun == 75 ? "the ranks were stopped and have saved their work"
-                             : "the first node's parxrun was lost, after the last checkpoint",
+               job.was_first_killed()
+                   ? "the first node's parxrun was lost, after the last checkpoint"
+                   : "the ranks were stopped and have saved their work",
                what_goes_on(words));
   }
   return code;

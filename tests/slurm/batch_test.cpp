@@ -191,11 +191,12 @@ BOOST_AUTO_TEST_CASE(a_job_that_goes_on_without_lost_nodes_asks_slurm_to_leave_i
   for (const char* const line :
        {"#SBATCH --nodes=3", "#SBATCH --no-kill", "#SBATCH --ntasks-per-node=1",
         "#SBATCH --cpus-per-task=32",
-        R"(srun --kill-on-bad-exit=0 --no-kill --wait=10 /opt/parx/parxrun -n 4 --threads 8)"
-        R"( --nnodes 2:3 --max-restarts 3 -- ./train --name 'it'\''s' || code=$?)"}) {
+        R"({ srun --kill-on-bad-exit=0 --no-kill --wait=10 /opt/parx/parxrun -n 4 --threads 8)"
+        R"( --nnodes 2:3 --max-restarts 3 -- ./train --name 'it'\''s' 2>&1 >&3 3>&- |)"}) {
     BOOST_TEST(has_line(text, line), line);
   }
   job.box = {.runtime = "apptainer", .image = "/a.sif", .folder = "/"};
+  job.checkpoints = "out";
   text = batch_script(job);
   BOOST_TEST(text.find(" --no-kill --wait=10 apptainer exec ") != std::string::npos);
   BOOST_TEST(text.find(" /a.sif parxrun -n 4 --threads 8 --nnodes 2:3 ") != std::string::npos);
@@ -344,6 +345,43 @@ BOOST_AUTO_TEST_CASE(
     std::sort(left.begin(), left.end());
     BOOST_TEST(left == (std::vector<std::string>{job.checkpoints,
                                                  job.checkpoints + "/turns-without-progress"}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_script_of_parxruns_ends_with_the_code_of_the_job_where_one_was_killed) {
+  struct end {
+    std::string lines;  // of srun
+    int of_srun, code;
+  };
+  const std::string second_killed = "srun: error: node2: task 1: Killed\n";
+  const std::string first_killed = "srun: error: node1: task 0: Killed\n";
+  const scratch_folder place;
+  write(place / "srun", "#!/bin/bash\necho out\ncat lines >&2\nexit $CODE\n");
+  write(place / "scontrol", "#!/bin/bash\necho \"$@\"\n");
+  auto job = small();
+  job.least_nodes = 1;
+  write(place / "script", batch_script(job));
+  for (const end& each : {
+           end{"[rank 0] srun: error: node1: task 0: Exited with exit code 9\n", 0, 0},
+           end{"srun: error: node[1-2]: tasks 0-1: Exited with exit code 5\n", 5, 5},
+           end{second_killed, 137, 0},
+           end{second_killed + "srun: error: node1: task 0: Exited with exit code 75\n", 137, 75},
+           end{first_killed + "srun: error: node2: task 1: Exited with exit code 75\n", 137, 75},
+           end{"srun: error: node[1-2]: tasks 0-1: Killed\n", 137, 137},
+           end{"srun: error: node[1-2]: tasks 0-1: Exited with exit code 137\n", 137, 137},
+           end{"", 137, 137},
+       }) {
+    write(place / "lines", each.lines);
+    const auto result =
+        run_command({"env", "-C", (place / ".").string(), "CODE=" + std::to_string(each.of_srun),
+                     "PATH=" + (place / ".").string() + ":/usr/bin:/bin", "SLURM_CPUS_PER_TASK=1",
+                     "SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=n1", "bash", "script"},
+                    std::chrono::seconds(120));
+    const bool goes_on = each.code == 75;
+    BOOST_TEST(result.code == (goes_on ? 0 : each.code), each.lines);
+    BOOST_TEST((result.out.find("requeue 7\n") != std::string::npos) == goes_on, each.lines);
+    BOOST_TEST(result.out.find("\nout\n") != std::string::npos, result.out);
+    BOOST_TEST(result.err.starts_with(each.lines), result.err);
   }
 }
 

@@ -41,6 +41,12 @@ BOOST_AUTO_TEST_CASE(without_a_report_the_parxruns_that_ended_by_themselves_have
   BOOST_TEST(code_of("srun: error: node[1-3]: tasks 0-2: Exited with exit code 5\n", 5) == 5);
 }
 
+BOOST_AUTO_TEST_CASE(a_job_that_went_on_without_a_killed_parxrun_has_ended_well) {
+  BOOST_TEST(code_of("srun: error: node2: task 1: Killed\n", 137) == 0);
+  BOOST_TEST(code_of("srun: error: node[2-3]: tasks 1-2: Killed\n", 137) == 0);
+  BOOST_TEST(code_of("srun: error: node1: task 0: Killed\n", 137) == 137);
+}
+
 BOOST_AUTO_TEST_CASE(where_nothing_is_known_of_the_job_the_code_is_sruns) {
   BOOST_TEST(code_of("", 0) == 0);
   BOOST_TEST(code_of("", 75) == 75);

@@ -42,6 +42,29 @@ struct batch_options {
   std::vector<std::string> written_by;  ///< the command line that made the script
 };
 
+namespace detail {
+
+/// For parxruns under `srun`: sets `code` to that of the job, as job_code.hpp tells it.
+[[nodiscard]] inline std::string with_code_of_parxruns(const std::string& srun) {
+  return R"END(ended=$(mktemp)  # what srun says of parxruns that have not ended with 0
+trap 'rm -f "$ended"' EXIT
+{ )END" + srun +
+         R"END( 2>&1 >&3 3>&- |
+  (trap '' TERM; exec sed -u "/^srun: error: .*: tasks\{0,1\} [0-9]/w $ended") >&2 ||
+  code=${PIPESTATUS[0]}; } 3>&1
+# A parxrun that was killed alone gives srun its code, 137; the others have that of the job.
+if [ "$code" -gt 128 ] && [ -s "$ended" ]; then
+  of_srun=$code codes=$(sed -n 's/.*: Exited with exit code //p' "$ended" | sort -u)
+  if [ -z "$codes" ]; then grep -qE ': tasks? 0[-,:]' "$ended" || code=0
+  elif [ "$(wc -l <<<"$codes")" = 1 ]; then code=$codes; fi
+  [ "$code" = "$of_srun" ] ||
+    echo "srun ended with $of_srun, of a parxrun that was killed, and the job with $code" >&2
+fi
+)END";
+}
+
+}  // namespace detail
+
 /// At most 60 lines. A turn that ends with 75 has saved its work, and the job is requeued; three
 /// turns in a row without a new checkpoint end it with 1. Any other code ends the job.
 [[nodiscard]] inline std::string batch_script(const batch_options& job) {
@@ -134,8 +157,9 @@ before=$(newest)
       R"END(# parx itself ends the others when a rank fails, and says which one it was.
 code=0
 )END";
-  line(formatted("srun --kill-on-bad-exit=0 {}{} || code=$?", goes_on ? "--no-kill --wait=10 " : "",
-                 shell_text(command)));
+  const std::string srun = formatted("srun --kill-on-bad-exit=0 {}{}",
+                                     goes_on ? "--no-kill --wait=10 " : "", shell_text(command));
+  text += by_parxrun ? detail::with_code_of_parxruns(srun) : srun + " || code=$?\n";
   line("[ \"$code\" = 75 ] || exit \"$code\"  # 75: stopped by a signal, with its work saved");
   if (watched) {
     text += R"END(# Three turns without a new checkpoint: the next one would not get further either.
