@@ -37,7 +37,8 @@ struct model_block {
   using value_type = T;
 
   std::string name;
-  /// Paths of the modules or parameters that it uses. Those named by several blocks are tied.
+  /// Paths of the modules or parameters that it uses. Those named by several blocks are tied; what
+  /// draws random numbers (dropout) may be named by the blocks of one stage alone.
   std::vector<std::string> parts;
   std::function<variable<T>(const block_input<T>& x, const Input& input)> forward;
   /// Names of earlier blocks whose results it also takes: x.taken(0), ...
