@@ -4,6 +4,7 @@
 #include <Eigen/Dense>
 
 #include <parx/ddp.hpp>
+#include <parx/ddp/raw.hpp>
 
 using matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 

@@ -1,6 +1,7 @@
 // L8: distributed data parallel training of any model. These headers are left out, since they take
 // longer to compile; include them by name: <parx/checkpoint.hpp> (save and load),
-// <parx/ddp/hook_powersgd.hpp> and <parx/ddp/sync_batch_norm.hpp>.
+// <parx/ddp/raw.hpp> (a model of plain arrays), <parx/ddp/hook_powersgd.hpp> and
+// <parx/ddp/sync_batch_norm.hpp>.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
@@ -11,7 +12,6 @@
 #include <parx/ddp/ddp.hpp>            // IWYU pragma: export
 #include <parx/ddp/hook.hpp>           // IWYU pragma: export
 #include <parx/ddp/hook_compress.hpp>  // IWYU pragma: export
-#include <parx/ddp/instances.hpp>  // IWYU pragma: export
-#include <parx/ddp/raw.hpp>            // IWYU pragma: export
+#include <parx/ddp/instances.hpp>      // IWYU pragma: export
 #include <parx/launch.hpp>             // IWYU pragma: export
 #include <parx/reduction.hpp>          // IWYU pragma: export

@@ -19,6 +19,7 @@
 
 #include <parx/autograd.hpp>
 #include <parx/ddp.hpp>
+#include <parx/ddp/raw.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 

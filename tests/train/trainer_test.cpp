@@ -12,6 +12,8 @@
 #include "runs.hpp"
 #include <messages.hpp>
 
+#include <parx/ddp/raw.hpp>
+
 using namespace runs;
 
 BOOST_AUTO_TEST_CASE(the_trainer_does_what_a_loop_by_hand_does) {
