@@ -20,7 +20,8 @@ template <typename In, typename Out>
                                                         const collective_options& options,
                                                         call_site site,
                                                         const block_counts* counts = nullptr) {
-  const call_check check(group, operation::all_gather, site, counts != nullptr ? "_v" : "");
+  const call_check check(group, collective<operation::all_gather>, site,
+                         counts != nullptr ? "_v" : "");
   collective_arguments given = check.arguments<collective_options>(input, output, options);
   fill_blocks(check, counts,
               {given.output, "the output must have room for", given.input, "the input"}, given);

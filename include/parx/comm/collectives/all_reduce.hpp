@@ -37,7 +37,7 @@ template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments all_reduce_arguments(const process_group& group, const In& input,
                                                         Out& output, const Options& options,
                                                         call_site site) {
-  const call_check check(group, operation::all_reduce, site);
+  const call_check check(group, collective<operation::all_reduce>, site);
   collective_arguments given = check.arguments<reduce_options>(input, output, options);
   check.same_count(given.input, given.output);
   given.count = given.input.count;

@@ -30,7 +30,7 @@ template <typename In, typename Out>
                                                         Out& output,
                                                         const collective_options& options,
                                                         call_site site) {
-  const call_check check(group, operation::all_to_all, site);
+  const call_check check(group, collective<operation::all_to_all>, site);
   collective_arguments given = check.arguments<collective_options>(input, output, options);
   check.same_count(given.input, given.output);
   given.count = given.input.count;
@@ -46,7 +46,7 @@ template <typename In, typename Out>
     const process_group& group, const In& input, std::span<const std::size_t> send_counts,
     Out& output, std::span<const std::size_t> receive_counts, const collective_options& options,
     call_site site) {
-  const call_check check(group, operation::all_to_all, site, "_v");
+  const call_check check(group, collective<operation::all_to_all>, site, "_v");
   collective_arguments given = check.arguments<collective_options>(input, output, options);
   // Elements that are integers could stand in the counts' place.
   const auto ranks = static_cast<std::size_t>(group.size());

@@ -12,6 +12,7 @@ namespace detail {
 [[nodiscard]] inline collective_arguments barrier_arguments(std::chrono::milliseconds timeout,
                                                             call_site site) {
   collective_arguments given;
+  given.algorithms = &algorithms_of<operation::barrier>;
   given.site = site;
   given.timeout = timeout;
   return given;

@@ -13,7 +13,7 @@ namespace detail {
 template <typename Data, typename Options>
 [[nodiscard]] collective_arguments broadcast_arguments(const process_group& group, Data& data,
                                                        const Options& options, call_site site) {
-  const call_check check(group, operation::broadcast, site);
+  const call_check check(group, collective<operation::broadcast>, site);
   collective_arguments given = check.arguments<rooted_options>(data, data, options);
   given.count = given.input.count;
   return given;

@@ -74,7 +74,7 @@ template <typename Options>
 [[nodiscard]] inline collective_arguments all_reduce_coalesced_arguments(
     const process_group& group, std::span<const buffer_view> data, const reduce_options& options,
     call_site site) {
-  const call_check check(group, operation::all_reduce, site, "_coalesced");
+  const call_check check(group, collective<operation::all_reduce>, site, "_coalesced");
   collective_arguments given = packed_arguments(check, options, read_only(data), data);
   read_arithmetic<buffer_view>(options, given.combine);
   return given;
@@ -83,7 +83,7 @@ template <typename Options>
 [[nodiscard]] inline collective_arguments broadcast_coalesced_arguments(
     const process_group& group, std::span<const buffer_view> data, const rooted_options& options,
     call_site site) {
-  const call_check check(group, operation::broadcast, site, "_coalesced");
+  const call_check check(group, collective<operation::broadcast>, site, "_coalesced");
   collective_arguments given = packed_arguments(check, options, read_only(data), data);
   given.root = options.root;
   return given;
@@ -92,7 +92,7 @@ template <typename Options>
 [[nodiscard]] inline collective_arguments all_gather_coalesced_arguments(
     const process_group& group, std::span<const const_buffer_view> inputs,
     std::span<const buffer_view> outputs, const collective_options& options, call_site site) {
-  const call_check check(group, operation::all_gather, site, "_coalesced");
+  const call_check check(group, collective<operation::all_gather>, site, "_coalesced");
   collective_arguments given = packed_arguments(
       check, options, inputs, outputs, static_cast<std::size_t>(group.size()), check.own_rank());
   given.count = check.for_all_ranks(given.input);

@@ -15,15 +15,16 @@ namespace parx::inline PARX_ABI {
 template <typename In, detail::second_buffer Out, typename Options = scan_options>
 void exscan(process_group& group, const In& input, Out&& output, Options options = {},
             call_site site = call_site::current()) {
-  detail::run(group,
-              detail::scan_arguments(group, operation::exscan, input, output, options, site));
+  detail::run(group, detail::scan_arguments(group, detail::collective<operation::exscan>, input,
+                                            output, options, site));
 }
 /// In place. On rank 0 `data` is unchanged.
 template <typename Data, detail::no_buffer Options = scan_options>
 void exscan(process_group& group, Data&& data, Options options = {},
             call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
-  detail::run(group, detail::scan_arguments(group, operation::exscan, data, data, options, site));
+  detail::run(group, detail::scan_arguments(group, detail::collective<operation::exscan>, data,
+                                            data, options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
@@ -32,7 +33,8 @@ template <typename In, detail::second_buffer Out, typename Options = scan_option
                                 Options options = {}, call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
-    return detail::scan_arguments(group, operation::exscan, input, output, kept, site);
+    return detail::scan_arguments(group, detail::collective<operation::exscan>, input, output, kept,
+                                  site);
   });
 }
 template <typename Data, detail::no_buffer Options = scan_options>
@@ -40,7 +42,8 @@ template <typename Data, detail::no_buffer Options = scan_options>
                                 call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
-    return detail::scan_arguments(group, operation::exscan, data, data, kept, site);
+    return detail::scan_arguments(group, detail::collective<operation::exscan>, data, data, kept,
+                                  site);
   });
 }
 

@@ -20,7 +20,7 @@ template <typename In, typename Out, typename Options>
                                                     Out& output, const Options& options,
                                                     call_site site,
                                                     const block_counts* counts = nullptr) {
-  const call_check check(group, operation::gather, site, counts != nullptr ? "_v" : "");
+  const call_check check(group, collective<operation::gather>, site, counts != nullptr ? "_v" : "");
   collective_arguments given = check.arguments<rooted_options>(input, output, options);
   fill_blocks(check, counts,
               {given.output, "the root's output must have room for", given.input, "the input"},

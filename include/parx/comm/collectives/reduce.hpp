@@ -14,7 +14,7 @@ template <typename In, typename Out, typename Options>
 [[nodiscard]] collective_arguments reduce_arguments(const process_group& group, const In& input,
                                                     Out& output, const Options& options,
                                                     call_site site) {
-  const call_check check(group, operation::reduce, site);
+  const call_check check(group, collective<operation::reduce>, site);
   collective_arguments given = check.arguments<rooted_reduce_options>(input, output, options);
   if (group.rank() == given.root) {
     check.same_count(given.input, given.output);

@@ -19,7 +19,8 @@ template <typename In, typename Out, typename Options>
                                                             const In& input, Out& output,
                                                             const Options& options, call_site site,
                                                             const block_counts* counts = nullptr) {
-  const call_check check(group, operation::reduce_scatter, site, counts != nullptr ? "_v" : "");
+  const call_check check(group, collective<operation::reduce_scatter>, site,
+                         counts != nullptr ? "_v" : "");
   collective_arguments given = check.arguments<reduce_options>(input, output, options);
   fill_blocks(check, counts,
               {given.input, "the input must hold", given.output, "the output", "output elements"},

@@ -14,14 +14,16 @@ namespace parx::inline PARX_ABI {
 template <typename In, detail::second_buffer Out, typename Options = scan_options>
 void scan(process_group& group, const In& input, Out&& output, Options options = {},
           call_site site = call_site::current()) {
-  detail::run(group, detail::scan_arguments(group, operation::scan, input, output, options, site));
+  detail::run(group, detail::scan_arguments(group, detail::collective<operation::scan>, input,
+                                            output, options, site));
 }
 /// In place.
 template <typename Data, detail::no_buffer Options = scan_options>
 void scan(process_group& group, Data&& data, Options options = {},
           call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
-  detail::run(group, detail::scan_arguments(group, operation::scan, data, data, options, site));
+  detail::run(group, detail::scan_arguments(group, detail::collective<operation::scan>, data, data,
+                                            options, site));
 }
 
 /// The buffers are borrowed until the work is waited for.
@@ -30,7 +32,8 @@ template <typename In, detail::second_buffer Out, typename Options = scan_option
                               call_site site = call_site::current()) {
   detail::explain_temporary<In, Out>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
-    return detail::scan_arguments(group, operation::scan, input, output, kept, site);
+    return detail::scan_arguments(group, detail::collective<operation::scan>, input, output, kept,
+                                  site);
   });
 }
 template <typename Data, detail::no_buffer Options = scan_options>
@@ -38,7 +41,8 @@ template <typename Data, detail::no_buffer Options = scan_options>
                               call_site site = call_site::current()) {
   detail::explain_temporary<Data>();
   return detail::start_reduction(group, std::move(options), [&](const Options& kept) {
-    return detail::scan_arguments(group, operation::scan, data, data, kept, site);
+    return detail::scan_arguments(group, detail::collective<operation::scan>, data, data, kept,
+                                  site);
   });
 }
 

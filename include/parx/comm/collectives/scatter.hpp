@@ -20,7 +20,8 @@ template <typename In, typename Out, typename Options>
                                                      Out& output, const Options& options,
                                                      call_site site,
                                                      const block_counts* counts = nullptr) {
-  const call_check check(group, operation::scatter, site, counts != nullptr ? "_v" : "");
+  const call_check check(group, collective<operation::scatter>, site,
+                         counts != nullptr ? "_v" : "");
   collective_arguments given = check.arguments<rooted_options>(input, output, options);
   fill_blocks(check, counts,
               {given.input, "the root's input must hold", given.output, "the output"}, given);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include <parx/core/abi.hpp>
@@ -40,6 +41,9 @@ inline constexpr std::array<std::string_view, 15> algorithm_names{
   const auto i = static_cast<std::size_t>(value);
   return i < algorithm_names.size() ? algorithm_names[i] : std::string_view("unknown");
 }
+
+struct catalog_entry;
+using algorithm_list = std::span<const catalog_entry>;
 
 /// Messages of a rank that are in flight at a time in a windowed algorithm: direct gather, scatter
 /// and all_to_all.

@@ -1,7 +1,8 @@
 // catalog: the algorithms of each operation: how a schedule is made, and its price.
 //
 // Groups, explain, the simulator, the benchmark and the tests all read this table. An algorithm in
-// it can be chosen by price, selected by name, and is proven by the tests.
+// it can be chosen by price, selected by name, and is proven by the tests. A group reads the part
+// of the operation that is called: a program has no code of the algorithms of others.
 #pragma once
 
 #include <array>
@@ -226,6 +227,34 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
      prices::dissemination_barrier},
 });
 
+[[nodiscard]] consteval std::size_t number_of_entries(operation what) noexcept {
+  std::size_t number = 0;
+  for (const catalog_entry& each : catalog_table) number += each.what == what ? 1 : 0;
+  return number;
+}
+/// The entries of one operation.
+template <operation What>
+inline constexpr auto entries_of = [] {
+  std::array<catalog_entry, number_of_entries(What)> found{};
+  std::size_t i = 0;
+  for (const catalog_entry& each : catalog_table) {
+    if (each.what == What) found[i++] = each;
+  }
+  return found;
+}();
+
+/// Which operations have which algorithms, without their code.
+struct algorithm_of_operation {
+  operation what;
+  algorithm name;
+};
+inline constexpr auto algorithms_of_operations = [] {
+  std::array<algorithm_of_operation, catalog_table.size()> names{};
+  std::size_t i = 0;
+  for (const catalog_entry& each : catalog_table) names[i++] = {each.what, each.name};
+  return names;
+}();
+
 /// The schedule for a world of one: copies the input to the output. (exscan writes nothing, but a
 /// schedule must have an action.)
 [[nodiscard]] inline schedule lone_schedule(const call_shape& shape, algorithm use) {
@@ -248,7 +277,7 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
 }  // namespace detail
 
 /// Every algorithm of every operation; the first of equal price is chosen.
-[[nodiscard]] constexpr const auto& catalog() noexcept { return detail::catalog_table; }
+[[nodiscard]] constexpr algorithm_list catalog() noexcept { return detail::catalog_table; }
 
 /// Why `entry`, an algorithm of shape.what, cannot do this call; null if it can.
 [[nodiscard]] inline const char* objection_to(const catalog_entry& entry, const call_shape& shape) {
@@ -263,18 +292,18 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
 }
 
 /// Null where `what` has no such algorithm.
-[[nodiscard]] constexpr const catalog_entry* find_algorithm(operation what,
-                                                            algorithm use) noexcept {
-  for (const catalog_entry& each : catalog()) {
+[[nodiscard]] constexpr const catalog_entry* find_algorithm(
+    operation what, algorithm use, algorithm_list among = catalog()) noexcept {
+  for (const catalog_entry& each : among) {
     if (each.what == what && each.name == use) return &each;
   }
   return nullptr;
 }
 
 /// "ring, doubling": those that can do this call.
-[[nodiscard]] inline std::string candidate_names(const call_shape& shape) {
+[[nodiscard]] inline std::string candidate_names(const call_shape& shape, algorithm_list among) {
   std::string names;
-  for (const catalog_entry& each : catalog()) {
+  for (const catalog_entry& each : among) {
     if (!can_do(each, shape)) continue;
     if (!names.empty()) names += ", ";
     names += name_of(each.name);
@@ -284,23 +313,25 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
 
 /// The entry of `use`. Throws usage_error if the operation has no such algorithm or it cannot do
 /// this call.
-[[nodiscard]] inline const catalog_entry& require_algorithm(const call_shape& shape,
-                                                            algorithm use) {
-  const catalog_entry* found = find_algorithm(shape.what, use);
+[[nodiscard]] inline const catalog_entry& require_algorithm(const call_shape& shape, algorithm use,
+                                                            algorithm_list among = catalog()) {
+  const catalog_entry* found = find_algorithm(shape.what, use, among);
   if (found == nullptr) {
     throw_usage("{} has no algorithm \"{}\"; it has: {}", name_of(shape.what), name_of(use),
-                candidate_names(shape));
+                candidate_names(shape, among));
   }
   if (const char* objection = objection_to(*found, shape)) {
     throw_usage("{} cannot use algorithm \"{}\" for this call on {} ranks: it {}; possible are: {}",
-                name_of(shape.what), name_of(use), shape.world, objection, candidate_names(shape));
+                name_of(shape.what), name_of(use), shape.world, objection,
+                candidate_names(shape, among));
   }
   return *found;
 }
 
 /// The schedule of rank `shape.rank`. Throws usage_error as require_algorithm does.
-[[nodiscard]] inline schedule make_schedule(const call_shape& shape, algorithm use) {
-  const catalog_entry& entry = require_algorithm(shape, use);
+[[nodiscard]] inline schedule make_schedule(const call_shape& shape, algorithm use,
+                                            algorithm_list among = catalog()) {
+  const catalog_entry& entry = require_algorithm(shape, use, among);
   return shape.world == 1 ? detail::lone_schedule(shape, use) : entry.make(shape);
 }
 
@@ -320,12 +351,13 @@ inline constexpr auto catalog_table = std::to_array<catalog_entry>({
 }
 
 /// The cheapest algorithm that can do this call. Equal on all ranks if the costs are.
-[[nodiscard]] inline algorithm choose(call_shape shape, const link_costs& costs = {}) {
+[[nodiscard]] inline algorithm choose(call_shape shape, const link_costs& costs = {},
+                                      algorithm_list among = catalog()) {
   const prices::load load = detail::load_of(shape);
   if (is_serial_anyway(shape)) shape.order = reduction_order::serial;
   algorithm best = algorithm::automatic;
   double least = 0;
-  for (const catalog_entry& each : catalog()) {
+  for (const catalog_entry& each : among) {
     if (!can_do(each, shape)) continue;
     const double seconds = each.price(load, costs);
     if (best != algorithm::automatic && seconds >= least) continue;

@@ -52,7 +52,7 @@ struct rule_word {
   }
 };
 
-[[nodiscard]] inline operation parse_operation(const rule_word& word) {
+[[nodiscard, gnu::cold]] inline operation parse_operation(const rule_word& word) {
   std::string names;
   for (std::size_t i = 0; i < operation_names.size(); ++i) {
     const auto what = static_cast<operation>(i);
@@ -63,10 +63,10 @@ struct rule_word {
   word.refuse("\"{}\" is no collective operation; they are: {}", word.text, names);
 }
 
-[[nodiscard]] inline algorithm parse_algorithm(operation what, const rule_word& word) {
+[[nodiscard, gnu::cold]] inline algorithm parse_algorithm(operation what, const rule_word& word) {
   if (word.text == name_of(algorithm::automatic)) return algorithm::automatic;
   std::string names{name_of(algorithm::automatic)};
-  for (const catalog_entry& each : catalog()) {
+  for (const algorithm_of_operation& each : algorithms_of_operations) {
     if (each.what != what) continue;
     if (word.text == name_of(each.name)) return each.name;
     names += formatted(", {}", name_of(each.name));
@@ -75,7 +75,8 @@ struct rule_word {
 }
 
 /// A number, optionally with K, M or G; * gives `unlimited`.
-[[nodiscard]] inline std::size_t parse_limit(const rule_word& word, std::size_t unlimited) {
+[[nodiscard, gnu::cold]] inline std::size_t parse_limit(const rule_word& word,
+                                                        std::size_t unlimited) {
   if (word.text == "*") return unlimited;
   std::size_t value = 0;
   const char* end = word.text.data() + word.text.size();
@@ -91,9 +92,9 @@ struct rule_word {
 }
 
 /// The words of one line, up to a comment.
-[[nodiscard]] inline std::vector<rule_word> split_words(std::string_view line,
-                                                        std::string_view source,
-                                                        std::size_t number) {
+[[nodiscard, gnu::cold]] inline std::vector<rule_word> split_words(std::string_view line,
+                                                                   std::string_view source,
+                                                                   std::size_t number) {
   static constexpr std::string_view blanks = " \t\r";
   line = line.substr(0, line.find('#'));
   std::vector<rule_word> words;
@@ -109,7 +110,7 @@ struct rule_word {
 
 /// The value of PARX_ALGO: "operation:algorithm", separated by commas; an empty text has no rules.
 /// Throws usage_error with the position, as `source`:1:column, and the valid names.
-[[nodiscard]] inline std::vector<algorithm_rule> parse_algorithm_list(
+[[nodiscard, gnu::cold]] inline std::vector<algorithm_rule> parse_algorithm_list(
     std::string_view text, std::string_view source = "PARX_ALGO") {
   std::vector<algorithm_rule> rules;
   for (const std::string_view item : detail::split_at(text, ',')) {
@@ -131,8 +132,8 @@ struct rule_word {
 
 /// The text of a rules file; `source` is its name. Throws usage_error with line, column and, for an
 /// unknown name, the valid ones.
-[[nodiscard]] inline std::vector<algorithm_rule> parse_algorithm_rules(std::string_view text,
-                                                                       std::string_view source) {
+[[nodiscard, gnu::cold]] inline std::vector<algorithm_rule> parse_algorithm_rules(
+    std::string_view text, std::string_view source) {
   static constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
   std::vector<algorithm_rule> rules;
   std::size_t number = 0;
@@ -162,7 +163,8 @@ struct rule_word {
 
 /// The rule that decides this call, or null.
 [[nodiscard]] inline const algorithm_rule* find_rule(const call_shape& shape,
-                                                     const std::vector<algorithm_rule>& rules) {
+                                                     const std::vector<algorithm_rule>& rules,
+                                                     algorithm_list among = catalog()) {
   const auto bytes = static_cast<std::size_t>(shape.bytes());
   const auto ranks = static_cast<std::size_t>(shape.world);
   for (const algorithm_rule& each : rules) {
@@ -170,7 +172,8 @@ struct rule_word {
         ranks < each.min_ranks || ranks > each.max_ranks) {
       continue;
     }
-    if (each.use == algorithm::automatic || can_do(*find_algorithm(each.what, each.use), shape)) {
+    if (each.use == algorithm::automatic ||
+        can_do(*find_algorithm(each.what, each.use, among), shape)) {
       return &each;
     }
   }
@@ -179,9 +182,11 @@ struct rule_word {
 
 /// By the first rule that matches, else by price.
 [[nodiscard]] inline algorithm choose(const call_shape& shape, const link_costs& costs,
-                                      const std::vector<algorithm_rule>& rules) {
-  const algorithm_rule* rule = find_rule(shape, rules);
-  return rule != nullptr && rule->use != algorithm::automatic ? rule->use : choose(shape, costs);
+                                      const std::vector<algorithm_rule>& rules,
+                                      algorithm_list among = catalog()) {
+  const algorithm_rule* rule = find_rule(shape, rules, among);
+  return rule != nullptr && rule->use != algorithm::automatic ? rule->use
+                                                              : choose(shape, costs, among);
 }
 
 }  // namespace parx

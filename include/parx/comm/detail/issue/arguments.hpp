@@ -18,6 +18,7 @@
 #include <parx/comm/detail/issue/misuse.hpp>
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/process_group.hpp>
+#include <parx/comm/schedule/algorithm.hpp>
 #include <parx/comm/schedule/call_shape.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
@@ -49,8 +50,22 @@ struct arithmetic {
   reduction_order order = reduction_order::any;
 };
 
+/// The algorithms of an operation. A function for each, which only those who call the operation
+/// name: a program has no code of the algorithms of others.
+template <operation What>
+[[nodiscard]] algorithm_list algorithms_of() noexcept;
+
+/// An operation that chooses among algorithms.
+struct collective_operation {
+  operation what;
+  algorithm_list (*algorithms)() noexcept;
+};
+template <operation What>
+inline constexpr collective_operation collective{What, &algorithms_of<What>};
+
 struct collective_arguments {
   operation what = operation::barrier;
+  algorithm_list (*algorithms)() noexcept = nullptr;
   const char* form = "";  ///< see call_check
   call_site site{};
   elements input{};
@@ -111,6 +126,14 @@ class call_check {
   call_check(const process_group& group, operation what, call_site site,
              const char* form = "") noexcept
       : group_(group), what_(what), form_(form), site_(site) {}
+  /// For arguments().
+  call_check(const process_group& group, const collective_operation& called, call_site site,
+             const char* form = "") noexcept
+      : group_(group),
+        what_(called.what),
+        algorithms_(called.algorithms),
+        form_(form),
+        site_(site) {}
 
   template <typename... Args>
   void require(bool holds, counted_text<sizeof...(Args)> text, const Args&... args) const {
@@ -218,6 +241,7 @@ class call_check {
   [[nodiscard]] collective_arguments arguments() const {
     collective_arguments given;
     given.what = what_;
+    given.algorithms = algorithms_;
     given.form = form_;
     given.site = site_;
     return given;
@@ -262,6 +286,7 @@ class call_check {
 
   const process_group& group_;
   operation what_;
+  algorithm_list (*algorithms_)() noexcept = nullptr;
   const char* form_;
   call_site site_;
 };

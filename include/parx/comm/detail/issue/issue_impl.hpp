@@ -14,6 +14,24 @@
 
 namespace parx::inline PARX_ABI::detail {
 
+template <operation What>
+algorithm_list algorithms_of() noexcept {
+  return entries_of<What>;
+}
+#ifdef PARX_SEPARATE_COMPILATION
+template algorithm_list algorithms_of<operation::all_reduce>() noexcept;
+template algorithm_list algorithms_of<operation::reduce_scatter>() noexcept;
+template algorithm_list algorithms_of<operation::all_gather>() noexcept;
+template algorithm_list algorithms_of<operation::broadcast>() noexcept;
+template algorithm_list algorithms_of<operation::reduce>() noexcept;
+template algorithm_list algorithms_of<operation::gather>() noexcept;
+template algorithm_list algorithms_of<operation::scatter>() noexcept;
+template algorithm_list algorithms_of<operation::all_to_all>() noexcept;
+template algorithm_list algorithms_of<operation::scan>() noexcept;
+template algorithm_list algorithms_of<operation::exscan>() noexcept;
+template algorithm_list algorithms_of<operation::barrier>() noexcept;
+#endif
+
 /// Throws usage_error if input and output overlap, unless the operation is in place.
 inline void check_overlap(const call_check& check, const collective_arguments& given) {
   if (given.input.data == nullptr || given.output.data == nullptr) return;
@@ -67,23 +85,26 @@ inline call_key issuer::key_of(const collective_arguments& given, const call& re
 }
 
 inline std::shared_ptr<const execution_plan> issuer::plan_of(const call_check& check,
-                                                             const call_key& key) const {
+                                                             const call_key& key,
+                                                             algorithm_list among) const {
   call_shape shape = key.shape;
   complete(shape);
   if (!key.counts.empty()) shape.blocks = partition::uneven(key.counts);
   if (!key.incoming.empty()) shape.incoming = partition::uneven(key.incoming);
   return check.guard([&] {
     const bool chooses = key.asked == algorithm::automatic;
-    const algorithm use = chooses ? choose(shape, choice_.costs(), choice_.rules()) : key.asked;
+    const algorithm use =
+        chooses ? choose(shape, choice_.costs(), choice_.rules(), among) : key.asked;
     return std::shared_ptr<const execution_plan>(
-        new execution_plan(make_plan(make_schedule(shape, use))));
+        new execution_plan(make_plan(make_schedule(shape, use, among))));
   });
 }
 
 inline prepared_call issuer::prepare(const call_check& check, const collective_arguments& given,
                                      const call_key& key,
                                      std::shared_ptr<const execution_plan> plan) const {
-  prepared_call made{.plan = plan != nullptr ? std::move(plan) : plan_of(check, key)};
+  prepared_call made{.plan = plan != nullptr ? std::move(plan)
+                                             : plan_of(check, key, given.algorithms())};
   call_header& header = made.header;
   header.operation = static_cast<std::uint8_t>(given.what);
   header.type = key.type();

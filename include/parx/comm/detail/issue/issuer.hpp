@@ -47,7 +47,8 @@ class issuer {
 
   [[nodiscard]] call_key key_of(const collective_arguments& given, const call& request) const;
   [[nodiscard]] std::shared_ptr<const execution_plan> plan_of(const call_check& check,
-                                                              const call_key& key) const;
+                                                              const call_key& key,
+                                                              algorithm_list among) const;
   [[nodiscard]] prepared_call prepare(const call_check& check, const collective_arguments& given,
                                       const call_key& key,
                                       std::shared_ptr<const execution_plan> plan) const;

@@ -6,10 +6,11 @@
 namespace parx::inline PARX_ABI::detail {
 
 template <typename In, typename Out, typename Options>
-[[nodiscard]] collective_arguments scan_arguments(const process_group& group, operation what,
+[[nodiscard]] collective_arguments scan_arguments(const process_group& group,
+                                                  const collective_operation& called,
                                                   const In& input, Out& output,
                                                   const Options& options, call_site site) {
-  const call_check check(group, what, site);
+  const call_check check(group, called, site);
   collective_arguments given = check.arguments<scan_options>(input, output, options);
   check.same_count(given.input, given.output);
   given.count = given.input.count;
