@@ -91,7 +91,7 @@ class blocked_threads {
 
   /// A process may be forked while another of its threads is in here. The child has one thread,
   /// with another number.
-  blocked_threads() {
+  [[gnu::cold]] blocked_threads() {
     ::pthread_atfork([] { of_this_process().mutex_.lock(); },
                      [] { of_this_process().mutex_.unlock(); },
                      [] {
@@ -106,7 +106,7 @@ class blocked_threads {
   }
 
   /// Nullopt if a thread is not blocked.
-  [[nodiscard]] std::optional<switches> look() const {
+  [[nodiscard, gnu::cold]] std::optional<switches> look() const {
     const std::vector<long> threads = numbers();
     switches found;
     for (const long each : threads) {
@@ -121,7 +121,7 @@ class blocked_threads {
     if (threads.empty()) return std::nullopt;
     return found;
   }
-  [[nodiscard]] static std::vector<long> numbers() {
+  [[nodiscard, gnu::cold]] static std::vector<long> numbers() {
     std::vector<long> found;
     DIR* const folder = ::opendir("/proc/self/task");
     if (folder == nullptr) return found;

@@ -29,8 +29,8 @@ struct cpu_hierarchy {
 };
 
 /// The hierarchies, from the texts of /proc/self/cgroup and /proc/self/mountinfo.
-[[nodiscard]] inline std::vector<cpu_hierarchy> cpu_hierarchies(std::string_view cgroup,
-                                                                std::string_view mountinfo) {
+[[nodiscard, gnu::cold]] inline std::vector<cpu_hierarchy> cpu_hierarchies(
+    std::string_view cgroup, std::string_view mountinfo) {
   const auto names_cpu = [](std::string_view list) {
     const auto names = split_at(list, ',');
     return std::find(names.begin(), names.end(), "cpu") != names.end();
@@ -67,7 +67,8 @@ struct cpu_hierarchy {
 /// The smallest quota, in cores, of the groups of `hierarchy`; nullopt where there is none.
 /// `text_of(path)` is a file's text or nullopt.
 template <typename TextOf>
-[[nodiscard]] std::optional<double> quota_of(const cpu_hierarchy& hierarchy, TextOf text_of) {
+[[nodiscard, gnu::cold]] std::optional<double> quota_of(const cpu_hierarchy& hierarchy,
+                                                        TextOf text_of) {
   const auto number = [](std::string_view text) {
     return parse_number<double>(text.substr(0, text.find_first_of(" \n"))).value_or(-1);
   };
@@ -90,7 +91,7 @@ template <typename TextOf>
 }
 
 /// The quota of this process, in cores.
-[[nodiscard]] inline std::optional<double> own_cpu_quota() {
+[[nodiscard, gnu::cold]] inline std::optional<double> own_cpu_quota() {
   std::optional<double> smallest;
   for (const cpu_hierarchy& each :
        cpu_hierarchies(file_text("/proc/self/cgroup").value_or(""),

@@ -38,7 +38,7 @@ struct hidden_variables {
 
 }  // namespace detail
 
-[[nodiscard]] inline environment process_environment() {
+[[nodiscard, gnu::cold]] inline environment process_environment() {
   auto& hidden = detail::hidden_variables::instance();
   const std::lock_guard lock(hidden.mutex);
   environment result;
@@ -55,7 +55,7 @@ struct hidden_variables {
 
 /// Removes a variable from the environment that child processes inherit. No other thread may read
 /// the environment at the same time.
-inline void hide_variable(const char* name) {
+[[gnu::cold]] inline void hide_variable(const char* name) {
   const char* const value = std::getenv(name);
   if (value == nullptr) return;
   auto& hidden = detail::hidden_variables::instance();

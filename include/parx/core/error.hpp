@@ -99,13 +99,14 @@ class usage_error : public std::invalid_argument {
 
 [[noreturn]] void throw_usage_text(const std::string& text);
 template <typename... Args>
-[[noreturn]] void throw_usage(counted_text<sizeof...(Args)> text, const Args&... args) {
+[[noreturn, gnu::cold]] void throw_usage(counted_text<sizeof...(Args)> text, const Args&... args) {
   throw_usage_text(formatted(text, args...));
 }
 
 [[noreturn]] void throw_error_text(errc code, const std::string& text);
 template <typename... Args>
-[[noreturn]] void throw_error(errc code, counted_text<sizeof...(Args)> text, const Args&... args) {
+[[noreturn, gnu::cold]] void throw_error(errc code, counted_text<sizeof...(Args)> text,
+                                         const Args&... args) {
   throw_error_text(code, formatted(text, args...));
 }
 

@@ -14,7 +14,7 @@
 namespace parx::inline PARX_ABI::detail {
 
 /// The rest of an open file, or nullopt where it cannot be read; errno says why.
-[[nodiscard]] inline std::optional<std::string> text_of_file(const descriptor& file) {
+[[nodiscard, gnu::cold]] inline std::optional<std::string> text_of_file(const descriptor& file) {
   std::string text;
   char piece[4096];
   while (true) {

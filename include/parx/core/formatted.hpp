@@ -66,7 +66,8 @@ class counted_text {
 };
 
 template <typename... Args>
-[[nodiscard]] std::string formatted(counted_text<sizeof...(Args)> text, const Args&... args) {
+[[nodiscard, gnu::cold]] std::string formatted(counted_text<sizeof...(Args)> text,
+                                               const Args&... args) {
   const fmt::basic_format_arg<fmt::format_context> list[] = {detail::format_argument(args)..., {}};
   return fmt::vformat(text.get(), {list, sizeof...(Args)});
 }

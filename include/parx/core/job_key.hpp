@@ -42,8 +42,8 @@ class job_key {
   }
 
  private:
-  [[nodiscard]] static mac sign_with(std::string_view key, std::string_view purpose,
-                                     std::initializer_list<std::string_view> parts) {
+  [[nodiscard, gnu::cold]] static mac sign_with(std::string_view key, std::string_view purpose,
+                                                std::initializer_list<std::string_view> parts) {
     std::string text;
     const auto append = [&](std::string_view part) {
       text.append(view(std::uint64_t{part.size()}));

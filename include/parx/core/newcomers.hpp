@@ -93,8 +93,8 @@ struct accepting {
 /// served in between. `take` gets the descriptor of each; `make_room` closes newcomers and returns
 /// whether there were any to close.
 template <typename Take, typename MakeRoom>
-[[nodiscard]] accepting accept_waiting(int listener, const newcomers& known, Take take,
-                                       MakeRoom make_room) {
+[[nodiscard, gnu::cold]] accepting accept_waiting(int listener, const newcomers& known, Take take,
+                                                  MakeRoom make_room) {
   using state = accepting::state;
   constexpr int at_once = 64;
   for (int i = 0; i < at_once; ++i) {

@@ -30,7 +30,7 @@ struct process_entry {
 };
 
 /// Parses /proc/PID/stat: "PID (name) S PARENT GROUP ...". The name may contain any characters.
-[[nodiscard]] inline process_entry parse_process_stat(std::string_view text) {
+[[nodiscard, gnu::cold]] inline process_entry parse_process_stat(std::string_view text) {
   const auto open = text.find('(');
   const auto close = text.rfind(')');
   if (open == text.npos || close == text.npos || close < open || close + 4 >= text.size())
@@ -52,7 +52,7 @@ struct process_entry {
 }
 
 /// The entry of a process; nullopt where there is none.
-[[nodiscard]] inline std::optional<process_entry> find_process(pid_t pid) {
+[[nodiscard, gnu::cold]] inline std::optional<process_entry> find_process(pid_t pid) {
   const auto text = file_text(formatted("/proc/{}/stat", pid));
   if (!text || text->empty()) return std::nullopt;
   process_entry entry = parse_process_stat(*text);

@@ -14,7 +14,7 @@
 namespace parx::inline PARX_ABI::detail {
 
 template <std::size_t Size>
-[[nodiscard]] std::array<unsigned char, Size> random_bytes() {
+[[nodiscard, gnu::cold]] std::array<unsigned char, Size> random_bytes() {
   std::array<unsigned char, Size> bytes{};
   std::size_t filled = 0;
   while (filled < bytes.size()) {
@@ -29,7 +29,7 @@ template <std::size_t Size>
 }
 
 /// 128 bits, as 32 hexadecimal digits.
-[[nodiscard]] inline std::string random_hex() {
+[[nodiscard, gnu::cold]] inline std::string random_hex() {
   const auto bytes = random_bytes<16>();
   return to_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }

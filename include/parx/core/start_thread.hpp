@@ -17,7 +17,7 @@ namespace parx::inline PARX_ABI::detail {
 /// own: other threads handle them. `purpose` names it in the error, errc::io, where the system has
 /// no room for a thread.
 template <typename Body>
-[[nodiscard]] std::thread start_thread(std::string_view purpose, Body body) {
+[[nodiscard, gnu::cold]] std::thread start_thread(std::string_view purpose, Body body) {
   struct signals_held {
     sigset_t before;
     signals_held() noexcept {

@@ -42,7 +42,7 @@ namespace parx::inline PARX_ABI::detail {
 }
 
 /// Removes the temporary files of `path` whose writers have died.
-inline void remove_abandoned(const std::string& path) {
+[[gnu::cold]] inline void remove_abandoned(const std::string& path) {
   const std::size_t file = path.find_last_of('/') + 1;  // 0 where there is no folder
   const std::string folder = file == 0 ? "./" : path.substr(0, file);
   DIR* const entries = ::opendir(folder.c_str());
@@ -67,7 +67,7 @@ struct temporary_file {
 };
 
 /// Makes a temporary file for `path`, after removing abandoned ones.
-[[nodiscard]] inline temporary_file make_temporary(const std::string& path) {
+[[nodiscard, gnu::cold]] inline temporary_file make_temporary(const std::string& path) {
   remove_abandoned(path);
   for (;;) {
     temporary_file made{.name = temporary_name(path), .file = {}, .life = {}};

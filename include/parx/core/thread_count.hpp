@@ -33,7 +33,7 @@ struct thread_choice {
   std::string passed_over = {};
 
   /// "OMP_NUM_THREADS=64 on 2 cores", for a message; "" where the choice is the default.
-  [[nodiscard]] std::string reason() const {
+  [[nodiscard, gnu::cold]] std::string reason() const {
     if (asked_by.empty()) return "";
     std::string text = formatted("{}={}", asked_by, asked);
     if (threads == asked) return text;
@@ -52,8 +52,8 @@ struct thread_choice {
 /// The choice by `env` for a process with these limits. Throws usage_error for a PARX_THREADS that
 /// is no number from 1; other programs' variables are passed over where they make no sense, which
 /// warning() says.
-[[nodiscard]] inline thread_choice choose_threads(const environment& env, int cores,
-                                                  std::optional<double> quota) {
+[[nodiscard, gnu::cold]] inline thread_choice choose_threads(const environment& env, int cores,
+                                                             std::optional<double> quota) {
   thread_choice choice;
   choice.cores = std::max(cores, 1);
   choice.quota = quota;
@@ -90,7 +90,7 @@ struct thread_choice {
 
 /// The processors that this thread may run on, in ascending order; none where the system does not
 /// tell.
-[[nodiscard]] inline std::vector<int> allowed_cores() {
+[[nodiscard, gnu::cold]] inline std::vector<int> allowed_cores() {
   std::vector<int> found;
   // A machine may have more processors than a cpu_set_t holds; the kernel refuses a mask that is
   // too short.
@@ -107,7 +107,7 @@ struct thread_choice {
 }
 
 /// The choice for this process.
-[[nodiscard]] inline thread_choice choose_threads(const environment& env) {
+[[nodiscard, gnu::cold]] inline thread_choice choose_threads(const environment& env) {
   return choose_threads(env, static_cast<int>(allowed_cores().size()), detail::own_cpu_quota());
 }
 

@@ -51,8 +51,8 @@ class rendezvous {
   /// Collective over the job: returns when all ranks have arrived. `prepare` is called as soon as
   /// the other ranks can be told of a failure: an exception from it ends the job. Throws
   /// parx::error where ranks do not arrive before `limit`, or disagree about the job.
-  rendezvous(const launch_env& job, const environment& env, deadline limit,
-             const std::function<void()>& prepare)
+  [[gnu::cold]] rendezvous(const launch_env& job, const environment& env, deadline limit,
+                           const std::function<void()>& prepare)
       : job_(job) {
     for (int rank = 0; rank < job.world_size; ++rank) members_.push_back(rank);
     try {
@@ -105,7 +105,7 @@ class rendezvous {
 
   /// Leaves the job. The rank that keeps the store waits until the others have left or `patience`
   /// has passed, so that they can finish their requests. It does not wait for other clients.
-  void leave(std::chrono::milliseconds patience) noexcept {
+  [[gnu::cold]] void leave(std::chrono::milliseconds patience) noexcept {
     const deadline limit = endpoint_ != nullptr ? endpoint_->job()->store().parting_deadline()
                                                 : deadline::after(std::chrono::seconds(1));
     if (endpoint_ != nullptr) endpoint_->job()->leave();
@@ -136,7 +136,7 @@ class rendezvous {
 
   /// Leaves a job that has failed to start, and tells the others of the exception that is being
   /// handled.
-  void leave_in_failure() noexcept {
+  [[gnu::cold]] void leave_in_failure() noexcept {
     tell_others();
     if (server_) await_latecomers(deadline::after(std::chrono::seconds(1)));
     leave(std::chrono::seconds(1));  // time for the others to read the reason
@@ -177,7 +177,7 @@ class rendezvous {
   [[nodiscard]] const launch_env& job() const noexcept { return job_; }
 
   /// The links among all ranks of the job.
-  [[nodiscard]] std::unique_ptr<links> connect() {
+  [[nodiscard, gnu::cold]] std::unique_ptr<links> connect() {
     return std::unique_ptr<links>(new hybrid_links(endpoint_));
   }
   /// The job's part of the store, also for the program's own keys.
@@ -188,7 +188,7 @@ class rendezvous {
     tcp_store whole;
     prefix_store part;
 
-    store_of_job(const launch_env& job, const deadline& limit)
+    [[gnu::cold]] store_of_job(const launch_env& job, const deadline& limit)
         : whole(where(job), limit), part(detail::job_prefix(job.run_id), whole) {}
   };
   [[nodiscard]] static tcp_store_options where(const launch_env& job) {
@@ -208,7 +208,7 @@ class rendezvous {
   }
 
   /// Counts the ranks that leave: open connections do not tell, as other clients may have some.
-  void take_leave(const deadline& limit) noexcept {
+  [[gnu::cold]] void take_leave(const deadline& limit) noexcept {
     if (job_store_ == nullptr || job_.keeper != store_keeper::rank_zero) return;
     try {
       const auto others = static_cast<int>(members_.size()) - 1;
@@ -219,7 +219,7 @@ class rendezvous {
       // The store is gone.
     }
   }
-  [[nodiscard]] bool others_have_left(store_of_job& last, const deadline& limit) const {
+  [[nodiscard, gnu::cold]] bool others_have_left(store_of_job& last, const deadline& limit) const {
     const std::vector<std::string> key{"all left"};
     do {
       const auto next_look = deadline::after(std::min(limit.remaining(), deadline::duration(50)));
@@ -230,7 +230,7 @@ class rendezvous {
   }
 
   /// Aborts the job with the exception that is being handled, unless another rank has done so.
-  void tell_others() noexcept {
+  [[gnu::cold]] void tell_others() noexcept {
     try {
       failure_record record = record_of(std::current_exception(), job_.rank);
       if (record.operation != detail::rendezvous_name)
@@ -257,7 +257,7 @@ class rendezvous {
     }
   }
 
-  void open_store(const deadline& limit) {
+  [[gnu::cold]] void open_store(const deadline& limit) {
     if (job_.hosts_store()) {
       try {
         server_.emplace(
@@ -291,8 +291,8 @@ class rendezvous {
                      job_.port_variable);
   }
 
-  void agree_on(const std::string& key, const std::string& mine, const char* what,
-                const deadline& limit) {
+  [[gnu::cold]] void agree_on(const std::string& key, const std::string& mine, const char* what,
+                              const deadline& limit) {
     const std::string value = formatted("{}\n{}", mine, job_.rank);
     const std::string first = job_store_->compare_set(key, "", value, limit);
     const auto end = first.find('\n');
@@ -305,7 +305,7 @@ class rendezvous {
                   printable(first.substr(0, end))));
   }
 
-  void claim_rank(const deadline& limit) {
+  [[gnu::cold]] void claim_rank(const deadline& limit) {
     const std::string mine = formatted("pid {} on {}", ::getpid(), detail::host_name());
     const std::string holder =
         job_store_->compare_set(detail::claim_key(job_.rank), "", mine, limit);

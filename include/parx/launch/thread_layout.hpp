@@ -38,9 +38,9 @@ struct thread_layout {
 };
 
 /// `binding` is OMP_PROC_BIND: "false" binds nothing.
-[[nodiscard]] inline thread_layout lay_out_threads(const thread_choice& choice,
-                                                   const rank_place& place,
-                                                   std::string_view binding = {}) {
+[[nodiscard, gnu::cold]] inline thread_layout lay_out_threads(const thread_choice& choice,
+                                                              const rank_place& place,
+                                                              std::string_view binding = {}) {
   const int ranks = std::max(place.local_ranks, 1);
   thread_layout made{
       .threads = choice.threads, .asked = choice.asked, .reason = choice.reason()};
@@ -68,7 +68,7 @@ struct thread_layout {
 }
 
 /// What parx::run says of it; "" where there is nothing to say.
-[[nodiscard]] inline std::string to_text(const thread_layout& layout, int ranks) {
+[[nodiscard, gnu::cold]] inline std::string to_text(const thread_layout& layout, int ranks) {
   if (layout.threads == 1 && layout.asked == 1) return "";
   return formatted("{} rank{} x {} thread{} ({})", ranks, ranks == 1 ? "" : "s", layout.threads,
                    layout.threads == 1 ? "" : "s", layout.reason);
@@ -76,7 +76,7 @@ struct thread_layout {
 
 /// For a rank that torchrun has started: it sets OMP_NUM_THREADS=1 where the user has not, whatever
 /// Slurm has given each task. "" where nothing is hidden.
-[[nodiscard]] inline std::string hidden_by_torchrun(const environment& env) {
+[[nodiscard, gnu::cold]] inline std::string hidden_by_torchrun(const environment& env) {
   if (env_string(env, "PARX_THREADS") || env_string(env, "OMP_NUM_THREADS") != "1") return "";
   const auto number = [&](std::string_view name) {
     return detail::parse_number<int>(env_string(env, name).value_or("")).value_or(1);

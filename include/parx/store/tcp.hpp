@@ -61,7 +61,7 @@ class tcp_store final : public store {
  public:
   /// Connects. Waits until the deadline (default: options.timeout from now) for a server that has
   /// not started yet; after 5 s it logs once what it waits for.
-  explicit tcp_store(tcp_store_options options, std::optional<deadline> limit = {})
+  [[gnu::cold]] explicit tcp_store(tcp_store_options options, std::optional<deadline> limit = {})
       : address_{detail::without_brackets(std::move(options.host)), options.port,
                  std::move(options.key)} {
     set_default_timeout(options.timeout);
@@ -199,7 +199,8 @@ class tcp_store final : public store {
         limit);
   }
 
-  std::unique_ptr<store_watch> do_watch(std::string_view key, deadline limit) override {
+  [[gnu::cold]] std::unique_ptr<store_watch> do_watch(std::string_view key,
+                                                      deadline limit) override {
     const std::string keys[] = {std::string(key)};
     try {
       {
@@ -266,8 +267,8 @@ class tcp_store final : public store {
 
   // False when the deadline passed first. The connection is then closed, which ends the wait at the
   // server: to cancel it would take an answer, and a server that is stopped gives none.
-  bool wait_on(detail::connection& server, std::span<const std::string> keys,
-               const deadline& limit) const {
+  [[gnu::cold]] bool wait_on(detail::connection& server, std::span<const std::string> keys,
+                             const deadline& limit) const {
     ask(server, limit, {.op = operation::wait, .keys = wire(keys)});
     if (server.available(1, limit)) {
       if (server.receive<std::uint8_t>(limit) == 0) return true;
@@ -277,8 +278,9 @@ class tcp_store final : public store {
     return false;
   }
 
-  std::vector<std::string> get_all(std::string_view name, std::span<const std::string> keys,
-                                   const deadline& limit) {
+  [[gnu::cold]] std::vector<std::string> get_all(std::string_view name,
+                                                 std::span<const std::string> keys,
+                                                 const deadline& limit) {
     std::vector<std::string> values;
     bool all_exist = true;
     call(name, keys, limit, [&](detail::connection& server) {
@@ -294,8 +296,8 @@ class tcp_store final : public store {
   }
 
   // Appends the values of existing keys to `values`.
-  void get_part(detail::connection& server, std::span<const std::string> keys,
-                std::vector<std::string>& values, const deadline& limit) const {
+  [[gnu::cold]] void get_part(detail::connection& server, std::span<const std::string> keys,
+                              std::vector<std::string>& values, const deadline& limit) const {
     if (keys.size() > 1 && dialect_ != store_dialect::torch_1_13) {
       ask(server, limit, {.op = operation::multi_get, .keys = wire(keys)});
       for (std::size_t i = 0; i < keys.size(); ++i) values.push_back(server.receive_string(limit));
@@ -322,7 +324,8 @@ class tcp_store final : public store {
   // torch 1.13 has no append. One made of get and set must not interleave with another one, and
   // compare_set on the value cannot distinguish its own success from an equal value stored by
   // another process. So a second key is the lock; it holds the owner's token.
-  void append_under_lock(std::string_view key, std::string_view value, const deadline& limit) {
+  [[gnu::cold]] void append_under_lock(std::string_view key, std::string_view value,
+                                       const deadline& limit) {
     const std::string lock = formatted("{}.append-lock", key);
     const std::string token = detail::random_hex();
     while (compare_set(lock, "", token, limit) != token) {
@@ -389,8 +392,9 @@ class tcp_store final : public store {
     return server;
   }
 
-  [[noreturn]] void throw_missing(std::string_view name, std::span<const std::string> keys,
-                                  const deadline& limit) {
+  [[noreturn, gnu::cold]] void throw_missing(std::string_view name,
+                                             std::span<const std::string> keys,
+                                             const deadline& limit) {
     constexpr std::size_t most_asked = 256;
     std::vector<std::string> missing;
     std::string reason = "nobody set ";

@@ -55,7 +55,7 @@ class tcp_store_server {
  public:
   /// The server listens when this returns. Throws parx::error(io) where the port is not available;
   /// the message names the process that uses it. Throws usage_error where this process does.
-  explicit tcp_store_server(tcp_store_server_options options = {})
+  [[gnu::cold]] explicit tcp_store_server(tcp_store_server_options options = {})
       : loop_(listening_socket(options), checked(options.legacy_dialect), std::move(options.key),
               options.presence_keys.empty() ? "" : formatted("/{}", options.presence_keys),
               members_) {

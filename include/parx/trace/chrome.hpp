@@ -44,7 +44,8 @@ struct trace_options {
 /// The file of one rank: "%r" in `path` is replaced by the rank (0 while it is unknown); without
 /// "%r", "out/trace.json" becomes "out/trace.rank3.json" unless the rank is unknown (-1) or the
 /// world size is 1.
-[[nodiscard]] inline std::string trace_file(std::string_view path, int rank, int world_size) {
+[[nodiscard, gnu::cold]] inline std::string trace_file(std::string_view path, int rank,
+                                                       int world_size) {
   std::string file(path);
   const std::string number = std::to_string(rank < 0 ? 0 : rank);
   bool replaced = false;
@@ -85,7 +86,7 @@ namespace detail {
 
 /// Throws errc::io unless files can be made in the folder of `path`: now, not after hours of
 /// training.
-inline void require_folder(const std::string& path) {
+[[gnu::cold]] inline void require_folder(const std::string& path) {
   const auto slash = path.find_last_of('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   if (folder.find("%r") != std::string::npos) return;  // the rank is not known yet
@@ -93,8 +94,8 @@ inline void require_folder(const std::string& path) {
 }
 
 /// Throws errc::io when the file cannot be written in full; then nothing is left behind.
-inline void write_chrome_file(const std::string& path, const process_description& process,
-                              const ring* rings) {
+[[gnu::cold]] inline void write_chrome_file(const std::string& path,
+                                            const process_description& process, const ring* rings) {
   parx::detail::temporary_file made = parx::detail::make_temporary(path);
   if (!made.file.valid()) throw_unwritable(path, made.reason);
   const auto fail = [&](int saved_errno) {
@@ -132,7 +133,7 @@ class chrome_output {
     return the_output;
   }
 
-  void start(trace_options options) {
+  [[gnu::cold]] void start(trace_options options) {
     const std::lock_guard lock(mutex_);
     recorder::instance().clear(options.events_per_thread);
     path_ = std::move(options.path);
@@ -176,7 +177,7 @@ class chrome_output {
 /// Starts to record, and writes the file when the process exits. Events of an earlier start are
 /// forgotten. Throws usage_error when the path is empty or no event could be kept, errc::io when
 /// the file's folder does not exist or may not be written to.
-inline void start(trace_options options) {
+[[gnu::cold]] inline void start(trace_options options) {
   require(!options.path.empty(), "trace::start needs the name of the file to write");
   require(options.events_per_thread > 0, "trace::start: events_per_thread must be at least 1");
   detail::require_folder(options.path);
@@ -193,7 +194,7 @@ inline bool flush() noexcept { return detail::chrome_output::instance().flush();
 namespace detail {
 
 /// A wrong variable is a warning here: no caller could catch an exception before main().
-inline bool start_from_environment() noexcept try {
+[[gnu::cold]] inline bool start_from_environment() noexcept try {
   const char* path = std::getenv("PARX_TRACE");
   if (path == nullptr || *path == '\0') return false;
   trace_options options{.path = path};

@@ -96,7 +96,7 @@ class hybrid_links final : public links {
     woken_ = true;
     shared_->sleepers().wake(group());
   }
-  void close() noexcept override {
+  [[gnu::cold]] void close() noexcept override {
     for (const auto& peer : links_) {
       for (const auto& each : peer) {
         if (each != nullptr) each->close();
@@ -105,12 +105,12 @@ class hybrid_links final : public links {
     shared_->incoming().forget(group());
     if (shared_->other_network() != nullptr) shared_->other_network()->forget(group());
   }
-  [[nodiscard]] bool shares_memory() override {
+  [[nodiscard, gnu::cold]] bool shares_memory() override {
     if (!shares_memory_) shares_memory_ = host_ranks().size() == links_.size();
     return *shares_memory_;
   }
 
-  [[nodiscard]] std::vector<int> hosts() override {
+  [[nodiscard, gnu::cold]] std::vector<int> hosts() override {
     std::vector<int> numbers;
     std::vector<int> firsts;  // host numbers in the job, in the order of this group's ranks
     for (int rank = 0; rank < size(); ++rank) {
@@ -121,7 +121,8 @@ class hybrid_links final : public links {
     return numbers;
   }
 
-  [[nodiscard]] shared_area share(std::size_t bytes, std::uint64_t id, deadline limit) override {
+  [[nodiscard, gnu::cold]] shared_area share(std::size_t bytes, std::uint64_t id,
+                                             deadline limit) override {
     const std::vector<int> ranks = host_ranks();
     const std::size_t part = std::max((bytes + page_size - 1) / page_size * page_size, page_size);
     const std::size_t whole = part * ranks.size();
@@ -150,8 +151,8 @@ class hybrid_links final : public links {
         shared_(shared),
         links_(static_cast<std::size_t>(size())) {}
 
-  std::unique_ptr<links> make_subgroup(std::vector<int> members, int rank,
-                                       std::uint64_t id) override {
+  [[gnu::cold]] std::unique_ptr<links> make_subgroup(std::vector<int> members, int rank,
+                                                     std::uint64_t id) override {
     return std::unique_ptr<links>(new hybrid_links(shared_, std::move(members), rank, id));
   }
 
@@ -176,7 +177,8 @@ class hybrid_links final : public links {
   [[nodiscard]] link_owner& link_slot(int peer, channel traffic) noexcept {
     return links_[static_cast<std::size_t>(peer)][static_cast<std::size_t>(traffic)];
   }
-  [[nodiscard]] link_owner make_link(int peer, channel traffic, const detail::peer_record& record) {
+  [[nodiscard, gnu::cold]] link_owner make_link(int peer, channel traffic,
+                                                const detail::peer_record& record) {
     const bool share = place_of(peer).shares_memory_with(place_of(rank()));
     const auto what_for =
         traffic == channel::collective ? detail::purpose::collective : detail::purpose::message;
@@ -212,7 +214,8 @@ class hybrid_links final : public links {
     return job().peers().placements()[static_cast<std::size_t>(job_rank(peer))];
   }
   /// Asks the store once; later calls return the stored record. Throws link_lost.
-  [[nodiscard]] const detail::peer_record& record_of(int peer, std::chrono::milliseconds patience) {
+  [[nodiscard, gnu::cold]] const detail::peer_record& record_of(
+      int peer, std::chrono::milliseconds patience) {
     using time = std::chrono::milliseconds;
     const auto limit = deadline::after(std::min<time>(patience, longest_patience));
     try {
@@ -226,9 +229,10 @@ class hybrid_links final : public links {
   }
 
   /// The memory of all ranks of this host: the first of them creates it and passes it on.
-  [[nodiscard]] detail::shared_memory share_among(const std::vector<int>& ranks,
-                                                  const detail::link_key& key, std::size_t bytes,
-                                                  std::size_t whole, const deadline& limit) {
+  [[nodiscard, gnu::cold]] detail::shared_memory share_among(const std::vector<int>& ranks,
+                                                             const detail::link_key& key,
+                                                             std::size_t bytes, std::size_t whole,
+                                                             const deadline& limit) {
     if (ranks.front() == rank()) {
       const descriptor file = detail::shared_memory::create(whole);
       for (const int each : ranks) {
@@ -248,7 +252,8 @@ class hybrid_links final : public links {
   }
 
   /// Sends a rank of this host the descriptor of shared memory.
-  void pass_memory(const descriptor& file, const detail::link_key& key, const deadline& limit) {
+  [[gnu::cold]] void pass_memory(const descriptor& file, const detail::link_key& key,
+                                 const deadline& limit) {
     const detail::peer_record& record = record_of(key.peer, limit.remaining());
     auto socket = shared_->connect_to_memory(key.peer, record);
     while (!socket.valid()) {
@@ -260,8 +265,8 @@ class hybrid_links final : public links {
     }
     shared_->pass_memory(socket, file, key, rank(), record);
   }
-  [[nodiscard]] detail::shared_memory await_memory(const detail::link_key& key,
-                                                   const deadline& limit) {
+  [[nodiscard, gnu::cold]] detail::shared_memory await_memory(const detail::link_key& key,
+                                                              const deadline& limit) {
     auto next_look = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     for (;;) {
       // Before the claim: a rank may pass its memory on and leave, but not the other way round.

@@ -125,7 +125,7 @@ class inproc_pipe {
 
 class inproc_network : public std::enable_shared_from_this<inproc_network> {
  public:
-  explicit inproc_network(int size, inproc_options options = {})
+  [[gnu::cold]] explicit inproc_network(int size, inproc_options options = {})
       : options_(options), ranks_(static_cast<std::size_t>(std::max(size, 0))) {
     require(size >= 1, "an inproc_network needs at least one rank, not {}", size);
   }
@@ -164,8 +164,8 @@ class inproc_network : public std::enable_shared_from_this<inproc_network> {
     return pipes_[key];
   }
   /// The shared area of a group, created by its first rank. The last rank removes it from areas_.
-  [[nodiscard]] shared_area share(const std::pair<std::uint64_t, std::uint64_t>& key,
-                                  std::size_t ranks, std::size_t bytes) {
+  [[nodiscard, gnu::cold]] shared_area share(const std::pair<std::uint64_t, std::uint64_t>& key,
+                                             std::size_t ranks, std::size_t bytes) {
     static constexpr std::size_t line = 64;
     const std::size_t part = (bytes + line - 1) / line * line;
     const std::lock_guard lock(mutex_);
@@ -265,7 +265,7 @@ class inproc_links final : public links {
   inproc_links(std::shared_ptr<inproc_network> network, std::shared_ptr<parx::job> of,
                std::vector<int> members, int rank, std::uint64_t id)
       : links(std::move(of), std::move(members), rank, id), network_(std::move(network)) {}
-  ~inproc_links() override {
+  [[gnu::cold]] ~inproc_links() override {
     close();
     // Group 0, all ranks of the job, is destroyed last: the rank has ended.
     if (group() != 0) return;
@@ -323,7 +323,7 @@ class inproc_links final : public links {
   std::uint64_t seen_ = 0;  ///< events, by the last wait()
 };
 
-inline std::unique_ptr<links> inproc_network::attach(int rank) {
+[[gnu::cold]] inline std::unique_ptr<links> inproc_network::attach(int rank) {
   // The links own the network and the job, and both may call it until they end.
   auto of_rank = std::make_shared<job>(
       job_options{.store = store_,

@@ -66,7 +66,7 @@ class job {
  public:
   /// Throws parx::error where the store does not answer before `limit`, by default within its
   /// timeout.
-  explicit job(job_options options, std::optional<deadline> limit = {})
+  [[gnu::cold]] explicit job(job_options options, std::optional<deadline> limit = {})
       : options_(std::move(options)),
         store_(options_.store),
         peers_(store_, options_.world_size),
@@ -95,7 +95,7 @@ class job {
   }
   /// As abort() where the reason is not known yet: the other ranks wait for abort() up to a second.
   /// This rank's groups end at once.
-  void abort_for_now(const failure_record& place) noexcept {
+  [[gnu::cold]] void abort_for_now(const failure_record& place) noexcept {
     publish_failure(place);
     try {
       abort_.end(place);
@@ -147,7 +147,7 @@ class job {
   /// The words that a rank which has_ended() has left: those of its groups, one after the other.
   /// Nullopt where it was certainly killed, that is, did not leave by itself; "", which tells of no
   /// group, where the store does not answer.
-  [[nodiscard]] std::optional<std::string> parting_words_of(int rank) {
+  [[nodiscard, gnu::cold]] std::optional<std::string> parting_words_of(int rank) {
     {
       const std::lock_guard lock(partings_mutex_);
       if (const auto known = partings_.find(rank); known != partings_.end()) return known->second;
@@ -165,18 +165,18 @@ class job {
   /// Keeps what a group of this rank tells those that still wait for it, until this rank leaves.
   /// `words` are not empty. Of more than 64 groups the latest are kept: a peer lags behind by a
   /// few.
-  void note_end_of(std::string words) {
+  [[gnu::cold]] void note_end_of(std::string words) {
     const std::lock_guard lock(partings_mutex_);
     if (own_words_.size() == 64) own_words_.erase(own_words_.begin());
     own_words_.push_back(std::move(words));
   }
   /// To be called before this rank stops listening.
-  void publish_exit() noexcept {
+  [[gnu::cold]] void publish_exit() noexcept {
     if (const auto all = store_.get()) publish_exit(*all);
   }
   /// publish_exit(), and releases the store, which may then end. Groups of this process that still
   /// exist are aborted.
-  void leave() {
+  [[gnu::cold]] void leave() {
     const auto last = store_.release();
     try {
       abort_.end(
@@ -191,7 +191,7 @@ class job {
   /// Publishes which call of a group this rank waits in, for all ranks of the job to read. Replaces
   /// the group's previous notice; beyond 16 groups the oldest one is dropped, since a group that
   /// ends does not remove its own. Only for diagnosis.
-  void post_notice(std::uint64_t group, std::string_view text) {
+  [[gnu::cold]] void post_notice(std::uint64_t group, std::string_view text) {
     // Held until it is published, so that the last text has the latest notices of all groups.
     const std::lock_guard lock(notices_mutex_);
     std::erase_if(notices_, [group](const auto& each) { return each.first == group; });
@@ -204,7 +204,7 @@ class job {
     });
   }
   /// The notices that the groups of a rank have posted, one after the other.
-  [[nodiscard]] std::string notices_of(int rank) {
+  [[nodiscard, gnu::cold]] std::string notices_of(int rank) {
     std::string found;
     store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
       const std::vector<std::string> keys{notice_key(rank)};
@@ -217,7 +217,7 @@ class job {
 
   /// "rank 3 (node2, pid 4711)", or less where less is known. `called`: its number in the caller's
   /// group. Never throws.
-  [[nodiscard]] std::string describe(int rank, int called) {
+  [[nodiscard, gnu::cold]] std::string describe(int rank, int called) {
     const auto* record = record_of(rank);
     std::string where;
     // Logs and output are labelled with the rank in the job, so name that one as well.
@@ -237,7 +237,7 @@ class job {
   [[nodiscard]] static std::string exit_key(int rank) { return formatted("left/{}", rank); }
   [[nodiscard]] static std::string notice_key(int rank) { return formatted("notice/{}", rank); }
 
-  void publish_failure(const failure_record& record) noexcept {
+  [[gnu::cold]] void publish_failure(const failure_record& record) noexcept {
     const auto all = store_.get();
     if (all == nullptr) return;
     // Where the store is gone, its clients notice that by themselves.
@@ -250,7 +250,7 @@ class job {
     });
     if (options_.threads) options_.threads->wake_all();
   }
-  void publish_exit(parx::store& all) noexcept {
+  [[gnu::cold]] void publish_exit(parx::store& all) noexcept {
     // Where the store is gone, nobody can ask for it.
     store_.is_answered([&] {
       std::string words;
@@ -270,7 +270,7 @@ class job {
 
   /// Whether the rank's host answers, but nothing listens at the rank's port; or does not answer,
   /// and whoever keeps the store knows that it is lost.
-  [[nodiscard]] bool listens_no_more(int rank) {
+  [[nodiscard, gnu::cold]] bool listens_no_more(int rank) {
     static constexpr int patience_ms = 200;
     const auto* record = record_of(rank);
     if (record == nullptr) return false;

@@ -31,8 +31,8 @@ namespace parx::inline PARX_ABI {
 class shm_link final : public detail::process_link {
  public:
   /// A link of rank `from` of the group to the peer that is `rank` in the job. Throws link_lost.
-  shm_link(detail::endpoint& shared, const detail::link_key& key, int from, int rank,
-           const detail::peer_record& peer)
+  [[gnu::cold]] shm_link(detail::endpoint& shared, const detail::link_key& key, int from, int rank,
+                         const detail::peer_record& peer)
       : shared_(shared), key_(key), peer_(peer), from_(from), rank_(rank) {
     if (connects_) static_cast<void>(opened());
   }
@@ -179,7 +179,7 @@ class shm_link final : public detail::process_link {
     return true;
   }
 
-  [[nodiscard]] bool connect() {
+  [[nodiscard, gnu::cold]] bool connect() {
     const descriptor socket = shared_.connect_to_memory(key_.peer, peer_);
     if (!socket.valid()) return false;
     const bool readable = shared_.can_read(wakes_->pid(), peer_);
@@ -193,7 +193,7 @@ class shm_link final : public detail::process_link {
     return true;
   }
 
-  void finish_opening(bool readable) {
+  [[gnu::cold]] void finish_opening(bool readable) {
     layout& shared = shared_layout();
     const std::size_t ring_bytes = shared.ring_bytes;
     std::byte* rings = memory_.data() + layout::rings_at;

@@ -23,7 +23,7 @@ class striped_link final : public detail::process_link {
  public:
   /// A link over `count` connections: make_stream(0), make_stream(1), ...
   template <typename MakeStream>
-  striped_link(int peer, int count, const MakeStream& make_stream) : peer_(peer) {
+  [[gnu::cold]] striped_link(int peer, int count, const MakeStream& make_stream) : peer_(peer) {
     for (int number = 0; number < count; ++number) {
       lanes_.push_back({.stream = make_stream(number)});
     }

@@ -58,7 +58,7 @@ class cost_meter {
     return seconds_since(start);
   }
 
-  void lead() {
+  [[gnu::cold]] void lead() {
     payload_.resize(most_bytes);
     static_cast<void>(round_trip(1));  // opens the link
     const auto start = clock::now();
@@ -104,7 +104,7 @@ class cost_meter {
     return least / static_cast<double>(bytes);
   }
 
-  void agree() {
+  [[gnu::cold]] void agree() {
     call request;
     request.what = operation::broadcast;
     request.site = site_;
@@ -132,7 +132,7 @@ class cost_meter {
 
 }  // namespace detail
 
-PARX_INLINE void ready_choice(const process_group& group, call_site site) {
+[[gnu::cold]] PARX_INLINE void ready_choice(const process_group& group, call_site site) {
   detail::group_core& core = *detail::core_of(group);
   detail::choice& choice = core.issuer().choice();
   if (choice.ready()) return;

@@ -45,8 +45,8 @@ PARX_INLINE std::shared_ptr<const shared_area> share_memory(process_group& group
 
 }  // namespace detail
 
-PARX_INLINE process_group::process_group(std::unique_ptr<links> network, std::string name,
-                                         group_options options)
+[[gnu::cold]] PARX_INLINE process_group::process_group(std::unique_ptr<links> network,
+                                                       std::string name, group_options options)
     : core_(new detail::group_core(std::move(network), name, detail::fnv1a(name),
                                    checked_options(options),
                                    std::make_shared<detail::groups_of_rank>()),

@@ -46,8 +46,8 @@ struct flight_place {
 
 /// By PARX_RECORDER: a directory, "off", or unset for a directory named by `start`, the result of
 /// name_of_start().
-[[nodiscard]] inline flight_place find_flight_place(const environment& env,
-                                                    std::string_view start) {
+[[nodiscard, gnu::cold]] inline flight_place find_flight_place(const environment& env,
+                                                               std::string_view start) {
   const std::string given = env_string(env, "PARX_RECORDER").value_or("");
   if (given == "off") return {};
   if (!given.empty()) return {given, flight_files::kept};
@@ -63,7 +63,7 @@ struct flight_place {
 }
 
 /// The names of the ranks' files in an open directory, in no order; none if it cannot be read.
-[[nodiscard]] inline std::vector<std::string> flight_file_names(
+[[nodiscard, gnu::cold]] inline std::vector<std::string> flight_file_names(
     const descriptor& folder, std::string_view suffix = flight_suffix) {
   std::vector<std::string> names;
   const int again = ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -123,8 +123,8 @@ inline void lock_flight_directory(const descriptor& folder) noexcept {
 
 /// Makes an empty file of mode 0600; one that an earlier job left is replaced. Not valid, with
 /// errno, if it cannot be made.
-[[nodiscard]] inline descriptor make_flight_file(const std::string& directory,
-                                                 const std::string& name) {
+[[nodiscard, gnu::cold]] inline descriptor make_flight_file(const std::string& directory,
+                                                            const std::string& name) {
   // Meanwhile a rank that leaves may remove the directory, and another job may take the name. While
   // another rank joins and leaves over and over, most attempts find a directory that is gone.
   for (int attempt = 0; attempt < 1000; ++attempt) {
@@ -172,7 +172,8 @@ inline void clear_flight_directory(const std::string& directory) {
 
 /// Removes a job's files and their directory, unless a rank is still running, has failed or was
 /// killed.
-inline void remove_flight_files(const std::string& directory, std::uint64_t job) noexcept try {
+[[gnu::cold]] inline void remove_flight_files(const std::string& directory,
+                                              std::uint64_t job) noexcept try {
   const descriptor folder = find_flight_directory(directory);
   if (!folder.valid()) return;
   // A rank that joins again at this moment makes its file before the look at it, or after the end.
@@ -190,7 +191,7 @@ inline void remove_flight_files(const std::string& directory, std::uint64_t job)
 }
 
 /// Whether a process of a recorder in the directory still lives, or another one has its number.
-[[nodiscard]] inline bool has_living_rank(const std::string& directory) {
+[[nodiscard, gnu::cold]] inline bool has_living_rank(const std::string& directory) {
   const descriptor folder = find_flight_directory(directory);
   if (!folder.valid()) return false;
   for (const std::string& name : flight_file_names(folder)) {
@@ -204,7 +205,7 @@ inline void remove_flight_files(const std::string& directory, std::uint64_t job)
 /// Removes what failed jobs of this user have left beside `directory`, which is about to be made:
 /// directories named by find_flight_place() whose last file was made more than three days ago, and
 /// all but the newest 20. Leaves those of jobs that still run.
-inline void remove_old_flight_directories(const std::string& directory) {
+[[gnu::cold]] inline void remove_old_flight_directories(const std::string& directory) {
   constexpr std::size_t most = 20;
   constexpr std::time_t longest = 3 * 24 * 60 * 60;
   constexpr std::size_t digits = 16;  // of the start in the name

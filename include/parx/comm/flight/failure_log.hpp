@@ -45,7 +45,7 @@ class failure_log {
   }
 
   /// Keeps the first record that is not for now. What cannot be written is left out.
-  void write(const failure_record& record) noexcept try {
+  [[gnu::cold]] void write(const failure_record& record) noexcept try {
     const std::lock_guard lock(mutex_);
     const bool has_final = std::exchange(has_failed_, true) && !is_for_now_;
     if (has_final || (is_for_now_ && record.is_for_now)) return;
@@ -79,7 +79,7 @@ class failure_log {
   [[nodiscard]] static bool fill(const descriptor& file, const std::string& text) noexcept {
     return detail::write_all(file.get(), text).reason == 0;
   }
-  void remove_from_directory() {
+  [[gnu::cold]] void remove_from_directory() {
     const descriptor folder = find_flight_directory(directory_);
     const std::string name = flight_file_name(rank_, failure_suffix);
     if (folder.valid()) ::unlinkat(folder.get(), name.c_str(), 0);

@@ -32,8 +32,8 @@ PARX_INLINE std::string error_category::message(int value) const {
   return "unknown";
 }
 
-PARX_INLINE error::error(errc code, std::string message, error_context context,
-                         std::exception_ptr cause)
+[[gnu::cold]] PARX_INLINE error::error(errc code, std::string message, error_context context,
+                                       std::exception_ptr cause)
     : std::system_error(make_error_code(code)),
       what_(std::move(message)),
       context_(std::move(context)),
@@ -56,7 +56,7 @@ PARX_INLINE std::exception_ptr cause_of(const std::exception& failure) noexcept 
   return nested != nullptr ? nested->nested_ptr() : nullptr;
 }
 
-PARX_INLINE std::string text_of(const std::exception& failure) {
+[[gnu::cold]] PARX_INLINE std::string text_of(const std::exception& failure) {
   const auto* const known = dynamic_cast<const error*>(&failure);
   std::string text = known != nullptr ? known->message() : failure.what();
   while (text.ends_with('.')) text.pop_back();
@@ -64,7 +64,7 @@ PARX_INLINE std::string text_of(const std::exception& failure) {
   return cause ? text + "; caused by: " + text_of(cause) : text;
 }
 
-PARX_INLINE std::string text_of(const std::exception_ptr& failure) {
+[[gnu::cold]] PARX_INLINE std::string text_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& known) {
@@ -78,7 +78,7 @@ PARX_INLINE void throw_usage_text(const std::string& text) {
   throw usage_error(text);
 }
 
-PARX_INLINE void throw_error_text(errc code, const std::string& text) {
+[[gnu::cold]] PARX_INLINE void throw_error_text(errc code, const std::string& text) {
   throw error(code, text);
 }
 

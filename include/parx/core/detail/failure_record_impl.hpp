@@ -37,7 +37,7 @@ template <typename Number>
   return parsed.ec == std::errc() ? number : Number{};
 }
 
-inline void read_parx_fields(json::reader& from, failure_record& record) {
+[[gnu::cold]] inline void read_parx_fields(json::reader& from, failure_record& record) {
   from.object([&](const std::string& key) {
     const auto text = [&] { return printable(from.string()); };
     if (key == "unix_ns") record.unix_ns = number_of<std::int64_t>(from.number_text());
@@ -115,7 +115,7 @@ PARX_INLINE failure_kind failure_record::kind() const noexcept {
   return failure_kind::own;
 }
 
-PARX_INLINE failure_record record_of(const std::exception_ptr& failure, int rank) {
+[[gnu::cold]] PARX_INLINE failure_record record_of(const std::exception_ptr& failure, int rank) {
   failure_record record;
   record.unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                        std::chrono::system_clock::now().time_since_epoch())
@@ -138,7 +138,7 @@ PARX_INLINE failure_record record_of(const std::exception_ptr& failure, int rank
   return record;
 }
 
-PARX_INLINE std::string to_text(const failure_record& record) {
+[[gnu::cold]] PARX_INLINE std::string to_text(const failure_record& record) {
   static constexpr std::size_t longest = 4096;
   std::string_view code;
   for (const auto& [value, name] : detail::errc_names) {
@@ -155,7 +155,7 @@ PARX_INLINE std::string to_text(const failure_record& record) {
       json::quote(record.group), record.sequence, json::quote(record.site), record.is_for_now);
 }
 
-PARX_INLINE std::optional<failure_record> failure_from_text(std::string_view text) {
+[[gnu::cold]] PARX_INLINE std::optional<failure_record> failure_from_text(std::string_view text) {
   try {
     failure_record record;
     bool found = false;

@@ -10,7 +10,7 @@
 
 namespace parx::inline PARX_ABI {
 
-PARX_INLINE void logger::write(log_level level, std::string_view text) {
+[[gnu::cold]] PARX_INLINE void logger::write(log_level level, std::string_view text) {
   static constexpr const char* names[] = {"error", "warning", "info", "debug"};
   const int known = rank();
   const std::string who =
@@ -33,7 +33,8 @@ PARX_INLINE void logger::write(log_level level, std::string_view text) {
   }
 }
 
-PARX_INLINE void logger::write(log_level level, const char* text, fmt::format_args args) noexcept {
+[[gnu::cold]] PARX_INLINE void logger::write(log_level level, const char* text,
+                                             fmt::format_args args) noexcept {
   try {
     write(level, fmt::vformat(text, args));
   } catch (...) {
@@ -42,7 +43,7 @@ PARX_INLINE void logger::write(log_level level, const char* text, fmt::format_ar
   }
 }
 
-PARX_INLINE logger::logger() {
+[[gnu::cold]] PARX_INLINE logger::logger() {
   const char* text = std::getenv("PARX_LOG_LEVEL");
   const std::string_view wanted = text != nullptr ? text : "";
   if (wanted == "error") {

@@ -260,7 +260,8 @@ PARX_INLINE void thread_pool::set_threads(int count) {
   threads_ = count;
 }
 
-PARX_INLINE void thread_pool::lay_out(int threads, std::vector<int> cores, bool shared) {
+[[gnu::cold]] PARX_INLINE void thread_pool::lay_out(int threads, std::vector<int> cores,
+                                                    bool shared) {
   thread_pool& pool = of_this_process(threads);
   const std::lock_guard owned(pool.owner_);
   pool.stop_workers();

@@ -123,16 +123,16 @@ struct tls_state {
     library.SSL_SESSION_free(made);
     return nullptr;
   }
-  static int use_key(void* ssl, const void* /*hash*/, const unsigned char** identity,
-                     std::size_t* size, void** session) {
+  [[gnu::cold]] static int use_key(void* ssl, const void* /*hash*/, const unsigned char** identity,
+                                   std::size_t* size, void** session) {
     const tls_library& loaded = tls_library::instance();
     *identity = reinterpret_cast<const unsigned char*>(tls_identity.data());
     *size = tls_identity.size();
     *session = static_cast<tls_state*>(loaded.SSL_get_ex_data(ssl, 0))->session_of_key();
     return *session != nullptr;
   }
-  static int find_key(void* ssl, const unsigned char* identity, std::size_t size,
-                      void** session) {
+  [[gnu::cold]] static int find_key(void* ssl, const unsigned char* identity, std::size_t size,
+                                    void** session) {
     const tls_library& loaded = tls_library::instance();
     const std::string_view wanted(reinterpret_cast<const char*>(identity), size);
     *session = nullptr;
@@ -189,7 +189,7 @@ struct tls_state {
   }
 };
 
-PARX_INLINE tls_library::tls_library() {
+[[gnu::cold]] PARX_INLINE tls_library::tls_library() {
   for (const char* const name : {"libssl.so.3", "libssl.so.1.1", "libssl.so"}) {
     void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr || !finds_all(library)) continue;
@@ -211,7 +211,7 @@ PARX_INLINE tls_library::tls_library() {
             "libssl3)";
 }
 
-PARX_INLINE bool tls_library::finds_all(void* library) {
+[[gnu::cold]] PARX_INLINE bool tls_library::finds_all(void* library) {
   const auto find = [library](const char* name, auto& function) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
         ::dlsym(library, name));  // also in libcrypto, which it depends on
@@ -265,7 +265,7 @@ inline std::size_t gather(std::span<const iovec>& parts, std::size_t& offset, st
 
 }  // namespace detail
 
-PARX_INLINE tls_session::tls_session(int socket, tls_side side, const mac& key)
+[[gnu::cold]] PARX_INLINE tls_session::tls_session(int socket, tls_side side, const mac& key)
     : state_(std::make_unique<detail::tls_state>(detail::tls_library::instance(), socket, key)) {
   const detail::tls_library& library = state_->library;
   if (!library.failure.empty()) throw_error(errc::io, "cannot encrypt: {}", library.failure);

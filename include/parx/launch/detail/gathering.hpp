@@ -37,7 +37,7 @@ class gathering {
       : job_(job), job_store_(job_store), endpoint_(own), start_(start), failures_(failures) {}
 
   /// Returns when all have come. Throws parx::error at `limit`, or where one will not.
-  void await_everybody(const deadline& limit) {
+  [[gnu::cold]] void await_everybody(const deadline& limit) {
     const auto ready = job_store_.watch("ready", limit);
     job_store_.set(arrival_key(job_.rank), "1", limit);
     if (job_store_.add("arrived", 1, limit) == job_.world_size) {
@@ -92,7 +92,7 @@ class gathering {
 
   /// Reads where the others are. The rank that keeps the store waits for them a moment: if it is
   /// stopped right after, their links do not need it. Whatever fails here, the next operation says.
-  void meet_everybody(const deadline& limit) {
+  [[gnu::cold]] void meet_everybody(const deadline& limit) {
     static constexpr std::chrono::milliseconds patience{2000};
     const auto until = deadline::after(std::min(limit.remaining(), patience));
     try {
@@ -121,7 +121,7 @@ class gathering {
     return endpoint_.job()->store().ask_for_diagnosis(ask) ? std::optional(found) : std::nullopt;
   }
   /// nullopt where the store does not answer.
-  [[nodiscard]] std::optional<std::string> missing_ranks() const {
+  [[nodiscard, gnu::cold]] std::optional<std::string> missing_ranks() const {
     static constexpr int most_named = 16;
     std::int64_t arrived = 0;
     const auto count = [&](store& job_store, const deadline& limit) {
@@ -150,7 +150,7 @@ class gathering {
     return is_there(gone_key(rank)).value_or(false);
   }
   /// Throws where a rank has ended before all had arrived. Asks for at most 64 ranks per call.
-  void check_for_ended(const deadline& limit) {
+  [[gnu::cold]] void check_for_ended(const deadline& limit) {
     for (int asked = 0; asked < std::min(64, job_.world_size); ++asked) {
       const int rank = next_asked_++ % job_.world_size;
       if (rank == job_.rank || !has_ended(rank)) continue;

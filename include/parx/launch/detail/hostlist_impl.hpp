@@ -34,7 +34,7 @@ class hostlist_parser {
   static constexpr int most_brackets = 8;           // of a name; each copies all its hosts
 
   /// Everything up to a comma outside brackets or the end: one host, or many that share a pattern.
-  std::vector<std::string> read_name(std::size_t hosts_before) {
+  [[gnu::cold]] std::vector<std::string> read_name(std::size_t hosts_before) {
     const std::size_t start = at_;
     std::vector<std::string> names{""};
     int brackets = 0;
@@ -54,7 +54,7 @@ class hostlist_parser {
   }
 
   /// "01-03,7]" after its opening bracket, as texts.
-  std::vector<std::string> read_numbers() {
+  [[gnu::cold]] std::vector<std::string> read_numbers() {
     const std::size_t bracket = at_ - 1;
     std::vector<std::string> numbers;
     do {

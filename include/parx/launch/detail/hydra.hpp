@@ -12,7 +12,7 @@
 namespace parx::inline PARX_ABI::detail {
 
 /// The pid of the nearest ancestor that is a hydra proxy, or 0.
-[[nodiscard]] inline int find_hydra_proxy() {
+[[nodiscard, gnu::cold]] inline int find_hydra_proxy() {
   for (const pid_t pid : ancestors()) {
     const auto entry = find_process(pid);
     if (entry && entry->name.starts_with("hydra_")) return pid;
@@ -22,7 +22,7 @@ namespace parx::inline PARX_ABI::detail {
 
 /// `env` with PARX_RUN_ID added for a hydra job on one host that has no other id. On several hosts
 /// nothing is added, because each has a proxy of its own.
-[[nodiscard]] inline environment with_hydra_run_id(environment env) {
+[[nodiscard, gnu::cold]] inline environment with_hydra_run_id(environment env) {
   const auto size = env_string(env, "PMI_SIZE");
   if (size && size == env_string(env, "MPI_LOCALNRANKS") &&
       !any_set(env, {"PARX_RUN_ID", "PMI_JOBID"})) {

@@ -43,8 +43,8 @@ namespace detail {
 
 /// The value of `name`, in seconds. Throws usage_error for a value that is no sensible timeout:
 /// NaN, 0, or so large that the clock's arithmetic overflows and every wait would end at once.
-[[nodiscard]] inline std::optional<std::chrono::milliseconds> env_seconds(const environment& env,
-                                                                          std::string_view name) {
+[[nodiscard, gnu::cold]] inline std::optional<std::chrono::milliseconds> env_seconds(
+    const environment& env, std::string_view name) {
   const auto seconds = env_number<double>(env, name);
   if (!seconds) return std::nullopt;
   require(*seconds >= 1e-3 && *seconds <= 1e9, "{}=\"{}\": give seconds, from 0.001 to 1000000000",
@@ -55,7 +55,7 @@ namespace detail {
 /// The rules of PARX_ALGO ("all_reduce:ring,broadcast:tree"), then those of the file named by
 /// PARX_ALGO_FILE, then the program's. Throws usage_error for an invalid rule, errc::io where the
 /// file cannot be read.
-inline void read_algorithm_rules(const environment& env, choice_options& choice) {
+[[gnu::cold]] inline void read_algorithm_rules(const environment& env, choice_options& choice) {
   auto rules = parse_algorithm_list(env_string(env, "PARX_ALGO").value_or(""));
   if (const auto path = env_string(env, "PARX_ALGO_FILE")) {
     const auto text = file_text(*path);
@@ -75,7 +75,7 @@ inline void read_algorithm_rules(const environment& env, choice_options& choice)
 
 /// The environment's settings for groups, which override the program's. Throws usage_error and
 /// errc::io as its parts do.
-inline void read_group_settings(const environment& env, group_options& group) {
+[[gnu::cold]] inline void read_group_settings(const environment& env, group_options& group) {
   if (const auto given = env_seconds(env, "PARX_TIMEOUT")) group.timeout = *given;
   if (const auto given = env_seconds(env, "PARX_WARN_AFTER")) group.warn_after = *given;
   if (const auto given = env_string(env, "PARX_DEADLOCK")) {
@@ -92,9 +92,8 @@ inline void read_group_settings(const environment& env, group_options& group) {
 
 /// Opens this rank's flight recorder; null where it is switched off or, with a warning, where it
 /// cannot be opened.
-[[nodiscard]] inline std::shared_ptr<flight_recorder> open_recorder(const launch_env& job,
-                                                                    const environment& env,
-                                                                    store& job_store) {
+[[nodiscard, gnu::cold]] inline std::shared_ptr<flight_recorder> open_recorder(
+    const launch_env& job, const environment& env, store& job_store) {
   const flight_place place = flight_place_of(job, env);
   if (place.directory.empty()) return nullptr;
   try {
@@ -121,7 +120,7 @@ inline void record_refusal(failure_log& failures, int rank) noexcept {
 }
 
 /// For a job without one. parxrun makes one itself, unless the job has several hosts.
-[[nodiscard]] inline std::string_view way_to_a_secret(const launch_env& job) {
+[[nodiscard, gnu::cold]] inline std::string_view way_to_a_secret(const launch_env& job) {
   if (!why_no_hmac().empty()) return why_no_hmac();
   if (job.keeper == store_keeper::parxrun) {
     return "Give all parxrun the same PARX_SECRET, or PARX_SECRET_FILE";
@@ -131,7 +130,7 @@ inline void record_refusal(failure_log& failures, int rank) noexcept {
 
 /// Gives the job a secret if it has none but can have the user's. Warns on rank 0 where the job or
 /// its store has none, or a short one.
-inline void provide_secret(launch_env& job, const environment& env) {
+[[gnu::cold]] inline void provide_secret(launch_env& job, const environment& env) {
   std::string why_not;
   if (job.secret.empty()) job.secret = derived_secret(job, env, why_not);
   if (job.secret.empty()) {
@@ -161,7 +160,7 @@ inline void provide_secret(launch_env& job, const environment& env) {
 
 /// Chooses this rank's threads and their cores. Throws usage_error for a PARX_THREADS that is no
 /// number from 1.
-inline void place_threads(const launch_env& job, const environment& env) {
+[[gnu::cold]] inline void place_threads(const launch_env& job, const environment& env) {
   const std::vector<int> cores = allowed_cores();
   const thread_choice choice = choose_threads(env, static_cast<int>(cores.size()), own_cpu_quota());
   if (const std::string said = choice.warning(); !said.empty()) log0(log_level::warn, "{}", said);
@@ -183,8 +182,8 @@ inline void place_threads(const launch_env& job, const environment& env) {
 
 }  // namespace detail
 
-PARX_INLINE world::world(launch_env job, std::unique_ptr<rendezvous> meeting,
-                         std::unique_ptr<links> network, group_options options)
+[[gnu::cold]] PARX_INLINE world::world(launch_env job, std::unique_ptr<rendezvous> meeting,
+                                       std::unique_ptr<links> network, group_options options)
     : process_group(std::move(network), "world", options),
       job_(std::move(job)),
       meeting_(std::move(meeting)),
@@ -198,7 +197,7 @@ PARX_INLINE world::world(launch_env job, std::unique_ptr<rendezvous> meeting,
   }
 }
 
-PARX_INLINE world::~world() {
+[[gnu::cold]] PARX_INLINE world::~world() {
   const bool unwinding = std::uncaught_exceptions() > exceptions_;
   if (unwinding && (!closed() || awaits_reason() || goes_on())) {
     try {
@@ -241,7 +240,7 @@ PARX_INLINE process_group world::shrink(std::chrono::milliseconds patience) {
                             {.name = formatted("world, shrunk {}", meeting_->times_shrunk())});
 }
 PARX_INLINE bool world::goes_on() const { return meeting_ != nullptr && meeting_->goes_on(); }
-PARX_INLINE void world::abort(std::string_view reason) {
+[[gnu::cold]] PARX_INLINE void world::abort(std::string_view reason) {
   process_group::abort(reason);
   if (!goes_on() || !process_.is_this()) return;
   failure_record record = record_of(std::current_exception(), job_.rank);
@@ -253,7 +252,7 @@ PARX_INLINE std::unique_ptr<links> world::alone() {
   return std::make_shared<inproc_network>(1)->attach(0);
 }
 
-PARX_INLINE world init(init_options options) {
+[[gnu::cold]] PARX_INLINE world init(init_options options) {
   fill_standard_descriptors();
   options.env = detail::with_secret(detail::with_hydra_run_id(std::move(options.env)));
   hide_variable("PARX_SECRET");

@@ -14,9 +14,7 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
-#include <system_error>
 
 #include <parx/core/check.hpp>
 #include <parx/core/descriptor.hpp>
@@ -36,7 +34,7 @@ inline constexpr std::size_t longest_secret = 4096;  ///< a longer file is proba
 
 /// The secret in a file, without white space at its end. Throws usage_error where others may read
 /// the file or it is empty or not text, errc::io where it cannot be read.
-[[nodiscard]] inline std::string secret_in(const std::string& path) {
+[[nodiscard, gnu::cold]] inline std::string secret_in(const std::string& path) {
   const descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat about {};
   if (!file.valid() || ::fstat(file.get(), &about) != 0) {
@@ -70,15 +68,15 @@ inline constexpr std::size_t longest_secret = 4096;  ///< a longer file is proba
 }
 
 /// The secret of this user, made where there is none yet. Throws as secret_in() does.
-[[nodiscard]] inline std::string secret_of_user(const std::string& home) {
-  namespace fs = std::filesystem;
-  const fs::path folder = fs::path(home) / ".config" / "parx";
-  const fs::path path = folder / "secret";
+[[nodiscard, gnu::cold]] inline std::string secret_of_user(const std::string& home) {
+  // By mkdir(2): <filesystem> would cost every program half a second of compile time.
+  const std::string settings = home + "/.config";
+  const std::string folder = settings + "/parx";
+  const std::string path = folder + "/secret";
   if (::access(path.c_str(), F_OK) == 0) return secret_in(path);
-  std::error_code why;
-  fs::create_directories(folder, why);
+  for (const std::string& each : {settings, folder}) ::mkdir(each.c_str(), 0777);
   // Many ranks may do this at once: the first link() wins, and no rank reads a partial secret.
-  std::string fresh = (folder / "secret.XXXXXX").string();
+  std::string fresh = folder + "/secret.XXXXXX";
   const descriptor file(::mkostemp(fresh.data(), O_CLOEXEC));  // 0600
   const std::string text = random_hex() + "\n";
   const int unwritten = file.valid() ? write_all(file.get(), text).reason : errno;
@@ -87,13 +85,13 @@ inline constexpr std::size_t longest_secret = 4096;  ///< a longer file is proba
   const int failure = unwritten != 0 ? unwritten : errno;
   if (file.valid()) ::unlink(fresh.c_str());
   if (!linked) {
-    throw_error(errc::io, "no secret can be kept in {}: {}", path.string(), errno_text(failure));
+    throw_error(errc::io, "no secret can be kept in {}: {}", path, errno_text(failure));
   }
   return secret_in(path);
 }
 
 /// `env` with PARX_SECRET set from the file of PARX_SECRET_FILE. Throws as secret_in() does.
-[[nodiscard]] inline environment with_secret(environment env) {
+[[nodiscard, gnu::cold]] inline environment with_secret(environment env) {
   if (env_string(env, "PARX_SECRET")) return env;
   if (const auto path = env_string(env, "PARX_SECRET_FILE")) {
     env.insert_or_assign("PARX_SECRET", secret_in(*path));
@@ -103,8 +101,9 @@ inline constexpr std::size_t longest_secret = 4096;  ///< a longer file is proba
 
 /// The user's secret, for a job of srun that has none of its own. Empty, with the reason in
 /// `why_not`, where it cannot be used.
-[[nodiscard]] inline std::string derived_secret(const launch_env& job, const environment& env,
-                                                std::string& why_not) {
+[[nodiscard, gnu::cold]] inline std::string derived_secret(const launch_env& job,
+                                                           const environment& env,
+                                                           std::string& why_not) {
   const std::string home = env_string(env, "HOME").value_or("");
   if (job.started_by != launcher::slurm || home.empty()) return {};
   const bool on_one_host = job.local_world_size == job.world_size;

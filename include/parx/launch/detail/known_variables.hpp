@@ -29,7 +29,7 @@ inline constexpr std::array known_variables{
     "PARX_TRANSPORT",     "PARX_WARN_AFTER",         "PARX_WORLD_SIZE"};
 
 /// The Levenshtein distance: the letters to insert, delete or replace to turn `a` into `b`.
-[[nodiscard]] inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+[[nodiscard, gnu::cold]] inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -44,7 +44,8 @@ inline constexpr std::array known_variables{
 
 /// A sentence about each unknown variable at a distance of at most two from a known one. Other
 /// variables that begin with PARX_ may be the program's own.
-[[nodiscard]] inline std::vector<std::string> misspelt_variables(const environment& env) {
+[[nodiscard, gnu::cold]] inline std::vector<std::string> misspelt_variables(
+    const environment& env) {
   std::vector<std::string> sentences;
   for (auto each = env.lower_bound("PARX_"); each != env.end(); ++each) {
     const std::string& name = each->first;

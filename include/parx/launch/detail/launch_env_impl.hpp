@@ -10,7 +10,7 @@
 
 namespace parx::inline PARX_ABI {
 
-PARX_INLINE launch_env detect_launch(const environment& env) {
+[[gnu::cold]] PARX_INLINE launch_env detect_launch(const environment& env) {
   using namespace detail;
   launch_env job;
   if (any_set(env, {"PARX_RANK", "PARX_WORLD_SIZE"})) {
@@ -34,7 +34,7 @@ PARX_INLINE launch_env detect_launch(const environment& env) {
   return job;
 }
 
-PARX_INLINE launch_env detect_launch() {
+[[gnu::cold]] PARX_INLINE launch_env detect_launch() {
   return detect_launch(detail::with_secret(detail::with_hydra_run_id(process_environment())));
 }
 

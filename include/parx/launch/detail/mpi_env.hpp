@@ -13,7 +13,8 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-inline void find_mpi_master(const environment& env, launch_env& job, std::string_view how_to_pass) {
+[[gnu::cold]] inline void find_mpi_master(const environment& env, launch_env& job,
+                                          std::string_view how_to_pass) {
   job.master_port = port_of_name(job.run_id);
   if (job.local_world_size == job.world_size) job.master_host = loopback_address();
   read_master(env, job);
@@ -26,7 +27,7 @@ inline void find_mpi_master(const environment& env, launch_env& job, std::string
       job.local_world_size ? std::to_string(*job.local_world_size) : "some", how_to_pass);
 }
 
-[[nodiscard]] inline launch_env from_open_mpi(const environment& env) {
+[[nodiscard, gnu::cold]] inline launch_env from_open_mpi(const environment& env) {
   launch_env job = read_ranks(env,
                               {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                                "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
@@ -42,7 +43,7 @@ inline void find_mpi_master(const environment& env, launch_env& job, std::string
 
 /// The launcher's local rank is MPI_LOCALRANKID in MPICH's hydra and Intel MPI, PMI_LOCAL_RANK in
 /// Cray's PALS.
-[[nodiscard]] inline launch_env from_pmi(const environment& env) {
+[[nodiscard, gnu::cold]] inline launch_env from_pmi(const environment& env) {
   const bool pals = !any_set(env, {"MPI_LOCALRANKID"});
   launch_env job = read_ranks(env,
                               {"PMI_RANK", "PMI_SIZE", pals ? "PMI_LOCAL_RANK" : "MPI_LOCALRANKID",

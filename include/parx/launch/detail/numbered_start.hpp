@@ -22,7 +22,8 @@ class numbered_start {
  public:
   /// On a rank other than 0 it blocks until rank 0 answers. Throws store_error with errc::timeout
   /// where it does not before `limit`.
-  numbered_start(tcp_store_options where, const std::string& job, int rank, const deadline& limit)
+  [[gnu::cold]] numbered_start(tcp_store_options where, const std::string& job, int rank,
+                               const deadline& limit)
       : whole_(std::move(where), limit), part_(formatted("parx/{}/starts", job), whole_) {
     if (rank == 0) {
       number_ = std::to_string(part_.add("number", 1, limit));
@@ -36,7 +37,7 @@ class numbered_start {
 
   /// Of rank 0: answers the ranks that have asked since the last call, and those that have asked
   /// before this start began.
-  void answer(const deadline& limit) {
+  [[gnu::cold]] void answer(const deadline& limit) {
     for (const auto asked = part_.add("asked", 0, limit); answered_ < asked;) {
       part_.set(answer_key(++answered_), number_, limit);
     }

@@ -44,8 +44,9 @@ inline void check_rank(std::string_view rank_name, int rank, std::string_view si
           rank_name, rank, size_name, size, size - 1);
 }
 
-[[nodiscard]] inline launch_env read_ranks(const environment& env, const rank_names& names,
-                                           launcher started_by) {
+[[nodiscard, gnu::cold]] inline launch_env read_ranks(const environment& env,
+                                                      const rank_names& names,
+                                                      launcher started_by) {
   const auto world_size =
       env_number<int>(env, names.world_size, "a number of processes, which is 1 or more");
   const auto rank = env_number<int>(
@@ -89,7 +90,8 @@ inline void check_rank(std::string_view rank_name, int rank, std::string_view si
 
 /// Throws usage_error for a text that can be no host's name or address: asking a resolver for it
 /// again and again, until the deadline, would be in vain.
-inline void require_host(std::string_view variable, std::string_view text, std::string_view host) {
+[[gnu::cold]] inline void require_host(std::string_view variable, std::string_view text,
+                                       std::string_view host) {
   const auto is_of_a_host = [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return byte >= 0x80 || std::isalnum(byte) != 0 ||
@@ -104,7 +106,7 @@ inline void require_host(std::string_view variable, std::string_view text, std::
 }
 
 /// Reads MASTER_ADDR, which may have the port in it, and MASTER_PORT into `job` where they are set.
-inline void read_master(const environment& env, launch_env& job) {
+[[gnu::cold]] inline void read_master(const environment& env, launch_env& job) {
   std::optional<std::uint16_t> port_in_address;
   std::string address_variable;
   for (const std::string_view name : {"MASTER_ADDR", "PARX_MASTER_ADDR"}) {
@@ -175,7 +177,7 @@ inline void require_master(const environment& env, launch_env& job, const rank_n
   return job;
 }
 
-[[nodiscard]] inline launch_env from_torchrun(const environment& env) {
+[[nodiscard, gnu::cold]] inline launch_env from_torchrun(const environment& env) {
   constexpr rank_names names{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"};
   const auto elastic_id = env_string(env, "TORCHELASTIC_RUN_ID");
   launch_env job = read_ranks(env, names, elastic_id ? launcher::torchrun : launcher::variables);

@@ -31,14 +31,15 @@ inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;
 
 /// Whether the PMI variables were set by srun itself (--mpi=pmi2), not by an mpiexec inside the
 /// step.
-[[nodiscard]] inline bool is_srun_pmi(const environment& env) {
+[[nodiscard, gnu::cold]] inline bool is_srun_pmi(const environment& env) {
   return in_slurm_step(env) && env_string(env, "PMI_RANK") == env_string(env, "SLURM_PROCID") &&
          env_string(env, "PMI_SIZE") == env_string(env, "SLURM_STEP_NUM_TASKS");
 }
 
 /// The name of the step's first node; loopback when it is the only one, since its name may not
 /// resolve.
-[[nodiscard]] inline std::string find_slurm_master(const environment& env, const launch_env& job) {
+[[nodiscard, gnu::cold]] inline std::string find_slurm_master(const environment& env,
+                                                              const launch_env& job) {
   const auto list = env_string(env, "SLURM_STEP_NODELIST");
   require(list.has_value(),
           "SLURM_STEP_ID is set but SLURM_STEP_NODELIST is not, so rank 0's host is unknown. "
@@ -58,7 +59,7 @@ inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;
   return nodes.front();
 }
 
-[[nodiscard]] inline launch_env from_slurm(const environment& env) {
+[[nodiscard, gnu::cold]] inline launch_env from_slurm(const environment& env) {
   launch_env job =
       read_ranks(env,
                  {.rank = "SLURM_PROCID",
@@ -91,7 +92,7 @@ inline constexpr std::uint32_t first_special_slurm_step = 0xfffffff0;
 }
 
 /// A world of one, with a warning inside a Slurm job of several tasks that was not started by srun.
-[[nodiscard]] inline launch_env from_nothing(const environment& env) {
+[[nodiscard, gnu::cold]] inline launch_env from_nothing(const environment& env) {
   launch_env job;
   job.local_rank = 0;
   job.local_world_size = 1;

@@ -41,8 +41,8 @@ namespace parx::inline PARX_ABI::detail {
 }
 
 /// Tries every address once. Not valid, with a `reason`, where none accepts.
-[[nodiscard]] inline descriptor connect_any(const addrinfo* addresses, const deadline& limit,
-                                            std::string& reason) {
+[[nodiscard, gnu::cold]] inline descriptor connect_any(const addrinfo* addresses,
+                                                       const deadline& limit, std::string& reason) {
   using clock = deadline::clock;
   constexpr auto stagger = std::chrono::milliseconds(250);
   // Attempts without an answer are given up after 10 s, so that the name is resolved again.
@@ -109,7 +109,7 @@ class retry_loop {
 
   /// To be called after each failure; returns when it is time for another attempt. Throws
   /// store_failure once the deadline has passed.
-  void failed(const std::string& reason) {
+  [[gnu::cold]] void failed(const std::string& reason) {
     ++attempts_;
     const double elapsed = started_.elapsed_seconds();
     if (elapsed * 1000 > static_cast<double>(silence_.count()) && !warned_) {

@@ -24,7 +24,7 @@ struct store_failure {
 };
 
 /// A key in quotes; unprintable bytes, quotes and backslashes as \xNN.
-[[nodiscard]] inline std::string quoted_key(std::string_view key) {
+[[nodiscard, gnu::cold]] inline std::string quoted_key(std::string_view key) {
   std::string result = "\"";
   for (const char c : key.substr(0, 200)) {
     if (c >= ' ' && c <= '~' && c != '"' && c != '\\') {
@@ -37,7 +37,7 @@ struct store_failure {
 }
 
 /// The first eight keys and the number of the others.
-[[nodiscard]] inline std::string quoted_keys(std::span<const std::string> keys) {
+[[nodiscard, gnu::cold]] inline std::string quoted_keys(std::span<const std::string> keys) {
   constexpr std::size_t shown = 8;
   std::string result;
   for (std::size_t i = 0; i < keys.size() && i < shown; ++i) {
@@ -48,9 +48,10 @@ struct store_failure {
 }
 
 /// `keys` is the result of one of the functions above, empty for an operation without keys.
-[[noreturn]] inline void throw_store_error(errc code, std::string_view operation,
-                                           std::string_view keys, std::string_view where,
-                                           const deadline& limit, std::string_view reason) {
+[[noreturn, gnu::cold]] inline void throw_store_error(errc code, std::string_view operation,
+                                                      std::string_view keys, std::string_view where,
+                                                      const deadline& limit,
+                                                      std::string_view reason) {
   const double elapsed = limit.elapsed_seconds();
   error_context context;
   context.operation = formatted("store {}", operation);

@@ -44,8 +44,8 @@ struct server_address {
 
 /// Connects once. Throws store_failure{peer_lost} where no address accepts, timeout where none has
 /// answered before the limit, protocol where the server does not know the key.
-[[nodiscard]] inline connection dial(const server_address& server, const deadline& limit,
-                                     encounter which = encounter::first) {
+[[nodiscard, gnu::cold]] inline connection dial(const server_address& server, const deadline& limit,
+                                                encounter which = encounter::first) {
   std::string reason;
   const address_list addresses = resolve(server.host, server.port, reason);
   descriptor socket = addresses ? connect_any(addresses.get(), limit, reason) : descriptor{};
@@ -60,7 +60,7 @@ struct server_address {
 
 enum class greeting { magic_only, magic_and_ping };
 
-[[nodiscard]] inline std::string hello(greeting kind, std::uint32_t nonce = 0) {
+[[nodiscard, gnu::cold]] inline std::string hello(greeting kind, std::uint32_t nonce = 0) {
   using namespace store_protocol;
   std::string bytes;
   encode(bytes, store_dialect::torch_2_5, {.op = operation::validate, .number = magic});
@@ -71,7 +71,7 @@ enum class greeting { magic_only, magic_and_ping };
 }
 
 /// Sends the hello of a known dialect, and checks the answer where there is one.
-inline void greet(connection& server, store_dialect dialect, const deadline& limit) {
+[[gnu::cold]] inline void greet(connection& server, store_dialect dialect, const deadline& limit) {
   if (dialect == store_dialect::torch_2_2) server.send(hello(greeting::magic_only), limit);
   if (dialect != store_dialect::torch_2_5) return;
   const auto nonce = static_cast<std::uint32_t>(::getpid());
@@ -94,7 +94,8 @@ struct greeted {
 };
 
 /// Probes for the dialect. Throws store_failure; with peer_lost it makes sense to try again.
-[[nodiscard]] inline greeted probe(const server_address& address, const deadline& limit) {
+[[nodiscard, gnu::cold]] inline greeted probe(const server_address& address,
+                                              const deadline& limit) {
   // Whether the server answers `question` with that many bytes within a second.
   const auto answers = [&](connection& server, std::string_view question, std::size_t bytes) {
     const auto patience = deadline::after(std::min(limit.remaining(), deadline::duration(1000)));
@@ -134,10 +135,10 @@ struct greeted {
 /// The first connection to a server. Retries until the deadline, as the server may not have started
 /// yet; a wrong key or protocol is thrown at once. So is a process that for `silence` has accepted
 /// connections and not answered as a store: if it is another program, the server will never start.
-[[nodiscard]] inline greeted meet(const server_address& address,
-                                  std::optional<store_dialect> dialect,
-                                  const std::string& server_name, const deadline& limit,
-                                  deadline::duration silence = deadline::duration::max()) {
+[[nodiscard, gnu::cold]] inline greeted meet(
+    const server_address& address, std::optional<store_dialect> dialect,
+    const std::string& server_name, const deadline& limit,
+    deadline::duration silence = deadline::duration::max()) {
   retry_loop retry(server_name, limit);
   deadline answer = deadline::unset();  // since the first connection that was accepted
   while (true) {

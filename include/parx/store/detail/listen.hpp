@@ -45,7 +45,7 @@ namespace parx::inline PARX_ABI::detail {
   return {};
 }
 
-[[noreturn]] inline void throw_port_in_use(std::uint16_t port) {
+[[noreturn, gnu::cold]] inline void throw_port_in_use(std::uint16_t port) {
   const auto owner = port_owner(port);
   if (owner.pid == ::getpid() && owner.socket.listens) {
     throw_usage(
@@ -59,7 +59,7 @@ namespace parx::inline PARX_ABI::detail {
 /// The address to listen at for clients that connect to `host`: its one address, if that belongs to
 /// this host and is not loopback; `host` itself, if that is a loopback address or "localhost". Else
 /// all addresses (""), for instance where /etc/hosts maps this host's name to 127.0.1.1.
-[[nodiscard]] inline std::string narrowest_address(const std::string& host) {
+[[nodiscard, gnu::cold]] inline std::string narrowest_address(const std::string& host) {
   std::string reason;
   const address_list found = resolve(host, 0, reason);
   std::string only;
@@ -78,7 +78,8 @@ namespace parx::inline PARX_ABI::detail {
 /// Listens on `address` (a name or number; empty: all addresses, IPv6 and IPv4 on one socket) and
 /// `port` (0: a free one). Throws parx::error(io), which names the process that has the port if it
 /// can be found; usage_error where that is this process.
-[[nodiscard]] inline descriptor listen_on(const std::string& address, std::uint16_t port) {
+[[nodiscard, gnu::cold]] inline descriptor listen_on(const std::string& address,
+                                                     std::uint16_t port) {
   const char* const node = address.empty() ? nullptr : address.c_str();
   int code = 0;
   const address_list addresses = find_addresses(node, port, AI_PASSIVE, code);

@@ -52,7 +52,7 @@ class mutual_authentication {
   explicit mutual_authentication(const job_key& key) : key_(&key) {}
 
   /// Consumes the exchange's bytes from the front of `bytes`; appends the reply to `answer`.
-  [[nodiscard]] status feed(std::string_view& bytes, std::string& answer) {
+  [[nodiscard, gnu::cold]] status feed(std::string_view& bytes, std::string& answer) {
     while (!bytes.empty()) {
       const std::size_t wanted = greeted_ ? sizeof(mac) : sizeof buffer_;
       const std::size_t part = std::min(wanted - received_, bytes.size());
@@ -102,8 +102,8 @@ class mutual_authentication {
 enum class encounter { first, later };
 
 /// The client's side. Throws store_failure: protocol where the server does not know the key.
-inline void be_admitted(connection& server, const job_key& key, encounter which,
-                        const deadline& limit) {
+[[gnu::cold]] inline void be_admitted(connection& server, const job_key& key, encounter which,
+                                      const deadline& limit) {
   const auto mine = random_bytes<sizeof(authentication_nonce)>();
   server.send(std::string(authentication_magic).append(job_key::view(mine)), limit);
   const auto theirs = [&] {

@@ -33,7 +33,7 @@ struct port_socket {
 /// else one of a connection, which keeps others from listening there, too. Columns: number, local
 /// address, remote address, state (0A: listening), queues, timer, retransmits, user, timeout, inode
 /// (0 for one that is closing).
-[[nodiscard]] inline port_socket socket_at(std::string_view table, std::uint16_t port) {
+[[nodiscard, gnu::cold]] inline port_socket socket_at(std::string_view table, std::uint16_t port) {
   port_socket connected;
   for (std::size_t at = 0; at < table.size();) {
     const std::size_t end = std::min(table.find('\n', at), table.size());
@@ -67,7 +67,7 @@ struct port_user {
 };
 
 /// What has `port`, as far as /proc shows it.
-[[nodiscard]] inline port_user port_owner(std::uint16_t port) {
+[[nodiscard, gnu::cold]] inline port_user port_owner(std::uint16_t port) {
   const port_socket found = socket_at(
       file_text("/proc/net/tcp").value_or("") + file_text("/proc/net/tcp6").value_or(""), port);
   if (found.inode == 0) return {};

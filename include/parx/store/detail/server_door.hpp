@@ -39,7 +39,7 @@ class server_door {
 
   /// Calls admit(socket) for each connection that waits, and hang_up(client) for silent ones.
   template <typename Admit, typename HangUp>
-  void accept_some(Admit admit, HangUp hang_up) {
+  [[gnu::cold]] void accept_some(Admit admit, HangUp hang_up) {
     using state = accepting::state;
     const accepting result = accept_waiting(
         listener_.get(), newcomers_,
@@ -74,7 +74,7 @@ class server_door {
   // Returns whether there were any. Where nothing is short they may stay: a client of torch 1.13
   // makes its first request when it has one.
   template <typename HangUp>
-  bool drop_silent(HangUp& hang_up) {
+  [[gnu::cold]] bool drop_silent(HangUp& hang_up) {
     const auto found = newcomers_.older_than(newcomers::time_when_short, clock::now());
     for (const std::uint64_t client : found) hang_up(client);
     return !found.empty();

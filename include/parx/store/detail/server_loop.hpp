@@ -51,8 +51,8 @@ namespace parx::inline PARX_ABI::detail {
 class server_loop {
  public:
   /// With a `key`, only clients that prove to know it are served. Throws errc::io.
-  server_loop(descriptor listener, store_dialect legacy, std::optional<job_key> key,
-              std::string presence_keys, member_count& members)
+  [[gnu::cold]] server_loop(descriptor listener, store_dialect legacy, std::optional<job_key> key,
+                            std::string presence_keys, member_count& members)
       : legacy_(legacy),
         key_(std::move(key)),
         door_(std::move(listener), poller_, listener_id),
@@ -129,7 +129,7 @@ class server_loop {
                       [this](client_id id) { hang_up(id); });
   }
 
-  void admit(descriptor socket) {
+  [[gnu::cold]] void admit(descriptor socket) {
     set_stream_options(socket.get());
     const client_id id = ++last_id_;
     poller_.watch(EPOLL_CTL_ADD, socket, EPOLLIN, id);
@@ -165,7 +165,7 @@ class server_loop {
   void note_buffered_tls(peer& c) {
     if (c.wire.may_hold_bytes()) tls_buffered_.push_back(c.id);
   }
-  void read_buffered_tls() {
+  [[gnu::cold]] void read_buffered_tls() {
     for (const client_id id : std::exchange(tls_buffered_, {})) {
       const auto found = clients_.find(id);
       if (found == clients_.end() || found->second.awaiting_write || found->second.paused) continue;
@@ -174,10 +174,10 @@ class server_loop {
   }
 
   // Requests with many keys do not keep those with a few waiting.
-  void defer(peer& c) {
+  [[gnu::cold]] void defer(peer& c) {
     if (!std::exchange(c.deferred, true)) deferred_.push_back(c.id);
   }
-  void serve_deferred() {
+  [[gnu::cold]] void serve_deferred() {
     for (int i = 0; i < deferred_at_once && !deferred_.empty(); ++i) {
       const auto found = clients_.find(deferred_.front());
       deferred_.pop_front();
@@ -230,7 +230,7 @@ class server_loop {
 
   // Disconnects the clients that are too slow, then resumes those for which there is room. Returns
   // whether it stopped before it was done, for the sake of the other clients.
-  bool free_room(room& shared) {
+  [[gnu::cold]] bool free_room(room& shared) {
     int turns = 0;
     const auto now = clock::now();
     for (auto slow = shared.overdue(now); slow; slow = shared.overdue(now)) {
@@ -260,7 +260,7 @@ class server_loop {
   }
 
   // Feeds the authentication; true once the client is admitted and `bytes` may hold requests.
-  bool admitted(peer& c, std::string_view& bytes) {
+  [[gnu::cold]] bool admitted(peer& c, std::string_view& bytes) {
     std::string answer;
     const auto status = c.authentication->feed(bytes, answer);
     if (!answer.empty()) send(c.id, answer);
@@ -378,7 +378,7 @@ class server_loop {
       hang_up(last);
     }
   }
-  void hang_up(client_id id) {
+  [[gnu::cold]] void hang_up(client_id id) {
     const auto gone = clients_.find(id);
     if (gone == clients_.end()) return;
     const bool was_member = gone->second.member;

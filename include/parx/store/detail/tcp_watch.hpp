@@ -28,7 +28,7 @@ class tcp_watch final : public store_watch {
 
   [[nodiscard]] int descriptor() const noexcept override { return server_.descriptor_number(); }
 
-  [[nodiscard]] watch_state ready() override {
+  [[nodiscard, gnu::cold]] watch_state ready() override {
     if (state_ != watch_state::pending) return state_;
     try {
       if (const auto answer = server_.try_receive_byte()) {
@@ -42,7 +42,7 @@ class tcp_watch final : public store_watch {
     return state_;
   }
 
-  [[nodiscard]] std::string value(deadline limit) override {
+  [[nodiscard, gnu::cold]] std::string value(deadline limit) override {
     try {
       while (ready() == watch_state::pending) {
         if (!server_.available(1, limit)) throw store_failure{errc::timeout, "nobody set the key"};

@@ -77,12 +77,12 @@ class abort_watch {
   /// Usually rank 0 has ended, which should be reported soon.
   static constexpr std::chrono::milliseconds reconnect_patience{400};
 
-  void begin(std::unique_ptr<store_watch> next) {
+  [[gnu::cold]] void begin(std::unique_ptr<store_watch> next) {
     descriptor_.store(next->descriptor(), std::memory_order_release);
     watches_.push_back(std::move(next));
   }
   /// Locked.
-  void find_reason() {
+  [[gnu::cold]] void find_reason() {
     switch (watches_.back()->ready()) {
       case watch_state::pending: return;
       case watch_state::set: reason_ = read(); return;
@@ -113,7 +113,7 @@ class abort_watch {
       return false;
     }
   }
-  [[nodiscard]] failure_record read() {
+  [[nodiscard, gnu::cold]] failure_record read() {
     // Another rank that is unwinding says why as soon as its exception is caught.
     static constexpr std::chrono::milliseconds for_now_patience{1000}, between_reads{5};
     try {

@@ -65,7 +65,7 @@ struct arrival {
 class arrivals {
  public:
   /// Listens; connections are not accepted before accept_with(). Throws errc::io.
-  arrivals(const std::string& address, const std::string& memory_name)
+  [[gnu::cold]] arrivals(const std::string& address, const std::string& memory_name)
       : address_(socket_address::tcp(address, 0)), tcp_(stream_socket(address_.storage.ss_family)) {
     // A connection inherits the listener's congestion control before the peer's host is known.
     network_control_ = congestion_control_of(tcp_.get());
@@ -108,7 +108,7 @@ class arrivals {
 
   /// Accepts new connections, and returns the one for a link if it has arrived. Does not block.
   /// Throws errc::io where descriptors have run out.
-  [[nodiscard]] arrival claim(const link_key& key) {
+  [[nodiscard, gnu::cold]] arrival claim(const link_key& key) {
     const std::lock_guard lock(mutex_);
     accept_from(tcp_.get());
     if (memory_.valid()) accept_from(memory_.get());
@@ -155,7 +155,7 @@ class arrivals {
     bool lost_memory = false;  ///< this process had no descriptor for it
   };
 
-  void accept_from(int listener) {
+  [[gnu::cold]] void accept_from(int listener) {
     for (;;) {
       if (pending_.size() >= most_pending && !make_room()) return;
       descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -191,7 +191,7 @@ class arrivals {
   }
 
   /// Reads more of a hello; true when the connection was accepted or is to be closed.
-  bool read_hello(connection& each) {
+  [[gnu::cold]] bool read_hello(connection& each) {
     iovec part{each.bytes.data() + each.received, sizeof(link_hello) - each.received};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     msghdr message{};
@@ -223,7 +223,7 @@ class arrivals {
     return true;
   }
 
-  void accept(connection& each) {
+  [[gnu::cold]] void accept(connection& each) {
     const auto greeting = parse_hello(each.bytes);
     if (!greeting || !is_proven(*greeting)) {
       log(log_level::debug, "closed a connection that did not prove to be of this job");

@@ -21,7 +21,7 @@ inline void raise_descriptor_limit() noexcept {
 }
 
 /// The text of an errno from a call that makes a descriptor, with advice where none is left.
-[[nodiscard]] inline std::string shortage_text(int number) {
+[[nodiscard, gnu::cold]] inline std::string shortage_text(int number) {
   if (number == ENFILE) {
     return formatted("{}, all processes of this host together: raise fs.file-max there",
                      errno_text(number));

@@ -52,7 +52,7 @@ class endpoint {
  public:
   /// Starts to listen and publishes this rank's record. Throws parx::error where that fails; the
   /// store must answer before `limit`, by default within its timeout.
-  explicit endpoint(endpoint_options options, std::optional<deadline> limit = {})
+  [[gnu::cold]] explicit endpoint(endpoint_options options, std::optional<deadline> limit = {})
       : options_(std::move(options)),
         own_(describe_self(options_)),
         job_(new parx::job({.store = options_.job_store,
@@ -94,7 +94,8 @@ class endpoint {
   [[nodiscard]] network* other_network() noexcept { return network_.get(); }
 
   /// The hello that the connecting side of a link sends first, to the rank of `peer`.
-  [[nodiscard]] link_hello hello(const link_key& key, int from, const peer_record& peer) {
+  [[nodiscard, gnu::cold]] link_hello hello(const link_key& key, int from,
+                                            const peer_record& peer) {
     link_hello greeting;
     greeting.what_for = key.what_for;
     greeting.group = key.group;
@@ -127,7 +128,8 @@ class endpoint {
   /// The wake_channel to the process of `rank` in the job, on this host; all groups share it. Null
   /// while it is being opened. `peer` is that rank's number in the calling group, for messages.
   /// Throws link_lost.
-  [[nodiscard]] wake_channel* wake_channel_with(int rank, int peer, const peer_record& record) {
+  [[nodiscard, gnu::cold]] wake_channel* wake_channel_with(int rank, int peer,
+                                                           const peer_record& record) {
     const std::lock_guard lock(wake_channels_mutex_);
     auto& known = wake_channels_[static_cast<std::size_t>(rank)];
     if (known != nullptr) return known.get();
@@ -143,7 +145,7 @@ class endpoint {
 
   /// Connects to the Unix socket at which a rank of this host accepts shared memory; not valid
   /// while its backlog is full. Throws link_lost, and parx::error where no socket can be made.
-  [[nodiscard]] descriptor connect_to_memory(int peer, const peer_record& record) const {
+  [[nodiscard, gnu::cold]] descriptor connect_to_memory(int peer, const peer_record& record) const {
     const auto name = socket_address::abstract(record.memory);
     descriptor socket = stream_socket(AF_UNIX);
     if (!socket.valid()) {
@@ -159,8 +161,8 @@ class endpoint {
     throw link_lost(peer, formatted("it does not share memory any more: {}", errno_text(errno)));
   }
   /// Sends the hello over such a connection and passes the memory with it. Throws link_lost.
-  void pass_memory(const descriptor& socket, const descriptor& memory, const link_key& key,
-                   int from, const peer_record& peer) {
+  [[gnu::cold]] void pass_memory(const descriptor& socket, const descriptor& memory,
+                                 const link_key& key, int from, const peer_record& peer) {
     const auto greeting = hello(key, from, peer);
     if (!send_with_descriptor(socket.get(), &greeting, sizeof greeting, memory.get())) {
       throw link_lost(key.peer,
@@ -184,7 +186,8 @@ class endpoint {
   [[nodiscard]] static link_key wake_channel_key(int rank) noexcept {
     return {all_groups, rank, purpose::wake_up};
   }
-  [[nodiscard]] descriptor connect_wake_channel(int rank, int peer, const peer_record& record) {
+  [[nodiscard, gnu::cold]] descriptor connect_wake_channel(int rank, int peer,
+                                                           const peer_record& record) {
     descriptor socket = connect_to_memory(peer, record);
     if (!socket.valid()) return socket;
     const auto greeting = hello(wake_channel_key(rank), options_.rank, record);
@@ -196,7 +199,7 @@ class endpoint {
   }
 
   /// Throws parx::error where the network that PARX_TRANSPORT names cannot be used.
-  void open_network() {
+  [[gnu::cold]] void open_network() {
     const std::string wanted(wanted_transport(options_.env).name);
     const network_maker make = network_makers::instance().find(wanted);
     if (make == nullptr) return;

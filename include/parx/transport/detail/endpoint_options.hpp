@@ -57,7 +57,7 @@ inline constexpr std::array transport_kinds{
                    "parx/transport/ucx.hpp", "UCX's headers: libucx-dev"}};
 
 /// The one that PARX_TRANSPORT names. Throws usage_error where there is none.
-[[nodiscard]] inline const transport_kind& wanted_transport(const environment& env) {
+[[nodiscard, gnu::cold]] inline const transport_kind& wanted_transport(const environment& env) {
   const std::string wanted = env_string(env, "PARX_TRANSPORT").value_or("auto");
   std::string known;
   for (const transport_kind& each : transport_kinds) {
@@ -69,7 +69,7 @@ inline constexpr std::array transport_kinds{
 
 /// The fields that are known before listening. Throws usage_error for a wrong PARX_TRANSPORT or
 /// PARX_STREAMS.
-[[nodiscard]] inline peer_record describe_self(const endpoint_options& options) {
+[[nodiscard, gnu::cold]] inline peer_record describe_self(const endpoint_options& options) {
   const transport_kind& wanted = wanted_transport(options.env);
   if (!wanted.header.empty() &&
       network_makers::instance().find(std::string(wanted.name)) == nullptr) {

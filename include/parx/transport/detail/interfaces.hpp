@@ -62,8 +62,8 @@ struct interface_address {
 }
 
 /// Whether a rule in the syntax described above admits an interface.
-[[nodiscard]] inline bool interface_matches(std::string_view rule,
-                                            const interface_address& candidate) {
+[[nodiscard, gnu::cold]] inline bool interface_matches(std::string_view rule,
+                                                       const interface_address& candidate) {
   const bool excludes = !rule.empty() && rule.front() == '^';
   if (excludes) rule.remove_prefix(1);
   const bool exact = !rule.empty() && rule.front() == '=';
@@ -81,7 +81,7 @@ struct interface_address {
 }
 
 /// The numeric addresses of all interfaces that are up.
-[[nodiscard]] inline std::vector<interface_address> interface_addresses() {
+[[nodiscard, gnu::cold]] inline std::vector<interface_address> interface_addresses() {
   ifaddrs* raw = nullptr;
   if (::getifaddrs(&raw) != 0) {
     throw_error(errc::io, "the network interfaces cannot be listed: {}", errno_text(errno));
@@ -115,8 +115,9 @@ struct interface_address {
 }
 
 /// The address that a rank publishes. `several_hosts`: ranks on other hosts must reach it.
-[[nodiscard]] inline std::string choose_address(const environment& env,
-                                                const std::string& store_host, bool several_hosts) {
+[[nodiscard, gnu::cold]] inline std::string choose_address(const environment& env,
+                                                           const std::string& store_host,
+                                                           bool several_hosts) {
   const auto candidates = interface_addresses();
   for (const char* variable : {"PARX_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
     const auto rule = env_string(env, variable);

@@ -41,7 +41,7 @@ class job_store {
   /// Calls request(), which asks the store; false where it fails. Notes a store that does not
   /// answer, see is_silent().
   template <typename Request>
-  bool is_answered(Request request) noexcept {
+  [[gnu::cold]] bool is_answered(Request request) noexcept {
     try {
       request();
       note_answer();

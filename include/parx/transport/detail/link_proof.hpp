@@ -33,7 +33,7 @@ namespace parx::inline PARX_ABI::detail {
 class received_hellos {
  public:
   /// Records a hello; false where it was received before (a replay).
-  [[nodiscard]] bool take(int rank, std::uint64_t count) {
+  [[nodiscard, gnu::cold]] bool take(int rank, std::uint64_t count) {
     one_rank& known = ranks_[rank];
     if (count < known.next || !known.beyond.insert(count).second) return false;
     while (!known.beyond.empty() && *known.beyond.begin() == known.next) {

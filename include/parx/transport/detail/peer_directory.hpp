@@ -27,14 +27,14 @@ namespace parx::inline PARX_ABI::detail {
 
 class peer_directory {
  public:
-  peer_directory(job_store& all, int world_size)
+  [[gnu::cold]] peer_directory(job_store& all, int world_size)
       : store_(all), records_(static_cast<std::size_t>(world_size)) {}
 
   [[nodiscard]] static std::string key(int rank) { return formatted("rank/{}", rank); }
 
   /// The record of a rank of the job; the reference stays valid. Throws parx::error where the store
   /// does not return it before `limit`.
-  [[nodiscard]] const peer_record& record_of(int rank, deadline limit) {
+  [[nodiscard, gnu::cold]] const peer_record& record_of(int rank, deadline limit) {
     peer_record& known = records_[static_cast<std::size_t>(rank)];
     {
       const std::lock_guard lock(mutex_);
@@ -56,7 +56,7 @@ class peer_directory {
   }
 
   /// Where each rank of the job is. Throws parx::error where a record is missing.
-  [[nodiscard]] const std::vector<placement>& placements() {
+  [[nodiscard, gnu::cold]] const std::vector<placement>& placements() {
     const std::lock_guard lock(placements_mutex_);
     if (placements_.empty()) read_all(deadline::after(patience));
     return placements_;
@@ -65,7 +65,7 @@ class peer_directory {
   /// Once all have arrived: reads all ranks' records, so that links can be opened although the
   /// store's process is stopped later. In a large world the store would send too much: there a
   /// record is read when a link needs it.
-  void meet_everybody(const deadline& limit) {
+  [[gnu::cold]] void meet_everybody(const deadline& limit) {
     if (is_large()) return;
     const std::lock_guard lock(placements_mutex_);
     if (placements_.empty()) read_all(limit);
@@ -78,7 +78,7 @@ class peer_directory {
   [[nodiscard]] bool is_large() const noexcept { return records_.size() > 256; }
 
   /// Reads all records, or in a large world where the ranks are. Under placements_mutex_.
-  void read_all(const deadline& limit) {
+  [[gnu::cold]] void read_all(const deadline& limit) {
     const auto all = store_.require();
     std::vector<placement> places;
     if (is_large()) {
@@ -125,7 +125,7 @@ class peer_directory {
     return made;
   }
 
-  [[nodiscard]] std::string read_records(store& all) const {
+  [[nodiscard, gnu::cold]] std::string read_records(store& all) const {
     std::vector<std::string> keys;
     for (std::size_t rank = 0; rank < records_.size(); ++rank) {
       keys.push_back(key(static_cast<int>(rank)));

@@ -51,7 +51,7 @@ struct peer_record {
   }
   static constexpr std::size_t line_count = 12;  ///< of to_text()
   /// Throws errc::protocol for text that does not begin as one from to_text().
-  [[nodiscard]] static peer_record from_text(std::string_view text) {
+  [[nodiscard, gnu::cold]] static peer_record from_text(std::string_view text) {
     std::array<std::string_view, line_count> lines;
     for (std::string_view& line : lines) {
       const auto end = text.find('\n');
@@ -79,7 +79,7 @@ struct peer_record {
 };
 
 /// Of records one behind the other.
-[[nodiscard]] inline std::vector<peer_record> records_from_text(std::string_view text) {
+[[nodiscard, gnu::cold]] inline std::vector<peer_record> records_from_text(std::string_view text) {
   std::vector<peer_record> records;
   while (!text.empty()) {
     records.push_back(peer_record::from_text(text));
@@ -100,7 +100,8 @@ struct placement {
   }
 };
 
-[[nodiscard]] inline std::vector<placement> place_ranks(const std::vector<peer_record>& records) {
+[[nodiscard, gnu::cold]] inline std::vector<placement> place_ranks(
+    const std::vector<peer_record>& records) {
   std::vector<placement> places;
   std::vector<std::string> hosts;
   for (const peer_record& each : records) {
@@ -115,14 +116,14 @@ struct placement {
 }
 
 /// "0m 0m 1 ...": each rank's host, with an m where it shares memory.
-[[nodiscard]] inline std::string to_text(const std::vector<placement>& places) {
+[[nodiscard, gnu::cold]] inline std::string to_text(const std::vector<placement>& places) {
   std::string text;
   for (const placement& each : places) {
     text += formatted("{}{} ", each.host, each.memory ? "m" : "");
   }
   return text;
 }
-[[nodiscard]] inline std::vector<placement> placements_from_text(std::string_view text) {
+[[nodiscard, gnu::cold]] inline std::vector<placement> placements_from_text(std::string_view text) {
   std::vector<placement> places;
   while (!text.empty()) {
     placement next;
@@ -140,7 +141,7 @@ struct placement {
 }
 
 /// The first line of a file of /proc; empty where it cannot be read.
-[[nodiscard]] inline std::string read_line(const char* path) {
+[[nodiscard, gnu::cold]] inline std::string read_line(const char* path) {
   std::string line = file_text(path).value_or("");
   line.resize(std::min(line.find('\n'), line.size()));
   return line;

@@ -36,12 +36,13 @@ namespace parx::inline PARX_ABI::detail {
 class tcp_stream {
  public:
   /// A stream that the peer, which is `rank` in the job, connects.
-  tcp_stream(endpoint& shared, const link_key& key, int rank, bool same_host)
+  [[gnu::cold]] tcp_stream(endpoint& shared, const link_key& key, int rank, bool same_host)
       : shared_(&shared), key_(key), rank_(rank), same_host_(same_host) {}
 
   /// A stream that connects, as rank `from` of the group, to the peer that is `rank` in the job.
   /// Throws link_lost, and parx::error where no socket can be made.
-  tcp_stream(endpoint& shared, const link_key& key, int from, int rank, const peer_record& peer)
+  [[gnu::cold]] tcp_stream(endpoint& shared, const link_key& key, int from, int rank,
+                           const peer_record& peer)
       : shared_(&shared), key_(key), rank_(rank), same_host_(peer.boot_id == shared.own().boot_id) {
     if (is_loopback(peer.address) && !same_host_) {
       throw link_lost(key.peer, formatted("it is on another host ({}) but offers the loopback "
@@ -231,7 +232,7 @@ class tcp_stream {
 
   /// Receives the peer's proof; true once it is complete and correct. Throws link_lost for a wrong
   /// one.
-  [[nodiscard]] bool is_welcome() {
+  [[nodiscard, gnu::cold]] bool is_welcome() {
     const auto got = ::recv(socket_.get(), proof_.data() + proof_size_, proof_.size() - proof_size_,
                             MSG_DONTWAIT);
     if (got == 0) ended_ = true;
@@ -253,7 +254,7 @@ class tcp_stream {
     tls_.emplace(socket_.get(), side, shared_->tls_key(proof));
   }
 
-  [[nodiscard]] bool finish_opening() {
+  [[nodiscard, gnu::cold]] bool finish_opening() {
     switch (state_) {
       case state::open:
         return true;
@@ -305,7 +306,7 @@ class tcp_stream {
                     ended ? link_end::closed : link_end::broken);
   }
   /// The loss that a system call has reported by errno.
-  [[nodiscard]] link_lost lost(int number) const {
+  [[nodiscard, gnu::cold]] link_lost lost(int number) const {
     const bool reset = number == ECONNRESET || number == EPIPE;
     return {key_.peer, reason(number), reset ? link_end::closed : link_end::broken};
   }

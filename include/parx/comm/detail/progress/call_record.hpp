@@ -163,13 +163,13 @@ class call_record {
   void set_driven(bool now) noexcept { driven_.store(now, relaxed); }
 
   /// Writes all of it into a notice.
-  void describe(notice& mine) const {
+  [[gnu::cold]] void describe(notice& mine) const {
     mine.recent.assign(recent_.begin(), recent_.end());
     std::erase_if(mine.recent, [](const call_header& each) { return each.sequence == 0; });
     std::ranges::sort(mine.recent, {}, &call_header::sequence);
     siblings_->describe(*this, mine);
   }
-  void describe_counts(notice& mine) const {
+  [[gnu::cold]] void describe_counts(notice& mine) const {
     mine.calls.push_back({group_, calls(), 1});
     const counter* const all = sent_.load(std::memory_order_acquire);
     if (all == nullptr) return;
@@ -180,14 +180,14 @@ class call_record {
     }
   }
   /// For job::note_end_of: all of the group's calls are done.
-  [[nodiscard]] std::string parting_words() const {
+  [[nodiscard, gnu::cold]] std::string parting_words() const {
     notice counts;
     describe_counts(counts);
     return parting::from(counts).to_text();
   }
   /// The first of the recent calls of `peer` (oldest first) that differs from this rank's call of
   /// the same number; nullopt if none is known to.
-  [[nodiscard]] std::optional<header_mismatch> first_difference(
+  [[nodiscard, gnu::cold]] std::optional<header_mismatch> first_difference(
       int peer, const std::vector<call_header>& theirs) const {
     for (const call_header& each : theirs) {
       const call_header& mine = recent_[each.number() % recent_.size()];

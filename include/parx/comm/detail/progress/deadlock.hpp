@@ -56,7 +56,8 @@ class deadlock_search {
   /// The deadlock that rank `own` is in, if one is proven. `notices_of(rank)` is called for at most
   /// `most_asked` ranks; those beyond count as not blocked.
   template <typename NoticesOf>
-  [[nodiscard]] static deadlock find(int own, NoticesOf notices_of, std::size_t most_asked = 64) {
+  [[nodiscard, gnu::cold]] static deadlock find(int own, NoticesOf notices_of,
+                                                std::size_t most_asked = 64) {
     deadlock_search search;
     search.explore(own, notices_of, most_asked);
     search.remove_the_free();
@@ -73,7 +74,7 @@ class deadlock_search {
 
  private:
   template <typename NoticesOf>
-  void explore(int own, NoticesOf notices_of, std::size_t most_asked) {
+  [[gnu::cold]] void explore(int own, NoticesOf notices_of, std::size_t most_asked) {
     std::deque<int> next{own};
     while (!next.empty() && known_.size() < most_asked) {
       const int rank = next.front();
@@ -89,7 +90,7 @@ class deadlock_search {
     }
   }
 
-  void remove_the_free() {
+  [[gnu::cold]] void remove_the_free() {
     for (bool removed = true; removed;) {
       removed = false;
       used_ = stuck_;
@@ -102,7 +103,7 @@ class deadlock_search {
       }
     }
   }
-  [[nodiscard]] bool cannot_end(int rank, const notice& mine) {
+  [[nodiscard, gnu::cold]] bool cannot_end(int rank, const notice& mine) {
     const auto waits_for_call = [&](const message_wait& wait) {
       return wait.kind == message_wait::send ? is_refused(rank, mine.call.group, wait.peer)
                                              : is_not_sent(rank, mine.call.group, wait);
@@ -116,7 +117,7 @@ class deadlock_search {
   }
 
   /// Whether a collective waits, also over other ranks in it, for one of stuck_ that is not in it.
-  [[nodiscard]] bool waits_for_absent(const notice& mine) {
+  [[nodiscard, gnu::cold]] bool waits_for_absent(const notice& mine) {
     struct step {
       int rank;
       call_header call;
@@ -186,7 +187,7 @@ class deadlock_search {
     return told.has_all_groups ? std::optional(calls_issued{.group = group}) : std::nullopt;
   }
 
-  [[nodiscard]] std::vector<int> circle_from(int own) const {
+  [[nodiscard, gnu::cold]] std::vector<int> circle_from(int own) const {
     std::vector<int> path{own};
     for (;;) {
       const int last = path.back();

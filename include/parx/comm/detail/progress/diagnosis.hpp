@@ -36,7 +36,7 @@ class diagnosis {
   diagnosis(links& network, const call_record& record) : network_(network), record_(record) {}
 
   /// all_reduce #812 on group "dp" (rank 3 of 8, train.cpp:88)
-  [[nodiscard]] std::string title(const call& request) const {
+  [[nodiscard, gnu::cold]] std::string title(const call& request) const {
     const std::string number =
         is_message(request) ? std::string() : formatted(" #{}", request.header.number());
     const int rank = network_.rank(), job_rank = network_.job_rank(rank);
@@ -46,7 +46,7 @@ class diagnosis {
                      record_.name(), rank, network_.size(), of_job, request.site);
   }
 
-  [[nodiscard]] error_context context_of(const call& request, int peer) const {
+  [[nodiscard, gnu::cold]] error_context context_of(const call& request, int peer) const {
     return {.operation = name_of(request),
             .group = record_.name(),
             .sequence = request.header.number(),
@@ -57,7 +57,7 @@ class diagnosis {
             .advice = "The group is closed; restart the job to go on" + record_.where()};
   }
   /// The error of a pending call when the group ends because of `reason`.
-  [[nodiscard]] error end_of(const call& request, const failure& reason) const {
+  [[nodiscard, gnu::cold]] error end_of(const call& request, const failure& reason) const {
     const bool second = reason.code == errc::aborted;
     return {reason.code,
             formatted("{} {} after {:.1f} s{}{}", title(request), second ? "was ended" : "failed",
@@ -66,7 +66,8 @@ class diagnosis {
             context_of(request, reason.peer), reason.cause};
   }
   /// What this rank leaves behind of a failure. `pending`: the oldest pending call, or null.
-  [[nodiscard]] failure_record record_of_end(const failure& reason, const call* pending) const {
+  [[nodiscard, gnu::cold]] failure_record record_of_end(const failure& reason,
+                                                        const call* pending) const {
     failure_record record = record_of(nullptr, network_.job_rank(network_.rank()));
     record.code = reason.code;
     record.group = record_.name();
@@ -90,7 +91,7 @@ class diagnosis {
     return record;
   }
   /// The error of a call that was issued after the group had ended.
-  [[nodiscard]] error refusal_of(const call& request, const std::string& reason) const {
+  [[nodiscard, gnu::cold]] error refusal_of(const call& request, const std::string& reason) const {
     return {errc::closed,
             formatted("{} on group \"{}\" at {} was refused because of an earlier failure: {}",
                       name_of(request), record_.name(), request.site, reason),
@@ -113,9 +114,9 @@ class diagnosis {
 
   /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ...", and
   /// the ranks that those wait for. Messages have no sequence number.
-  [[nodiscard]] std::string waiting_for(const std::vector<int>& peers,
-                                        std::optional<std::uint64_t> sequence,
-                                        int most = most_named) const {
+  [[nodiscard, gnu::cold]] std::string waiting_for(const std::vector<int>& peers,
+                                                   std::optional<std::uint64_t> sequence,
+                                                   int most = most_named) const {
     const auto named = std::min(peers.size(), static_cast<std::size_t>(most));
     std::string text = "waiting for ";
     for (std::size_t i = 0; i < named; ++i) {
@@ -131,7 +132,8 @@ class diagnosis {
 
   /// "; rank 0 has sent 4 float32 with tag 3 at train.cpp:88, which no receive has taken": the
   /// messages `sent`, each with its sender.
-  [[nodiscard]] static std::string untaken(const std::vector<std::pair<int, call_header>>& sent) {
+  [[nodiscard, gnu::cold]] static std::string untaken(
+      const std::vector<std::pair<int, call_header>>& sent) {
     static constexpr std::size_t most_listed = 3;
     std::string text;
     for (std::size_t i = 0; i < std::min(sent.size(), most_listed); ++i) {
@@ -147,7 +149,7 @@ class diagnosis {
   /// Moves the ranks that have not entered call `sequence` to the front of `peers`: the others wait
   /// for them. If all of `peers` have entered it, looks for such ranks in the whole group, unless
   /// it is too large.
-  void put_absent_first(std::vector<int>& peers, std::uint64_t sequence) const {
+  [[gnu::cold]] void put_absent_first(std::vector<int>& peers, std::uint64_t sequence) const {
     std::vector<int> late = absent(sequence, peers);
     if (!network_.job().has_notices()) return;
     if (late.empty() && network_.size() <= most_asked) late = absent(sequence, others());
@@ -156,7 +158,8 @@ class diagnosis {
   }
   /// Those of `peers` without a notice that they are in call `sequence` or a later one; empty if
   /// notices cannot be read.
-  [[nodiscard]] std::vector<int> absent(std::uint64_t sequence, std::vector<int> peers) const {
+  [[nodiscard, gnu::cold]] std::vector<int> absent(std::uint64_t sequence,
+                                                   std::vector<int> peers) const {
     std::erase_if(peers, [&](int each) {
       const auto theirs = notice_of(each);
       return theirs && theirs->call.sequence >= sequence;
@@ -165,7 +168,7 @@ class diagnosis {
   }
 
   /// All ranks of the group but this one.
-  [[nodiscard]] std::vector<int> others() const {
+  [[nodiscard, gnu::cold]] std::vector<int> others() const {
     std::vector<int> found;
     for (int rank = 0; rank < network_.size(); ++rank) {
       if (rank != network_.rank()) found.push_back(rank);
@@ -178,7 +181,7 @@ class diagnosis {
     return deadlock_search::find(network_.job_rank(network_.rank()),
                                  [this](int rank) { return notices_of(rank); });
   }
-  [[nodiscard]] std::string text_of_deadlock(const deadlock& found) const {
+  [[nodiscard, gnu::cold]] std::string text_of_deadlock(const deadlock& found) const {
     const auto named = std::min(found.circle.size(), static_cast<std::size_t>(most_named));
     std::string text = "these ranks wait for each other for good, with all their threads:" +
                        list_of_waits(std::span(found.circle).first(named));
@@ -189,7 +192,7 @@ class diagnosis {
            "(PARX_DEADLOCK=warn makes this a warning)";
   }
 
-  [[nodiscard]] std::string mismatch(header_mismatch found) const {
+  [[nodiscard, gnu::cold]] std::string mismatch(header_mismatch found) const {
     // The other rank's call may have the number of an earlier call of this rank.
     if (found.theirs.sequence != found.mine.sequence) {
       found = record_.first_difference(found.peer, {found.theirs}).value_or(found);
@@ -216,7 +219,7 @@ class diagnosis {
         record_.text_of(found.theirs), number, hidden_difference(mine, found.theirs));
   }
 
-  [[nodiscard]] std::string mismatch(const message_mismatch& found) const {
+  [[nodiscard, gnu::cold]] std::string mismatch(const message_mismatch& found) const {
     const call_header& mine = found.receive->header;
     const call_header& theirs = found.theirs;
     const auto type_of = [](const call_header& of) { return name_of(static_cast<dtype>(of.type)); };
@@ -259,12 +262,12 @@ class diagnosis {
 
   static constexpr std::string_view elsewhere = "(computing, stopped, or gone without closing";
 
-  [[nodiscard]] std::vector<notice> notices_of(int job_rank) const {
+  [[nodiscard, gnu::cold]] std::vector<notice> notices_of(int job_rank) const {
     return notice::all_in(network_.job().notices_of(job_rank));
   }
   /// The call that a rank waits in: one of this group, else one of another group that a thread of
   /// its program waits for. If it does not wait: its last known call of this group.
-  [[nodiscard]] std::optional<notice> wait_of(int job_rank) const {
+  [[nodiscard, gnu::cold]] std::optional<notice> wait_of(int job_rank) const {
     std::optional<notice> found;
     for (notice& each : notices_of(job_rank)) {
       const bool here = each.call.group == record_.group();
@@ -275,7 +278,7 @@ class diagnosis {
   }
 
   /// Where a rank is that a collective waits for.
-  [[nodiscard]] std::string whereabouts(int peer, std::uint64_t sequence) const {
+  [[nodiscard, gnu::cold]] std::string whereabouts(int peer, std::uint64_t sequence) const {
     const auto here = notice_of(peer);
     if (!network_.job().has_notices()) return {};
     if (here && here->call.sequence >= sequence) return ", which is in " + place_of(*here);
@@ -288,14 +291,14 @@ class diagnosis {
                      here ? "; it was last seen waiting in " + place_of(*here) : "");
   }
   /// Where a rank is whose message is waited for.
-  [[nodiscard]] std::string whereabouts(int job_rank) const {
+  [[nodiscard, gnu::cold]] std::string whereabouts(int job_rank) const {
     const auto theirs = wait_of(job_rank);
     if (!network_.job().has_notices()) return {};
     if (theirs && theirs->waits()) return ", which waits in " + place_of(*theirs);
     return formatted(", which waits in no call {})", elsewhere);
   }
   /// "#15, barrier at train.cpp:90 on group "tp", for rank 2, for rank 3"; this group is not named.
-  [[nodiscard]] std::string place_of(const notice& theirs) const {
+  [[nodiscard, gnu::cold]] std::string place_of(const notice& theirs) const {
     static constexpr std::size_t most_listed = 4;
     std::string text = theirs.call.sequence > 0 ? formatted("#{}, ", theirs.call.number()) : "";
     text += record_.text_of(theirs.call);
@@ -315,7 +318,7 @@ class diagnosis {
     return formatted("rank {}{}", job_rank, member(job_rank) == job_rank ? "" : " of the job");
   }
   /// " rank 0 in #15, barrier at train.cpp:90; rank 1 in ...", of ranks of the job.
-  [[nodiscard]] std::string list_of_waits(std::span<const int> job_ranks) const {
+  [[nodiscard, gnu::cold]] std::string list_of_waits(std::span<const int> job_ranks) const {
     std::string text;
     for (const int rank : job_ranks) {
       const auto theirs = wait_of(rank);
@@ -327,7 +330,7 @@ class diagnosis {
 
   /// The ranks that `peers` wait for, by their notices; empty if one of `peers` itself is the
   /// cause.
-  [[nodiscard]] std::string cause_of_wait(std::vector<int> peers) const {
+  [[nodiscard, gnu::cold]] std::string cause_of_wait(std::vector<int> peers) const {
     for (int& each : peers) each = network_.job_rank(each);
     const auto awaited_by = [this](int rank) {
       const auto theirs = wait_of(rank);

@@ -89,7 +89,7 @@ class engine {
   /// Peers whose next bytes this rank could take, and those that have yet to arrive at a barrier;
   /// if there are none, those to which it could send. All else waits for these. A peer whose
   /// message is here, and waits for that of another, is not missing: it may have left.
-  [[nodiscard]] std::vector<int> missing_peers() const {
+  [[nodiscard, gnu::cold]] std::vector<int> missing_peers() const {
     std::vector<int> senders, receivers;
     for (std::size_t i = 0; i < lane_count_; ++i) {
       const lane& state = lanes_[i];

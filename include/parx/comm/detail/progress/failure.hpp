@@ -40,7 +40,7 @@ inline constexpr std::string_view notices_are_missing =
     "not answer; its process may be stopped";
 
 /// A link often breaks because another rank failed first: waits briefly for that rank's reason.
-[[nodiscard]] inline failure reason_of(const link_lost& lost, links& network) {
+[[nodiscard, gnu::cold]] inline failure reason_of(const link_lost& lost, links& network) {
   static constexpr std::chrono::milliseconds grace{100};
   const auto until = std::chrono::steady_clock::now() + grace;
   for (;;) {

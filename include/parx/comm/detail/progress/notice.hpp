@@ -61,7 +61,7 @@ struct notice {
 
   [[nodiscard]] bool waits() const noexcept { return !awaited.empty(); }
 
-  [[nodiscard]] std::string to_text() const {
+  [[nodiscard, gnu::cold]] std::string to_text() const {
     std::string text;
     const auto append = [&text](const auto* from, std::size_t count) {
       if (count > 0) text.append(reinterpret_cast<const char*>(from), count * sizeof *from);
@@ -79,7 +79,7 @@ struct notice {
     return text;
   }
   /// The notices in some of their texts, which follow one another. Ends at what is none.
-  [[nodiscard]] static std::vector<notice> all_in(std::string_view text) {
+  [[nodiscard, gnu::cold]] static std::vector<notice> all_in(std::string_view text) {
     const auto take = [&text](auto* to, std::size_t count) {
       if (count > text.size() / sizeof *to) return false;
       if (count > 0) std::memcpy(to, text.data(), count * sizeof *to);
@@ -128,8 +128,9 @@ struct wait_chain {
 /// for nobody. If there is none, a cycle of ranks that wait for each other. `awaited_by(rank)`
 /// returns the ranks that a rank waits for; it is called for at most `most_asked` ranks.
 template <typename AwaitedBy>
-[[nodiscard]] wait_chain find_culprit(int own, const std::vector<int>& awaited,
-                                      AwaitedBy awaited_by, std::size_t most_asked = 64) {
+[[nodiscard, gnu::cold]] wait_chain find_culprit(int own, const std::vector<int>& awaited,
+                                                 AwaitedBy awaited_by,
+                                                 std::size_t most_asked = 64) {
   struct step {
     int rank;
     std::size_t before;  // index in `steps` of the rank that waits for it

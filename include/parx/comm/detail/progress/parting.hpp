@@ -66,7 +66,7 @@ struct parting {
     return text;
   }
   /// The groups in some of their texts, which follow one another. Ends at what is none.
-  [[nodiscard]] static std::vector<parting> all_in(std::string_view text) {
+  [[nodiscard, gnu::cold]] static std::vector<parting> all_in(std::string_view text) {
     const auto take = [&text]<typename Field>(Field& field) {
       if (text.size() < sizeof field) return false;
       std::memcpy(&field, text.data(), sizeof field);

@@ -127,7 +127,7 @@ class pending_calls {
 
   /// The ranks that a pending call waits for; of a queued collective, those that the first waits
   /// for.
-  [[nodiscard]] std::vector<int> missing_peers(const call& request) const {
+  [[nodiscard, gnu::cold]] std::vector<int> missing_peers(const call& request) const {
     if (is_any_source(request)) return diagnosis_.others();
     if (is_message(request)) return {request.peer};
     std::vector<int> peers;
@@ -141,7 +141,7 @@ class pending_calls {
     if (late) diagnosis_.put_absent_first(peers, queue_.front()->header.sequence);
     return peers;
   }
-  [[nodiscard]] std::string waiting_text(const call& request) const {
+  [[nodiscard, gnu::cold]] std::string waiting_text(const call& request) const {
     if (is_message(request)) {
       return diagnosis_.waiting_for(missing_peers(request), std::nullopt) +
              (request.what == operation::recv ? untaken_text(request.peer) : std::string());
@@ -151,7 +151,7 @@ class pending_calls {
   }
   /// The messages from `peer` (any_source: from all ranks) that no receive takes, if a receive
   /// waits for another one from there: their tags may be wrong. Else empty.
-  [[nodiscard]] std::string untaken_text(int peer) const {
+  [[nodiscard, gnu::cold]] std::string untaken_text(int peer) const {
     bool waits = false;
     messages_.for_each_pending([&](const call& each) {
       waits |= each.what == operation::recv &&
@@ -175,7 +175,7 @@ class pending_calls {
                                   messages_.received_from(peer));
   }
   /// Writes into a notice which messages are waited for.
-  void describe_messages(notice& mine) const {
+  [[gnu::cold]] void describe_messages(notice& mine) const {
     messages_.for_each_wait(
         [&](int peer, message_wait::wait_kind kind, std::uint32_t received) {
           mine.messages.push_back({network_.job_rank(peer), kind, received});

@@ -39,12 +39,12 @@ namespace parx::inline PARX_ABI::detail {
 class progress {
  public:
   /// All references must outlive it.
-  progress(links& network, const std::string& name, std::uint64_t id, const group_options& options,
-           std::shared_ptr<groups_of_rank> siblings)
+  [[gnu::cold]] progress(links& network, const std::string& name, std::uint64_t id,
+                         const group_options& options, std::shared_ptr<groups_of_rank> siblings)
       : network_(network),
         options_(options),
         record_(network, name, id, options, std::move(siblings)) {}
-  ~progress() {
+  [[gnu::cold]] ~progress() {
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -92,7 +92,7 @@ class progress {
   /// The same for a call whose handle goes because of an exception. Ranks that throw together have
   /// all issued it, so it has time while bytes move. Where they stand still, the other ranks wait
   /// for calls that this rank does not come to: the job is aborted.
-  void wait_in_unwinding(call& request) noexcept {
+  [[gnu::cold]] void wait_in_unwinding(call& request) noexcept {
     if (!stops_moving(request)) return;
     try {
       abort_for_now(formatted("rank {}: an exception has left the scope of {} before that was done",
@@ -126,7 +126,7 @@ class progress {
     record_.fail(record);
   }
   /// As process_group::abort_for_now.
-  void abort_for_now(std::string_view place) noexcept {
+  [[gnu::cold]] void abort_for_now(std::string_view place) noexcept {
     try {
       failure_record record = record_of(nullptr, network_.job_rank(network_.rank()));
       record.text = place;
@@ -316,7 +316,7 @@ class progress {
   }
 
   /// For ranks that still wait in this group when this one has left the job.
-  void tell_where_it_ended() noexcept {
+  [[gnu::cold]] void tell_where_it_ended() noexcept {
     if (has_ended() || anything_pending()) return;
     try {
       network_.job().note_end_of(record_.parting_words());
@@ -327,7 +327,7 @@ class progress {
 
   /// Locked. Ends the group: the first reason is sent to all ranks, and every pending call fails
   /// with it. Out of memory, the group ends without a reason.
-  void fail(const failure& reason) noexcept {
+  [[gnu::cold]] void fail(const failure& reason) noexcept {
     watch_.ended();
     pending_.retire_messages();
     try {

@@ -24,7 +24,7 @@ struct unread_call {
 };
 
 /// Takes the header off the link.
-[[nodiscard]] inline std::optional<unread_call> find_unread_call(links& network) {
+[[nodiscard, gnu::cold]] inline std::optional<unread_call> find_unread_call(links& network) {
   std::optional<unread_call> found;
   network.for_each_link(channel::collective, [&](int peer, link& stream) {
     if (found) return;
@@ -47,8 +47,8 @@ struct unread_call {
 /// For a group that ends without failure, with none of its calls pending: if a peer has sent data
 /// for one of them that was never read, logs it, aborts the job and returns true. For later calls
 /// the peer notices from the closed link that this rank took no part.
-inline bool tell_of_unread_call(links& network, const diagnosis& texts,
-                                const call_record& record) noexcept {
+[[gnu::cold]] inline bool tell_of_unread_call(links& network, const diagnosis& texts,
+                                              const call_record& record) noexcept {
   try {
     const auto found = find_unread_call(network);
     if (!found || found->theirs.number() > record.calls()) return false;

@@ -119,7 +119,7 @@ class watch {
   }
   /// Whether nothing that the call awaits can come from the rank any more, unless it is here
   /// already.
-  [[nodiscard]] bool is_lost(const call& request, int peer) const {
+  [[nodiscard, gnu::cold]] bool is_lost(const call& request, int peer) const {
     if (peer == network_.rank()) return false;
     if (is_message(request) && pending_.loss_of(peer) != nullptr) return true;
     if (!has_ended(peer)) return false;
@@ -129,7 +129,7 @@ class watch {
 
   /// Checks what links do not show: a peer may have ended before it opened a link, and two
   /// different calls with the same number may have no link in common.
-  void look_around(waiter who) {
+  [[gnu::cold]] void look_around(waiter who) {
     if (clock::now() < next_look_) return;
     // Soon again at first: the other ranks may be about to post their notices.
     next_look_ = clock::now() + pause_;
@@ -162,7 +162,7 @@ class watch {
     post_notice(who);
     compare_calls(std::move(peers));
   }
-  [[noreturn]] void throw_loss_of(int peer) const {
+  [[noreturn, gnu::cold]] void throw_loss_of(int peer) const {
     const link_lost* const lost = pending_.loss_of(peer);
     if (lost != nullptr && lost->how == link_end::broken) throw *lost;
     throw link_lost(peer, network_.job().is_silent(network_.job_rank(peer))
@@ -173,7 +173,7 @@ class watch {
 
   /// Compares this rank's calls with the other ranks' present and recent ones. In a small group all
   /// ranks are compared, since this rank may not wait for the one that is in a different call.
-  void compare_calls(std::vector<int> peers) const {
+  [[gnu::cold]] void compare_calls(std::vector<int> peers) const {
     if (network_.size() <= diagnosis::most_asked) peers = diagnosis_.others();
     const call_header* const mine = pending_.running();
     for (const int peer : peers) {
@@ -194,7 +194,7 @@ class watch {
   /// A deadlock that is found twice, with half of the limit between, is an error. The rank that
   /// enters it last finds it soon. The others look seldom after a while, because that asks the
   /// store for the notices of many ranks.
-  void look_for_deadlock() {
+  [[gnu::cold]] void look_for_deadlock() {
     const auto now = clock::now();
     if (!posted_ || !posted_->all_blocked || now < next_search_) return;
     next_search_ = now + search_pause_;
@@ -215,7 +215,7 @@ class watch {
   }
 
   /// Publishes the call that this rank is stuck in and the ranks it waits for.
-  void post_notice(waiter who) {
+  [[gnu::cold]] void post_notice(waiter who) {
     const call* stuck = pending_.oldest();
     if (stuck == nullptr) return;
     if (!inside_) inside_.emplace();
