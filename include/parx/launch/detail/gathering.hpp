@@ -65,9 +65,10 @@ class gathering {
       }
       if (limit.passed()) {
         const auto missing = missing_ranks();
-        if (!missing)
+        if (!missing) {
           failures_.fail(errc::rendezvous_failed, limit, failures_.silence_of_keeper(),
                          failures_.keeping_rank());
+        }
         failures_.fail(
             errc::rendezvous_failed, limit,
             formatted("{} did not come within {:.0f} s. See their output: they have failed "
@@ -76,9 +77,10 @@ class gathering {
       }
       if (!warned && warn_at.passed()) {
         warned = true;
-        log(log_level::warn, "rank {} of {} has waited 5 s at {} for {}", job_.rank,
-            job_.world_size, failures_.place(),
-            missing_ranks().value_or(failures_.keeper() + " which does not answer"));
+        const auto missing = missing_ranks();
+        log(log_level::warn, "rank {} of {} has waited 5 s at {}{}", job_.rank, job_.world_size,
+            failures_.place(),
+            missing ? " for " + *missing : ": " + failures_.keeper() + " does not answer");
       }
       if (job_.rank == 0 && look_at.passed()) {
         check_for_ended(limit);
