@@ -27,6 +27,7 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/function_ref.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/socket_address.hpp>
@@ -343,9 +344,8 @@ class tcp_store final : public store {
   }
 
   // Runs `action` on a connection of its own; its failures are reported as this operation's.
-  template <typename Action>
   void call(std::string_view name, std::span<const std::string> keys, const deadline& limit,
-            Action action) {
+            function_ref<void(detail::connection&)> action) {
     try {
       detail::connection server = take(limit);
       action(server);

@@ -74,7 +74,8 @@ class striped_link final : public detail::process_link {
       for (const lane& each : lanes_) awaiting |= each.stream.awaits_peer(polled);
       return {.awaiting = awaiting};
     }
-    const bool busy = std::ranges::any_of(lanes_, &lane::sending);
+    bool busy = false;
+    for (const lane& each : lanes_) busy |= each.sending();
     const lane* source = holder();
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
       const lane& each = lanes_[i];

@@ -30,7 +30,8 @@ inline constexpr int no_group = -1;
     if (all[2 * static_cast<std::size_t>(rank)] == color) members.push_back(rank);
   }
   const auto key_of = [&](int rank) { return all[2 * static_cast<std::size_t>(rank) + 1]; };
-  std::ranges::stable_sort(members, {}, key_of);
+  std::stable_sort(members.begin(), members.end(),
+                   [&](int a, int b) { return key_of(a) < key_of(b); });
   return group.subgroup(members, {.name = std::move(options.name)}, site);
 }
 

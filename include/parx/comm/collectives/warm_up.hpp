@@ -26,7 +26,8 @@ inline void warm_up(process_group& group, std::span<const int> peers, warm_up_op
   for (const int peer : peers) {
     check.is_rank(peer, "warm_up's peer");
     check.require(peer != group.rank(), "warm_up lists this rank, {}, itself", peer);
-    check.require(std::ranges::count(peers, peer) == 1, "warm_up lists rank {} twice", peer);
+    check.require(std::count(peers.begin(), peers.end(), peer) == 1, "warm_up lists rank {} twice",
+                  peer);
     for (const operation what : {operation::send, operation::recv}) {
       *last = std::make_unique<detail::call>();
       detail::call& request = **last;

@@ -206,7 +206,7 @@ inline void clear_flight_directory(const std::string& directory) {
 /// directories named by find_flight_place() whose last file was made more than three days ago, and
 /// all but the newest 20. Leaves those of jobs that still run.
 [[gnu::cold]] inline void remove_old_flight_directories(const std::string& directory) {
-  constexpr std::size_t most = 20;
+  constexpr std::ptrdiff_t most = 20;
   constexpr std::time_t longest = 3 * 24 * 60 * 60;
   constexpr std::size_t digits = 16;  // of the start in the name
   const std::size_t slash = directory.rfind('/');
@@ -232,11 +232,12 @@ inline void clear_flight_directory(const std::string& directory) {
     old.emplace_back(found.st_mtime, std::move(path));
   }
   ::closedir(entries);
-  std::sort(old.rbegin(), old.rend());  // the newest first
   const std::time_t now = std::time(nullptr);
-  for (std::size_t i = 0; i < old.size(); ++i) {
-    const auto& [made, path] = old[i];
-    if ((i >= most || now - made > longest) && !has_living_rank(path)) clear_flight_directory(path);
+  for (const auto& each : old) {
+    const auto newer =
+        std::count_if(old.begin(), old.end(), [&](const auto& other) { return other > each; });
+    const bool is_old = newer >= most || now - each.first > longest;
+    if (is_old && !has_living_rank(each.second)) clear_flight_directory(each.second);
   }
 }
 

@@ -118,7 +118,8 @@ class failure_log {
       found.push_back(std::move(*each));
     }
   }
-  std::ranges::sort(found, {}, &failure_record::rank);
+  std::sort(found.begin(), found.end(),
+            [](const failure_record& a, const failure_record& b) { return a.rank < b.rank; });
   return found;
 }
 

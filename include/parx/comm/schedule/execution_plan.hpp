@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <parx/comm/schedule/action.hpp>
+#include <parx/core/find.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -33,7 +34,7 @@ struct execution_plan {
   execution_plan result{.steps = std::move(steps)};
   result.awaited.resize(result.steps.actions.size());
   const auto lane_of = [&](int peer) -> lane_plan& {
-    const auto found = std::ranges::find(result.lanes, peer, &lane_plan::peer);
+    const auto found = find_by(result.lanes, &lane_plan::peer, peer);
     if (found != result.lanes.end()) return *found;
     return result.lanes.emplace_back(lane_plan{.peer = peer});
   };

@@ -51,7 +51,9 @@ inline constexpr std::array known_variables{
     const std::string& name = each->first;
     if (!name.starts_with("PARX_")) break;
     const auto distance = [&](std::string_view known) { return edit_distance(name, known); };
-    const std::string_view closest = *std::ranges::min_element(known_variables, {}, distance);
+    const std::string_view closest = *std::min_element(
+        known_variables.begin(), known_variables.end(),
+        [&](std::string_view a, std::string_view b) { return distance(a) < distance(b); });
     if (closest == name || distance(closest) > 2) continue;
     sentences.push_back(formatted("parx reads no variable {}. Did you mean {}?", name, closest));
   }

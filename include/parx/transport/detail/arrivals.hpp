@@ -26,6 +26,7 @@
 #include <vector>
 
 #include <parx/core/error.hpp>
+#include <parx/core/find.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/newcomers.hpp>
@@ -268,7 +269,7 @@ class arrivals {
 
   using arrived = std::pair<link_key, arrival>;
   [[nodiscard]] std::vector<arrived>::iterator find_arrived(const link_key& key) {
-    return std::ranges::find(arrived_, key, &arrived::first);
+    return find_by(arrived_, &arrived::first, key);
   }
 
   uid_t user_ = ::geteuid();

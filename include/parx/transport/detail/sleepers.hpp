@@ -7,13 +7,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include <parx/core/descriptor.hpp>
+#include <parx/core/find.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -57,7 +57,7 @@ class sleepers {
   };
 
   [[nodiscard]] std::vector<sleeper>::iterator find(std::uint64_t group) noexcept {
-    return std::ranges::find(asleep_, group, &sleeper::group);
+    return find_by(asleep_, &sleeper::group, group);
   }
 
   std::mutex mutex_;

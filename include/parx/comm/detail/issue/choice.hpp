@@ -31,7 +31,8 @@ class choice {
   }
   /// The lowest rank that is not on rank 0's host; -1 if all ranks are.
   [[nodiscard]] int first_on_another_host() const noexcept {
-    const auto found = std::ranges::find_if(hosts_, [](int host) { return host != 0; });
+    const auto found =
+        std::find_if(hosts_.begin(), hosts_.end(), [](int host) { return host != 0; });
     return found == hosts_.end() ? -1 : static_cast<int>(found - hosts_.begin());
   }
   void set_costs(const link_costs& measured) { costs_ = measured; }

@@ -166,7 +166,8 @@ class call_record {
   [[gnu::cold]] void describe(notice& mine) const {
     mine.recent.assign(recent_.begin(), recent_.end());
     std::erase_if(mine.recent, [](const call_header& each) { return each.sequence == 0; });
-    std::ranges::sort(mine.recent, {}, &call_header::sequence);
+    std::sort(mine.recent.begin(), mine.recent.end(),
+              [](const call_header& a, const call_header& b) { return a.sequence < b.sequence; });
     siblings_->describe(*this, mine);
   }
   [[gnu::cold]] void describe_counts(notice& mine) const {

@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -27,6 +26,7 @@
 
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
+#include <parx/core/find.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -39,12 +39,15 @@ struct deadlock {
   explicit operator bool() const noexcept { return !circle.empty(); }
 
   [[nodiscard]] bool is_state_of(const deadlock& earlier) const {
-    return std::ranges::equal(proof, earlier.proof, {}, &entry::first, &entry::first);
+    return proof.size() == earlier.proof.size() &&
+           std::equal(proof.begin(), proof.end(), earlier.proof.begin(),
+                      [](const entry& now, const entry& then) { return now.first == then.first; });
   }
   /// Whether it is the state that was found earlier, and each rank has published it since.
   [[nodiscard]] bool stands_since(const deadlock& earlier) const {
-    return is_state_of(earlier) && std::ranges::equal(proof, earlier.proof, std::greater(),
-                                                      &entry::second, &entry::second);
+    return is_state_of(earlier) &&
+           std::equal(proof.begin(), proof.end(), earlier.proof.begin(),
+                      [](const entry& now, const entry& then) { return now.second > then.second; });
   }
 
  private:
@@ -82,7 +85,8 @@ class deadlock_search {
       if (known_.contains(rank)) continue;
       auto& all = known_[rank] = notices_of(rank);
       std::erase_if(all, [](const notice& each) { return !each.waits(); });
-      if (!all.empty() && std::ranges::all_of(all, &notice::all_blocked)) stuck_.insert(rank);
+      const auto blocks_all = [](const notice& each) { return each.all_blocked; };
+      if (!all.empty() && std::all_of(all.begin(), all.end(), blocks_all)) stuck_.insert(rank);
       for (const notice& each : all) {
         next.insert(next.end(), each.awaited.begin(), each.awaited.end());
         for (const message_wait& wait : each.messages) next.push_back(wait.peer);
@@ -96,8 +100,8 @@ class deadlock_search {
       used_ = stuck_;
       for (auto each = stuck_.begin(); each != stuck_.end();) {
         const auto& all = known_.at(*each);
-        const bool stays = std::ranges::all_of(
-            all, [&](const notice& mine) { return cannot_end(*each, mine); });
+        const bool stays = std::all_of(all.begin(), all.end(),
+                                       [&](const notice& mine) { return cannot_end(*each, mine); });
         removed |= !stays;
         each = stays ? std::next(each) : stuck_.erase(each);
       }
@@ -109,7 +113,7 @@ class deadlock_search {
                                              : is_not_sent(rank, mine.call.group, wait);
     };
     return (is_message(mine) || waits_for_absent(mine)) &&
-           std::ranges::all_of(mine.messages, waits_for_call);
+           std::all_of(mine.messages.begin(), mine.messages.end(), waits_for_call);
   }
   [[nodiscard]] static bool is_message(const notice& mine) noexcept {
     const auto what = static_cast<operation>(mine.call.operation);
@@ -150,7 +154,7 @@ class deadlock_search {
   [[nodiscard]] bool is_refused(int sender, std::uint64_t group, int receiver) const {
     if (!stuck_.contains(receiver)) return false;
     if (const notice* const theirs = notice_of(receiver, group)) {
-      return std::ranges::find(theirs->refused, sender) != theirs->refused.end();
+      return is_in(sender, theirs->refused);
     }
     return calls_of(receiver, group).has_value();
   }
@@ -196,10 +200,11 @@ class deadlock_search {
         next.insert(next.end(), each.awaited.begin(), each.awaited.end());
         for (const message_wait& wait : each.messages) next.push_back(wait.peer);
       }
-      const auto in = std::ranges::find_if(
-          next, [&](int each) { return stuck_.contains(each) || used_.contains(each); });
+      const auto in = std::find_if(next.begin(), next.end(), [&](int each) {
+        return stuck_.contains(each) || used_.contains(each);
+      });
       if (in == next.end()) return path;
-      const auto again = std::ranges::find(path, *in);
+      const auto again = std::find(path.begin(), path.end(), *in);
       if (again != path.end()) return {again, path.end()};
       path.push_back(*in);
     }

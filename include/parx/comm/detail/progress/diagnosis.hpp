@@ -23,6 +23,7 @@
 #include <parx/comm/detail/progress/notice.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/failure_record.hpp>
+#include <parx/core/find.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/transport/links.hpp>
 
@@ -153,7 +154,7 @@ class diagnosis {
     std::vector<int> late = absent(sequence, peers);
     if (!network_.job().has_notices()) return;
     if (late.empty() && network_.size() <= most_asked) late = absent(sequence, others());
-    std::erase_if(peers, [&](int each) { return std::ranges::find(late, each) != late.end(); });
+    std::erase_if(peers, [&](int each) { return is_in(each, late); });
     peers.insert(peers.begin(), late.begin(), late.end());
   }
   /// Those of `peers` without a notice that they are in call `sequence` or a later one; empty if

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <parx/comm/detail/progress/call_header.hpp>
+#include <parx/core/find.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -155,7 +156,7 @@ template <typename AwaitedBy>
       const auto before = chain_to(i);
       const auto again = std::find(before.begin(), before.end(), rank);
       if (again != before.end() && circle.ranks.empty()) circle = {{again, before.end()}, true};
-      if (std::ranges::find(steps, rank, &step::rank) == steps.end()) steps.push_back({rank, i});
+      if (find_by(steps, &step::rank, rank) == steps.end()) steps.push_back({rank, i});
     }
   }
   return circle;

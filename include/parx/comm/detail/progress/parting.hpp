@@ -14,7 +14,6 @@
 // words.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -25,6 +24,7 @@
 
 #include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/comm/detail/progress/notice.hpp>
+#include <parx/core/find.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -94,15 +94,15 @@ struct parting {
 
   /// Whether bytes for this collective may still come from a rank that has left with these words.
   [[nodiscard]] static bool may_be_in(const std::vector<parting>& words, const call_header& call) {
-    const auto of_group = std::ranges::find(words, call.group, &parting::group);
+    const auto of_group = find_by(words, &parting::group, call.group);
     return of_group == words.end() || of_group->calls >= call.number();
   }
   /// The same for a message to `receiver`, which has received `received` of its messages.
   [[nodiscard]] static bool may_have_sent(const std::vector<parting>& words, std::uint64_t group,
                                           int receiver, std::uint32_t received) {
-    const auto of_group = std::ranges::find(words, group, &parting::group);
+    const auto of_group = find_by(words, &parting::group, group);
     if (of_group == words.end() || of_group->has_messages == 0) return true;
-    const auto sent = std::ranges::find(of_group->sent, receiver, &messages_sent::peer);
+    const auto sent = find_by(of_group->sent, &messages_sent::peer, receiver);
     return (sent != of_group->sent.end() ? sent->count : 0) != received;
   }
 };

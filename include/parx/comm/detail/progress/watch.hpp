@@ -23,6 +23,7 @@
 #include <parx/comm/detail/progress/pending_calls.hpp>
 #include <parx/comm/options.hpp>
 #include <parx/core/blocked_threads.hpp>
+#include <parx/core/find.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/transport/links.hpp>
@@ -137,7 +138,7 @@ class watch {
     std::vector<int> peers;
     std::vector<int> lost;
     const auto add = [](std::vector<int>& to, int peer) {
-      if (std::ranges::find(to, peer) == to.end()) to.push_back(peer);
+      if (!is_in(peer, to)) to.push_back(peer);
     };
     pending_.for_each([&](const call& request) {
       auto missing = pending_.missing_peers(request);
@@ -153,7 +154,7 @@ class watch {
     // another step shows that nothing has.
     const auto suspects = std::exchange(suspects_, lost);
     for (const int peer : lost) {
-      if (std::ranges::find(suspects, peer) != suspects.end()) throw_loss_of(peer);
+      if (is_in(peer, suspects)) throw_loss_of(peer);
     }
     if (!lost.empty()) {
       next_look_ = {};
