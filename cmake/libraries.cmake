@@ -4,6 +4,9 @@
 #   parx::parx    that of parx::header_only; includes parx::comm
 #   parx::models  parx::parx, and the models of parx in all layouts (parallel/models.hpp)
 #
+# And parx::comm_portable, which is parx::comm without what PARX_NATIVE adds: for programs that run on any
+# processor of the architecture, such as parxrun. It is not installed.
+#
 # A program includes the same headers with either and compiles in a fraction of the time. A library is
 # built when something links it, and with PARX_INSTALL_LIBRARIES always.
 #
@@ -27,37 +30,49 @@ foreach(part IN LISTS parts)
   endif()
 endforeach()
 
-# The level of vector instructions of this project's flags.
+# The level of vector instructions of this project's flags, with those of PARX_NATIVE and without.
 set(native "")
 if(PARX_NATIVE)
   get_target_property(native parx::native INTERFACE_COMPILE_OPTIONS)
 endif()
 parx_vectors_of_flags(vectors "${native}" ${PROJECT_SOURCE_DIR}/include)
+parx_vectors_of_flags(portable_vectors "" ${PROJECT_SOURCE_DIR}/include)
 
-# parx_add_library(target headers source...): the compiled form of the target `headers`.
-function(parx_add_library target headers)
+# parx_add_library(target headers vectors source...): the compiled form of the target `headers`.
+function(parx_add_library target headers vectors)
   add_library(${target} STATIC ${ARGN})
   string(REGEX REPLACE "^parx_" "" name ${target})
   add_library(parx::${name} ALIAS ${target})
-  if(NOT PARX_INSTALL_LIBRARIES)
-    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
-  endif()
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   target_compile_definitions(${target} PUBLIC PARX_SEPARATE_COMPILATION
                                               PARX_LIBRARY_VECTORS=${vectors})
   target_link_libraries(${target} PUBLIC ${headers})
+endfunction()
+
+# parx_add_native_library(target headers source...): one that is installed, and native with PARX_NATIVE.
+function(parx_add_native_library target headers)
+  parx_add_library(${target} ${headers} ${vectors} ${ARGN})
+  if(NOT PARX_INSTALL_LIBRARIES)
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
   if(PARX_NATIVE)
     target_link_libraries(${target} PUBLIC parx::native)
   endif()
 endfunction()
 
-parx_add_library(parx_comm parx_comm_header_only ${comm_sources})
+parx_add_native_library(parx_comm parx_comm_header_only ${comm_sources})
+if(PARX_NATIVE)
+  parx_add_library(parx_comm_portable parx_comm_header_only ${portable_vectors} ${comm_sources})
+  set_target_properties(parx_comm_portable PROPERTIES EXCLUDE_FROM_ALL ON)
+else()
+  add_library(parx::comm_portable ALIAS parx_comm)
+endif()
 if(NOT PARX_COMM_ONLY)
-  parx_add_library(parx parx_header_only ${sources})
+  parx_add_native_library(parx parx_header_only ${sources})
   target_link_libraries(parx PUBLIC parx_comm)
   # Apart from it, since it takes 2 GB and 40 % of the time of all the other.
   set(source ${PROJECT_BINARY_DIR}/compiled/models_in_layouts.cpp)
   file(CONFIGURE OUTPUT ${source} CONTENT "#include <parx/parallel/detail/models_impl.hpp>\n")
-  parx_add_library(parx_models parx ${source})
+  parx_add_native_library(parx_models parx ${source})
   target_compile_definitions(parx_models PUBLIC PARX_COMPILED_MODELS)
 endif()
