@@ -18,6 +18,9 @@
 #include <thread>
 #include <vector>
 
+#include <parx/comm/detail/group_core.hpp>
+#include <parx/comm/schedule/catalog.hpp>
+
 #include "comm/jobs.hpp"
 
 // What the operations do beyond moving numbers: user operations, coalesced buffers, objects,

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <parx/comm/schedule/catalog.hpp>
+
 #include "comm/jobs.hpp"
 #include "comm/matrix.hpp"
 #include "sanitizers.hpp"

@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <parx/comm/schedule/catalog.hpp>
+
 #include "comm/jobs.hpp"
 
 // Sums in serial order against a loop over the ranks, to the last bit: every algorithm that claims

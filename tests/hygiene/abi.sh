@@ -66,7 +66,7 @@ END
 
 failed=0
 fail() { echo "FAILED: $*"; failed=1; }
-compile() { "${compiler[@]}" -std=c++20 -O1 -DFMT_HEADER_ONLY "$@" || { fail "$*"; exit 1; }; }
+compile() { "${compiler[@]}" -std=c++20 -O1 "$@" || { fail "$*"; exit 1; }; }
 compiler=("$@")
 v1=-march=x86-64 v3=-march=x86-64-v3
 compile $v1 -DUNIT=narrow -c unit.cpp -o narrow.o &
@@ -77,7 +77,7 @@ compile $v1 -c taker.cpp -o taker.o &
 compile $v1 -DPARX_SEPARATE_COMPILATION -c giver.cpp -o separate_giver.o &
 compile $v1 -c main.cpp -o main.o &
 wait
-compile main.o narrow.o wide.o -o program
+compile main.o narrow.o wide.o -lfmt -o program
 
 # What the linker would keep one of, by object.
 weak_symbols() { nm --defined-only "$1" | awk '$2 ~ /[WVu]/ && $3 ~ /4parx/ { print $3 }' | sort; }
@@ -105,13 +105,13 @@ told $v1 0 '^$'
 told $v3 1 '^$'
 
 # Same flags: a program that runs. Different ones: none, and the message says what differs.
-compile giver.o taker.o -o same && { ./same || fail "the tensor of the other unit is not 0"; }
-if message=$("${compiler[@]}" giver.o wide_taker.o -o different 2>&1); then
+compile giver.o taker.o -lfmt -o same && { ./same || fail "the tensor of the other unit is not 0"; }
+if message=$("${compiler[@]}" giver.o wide_taker.o -lfmt -o different 2>&1); then
   fail "a tensor was handed to code compiled for other vectors"
 elif ! grep -q "${narrow_tag}::tensor<float>" <<<"$message"; then
   fail "the linker does not name $narrow_tag::tensor:"$'\n'"$message"
 fi
-if message=$("${compiler[@]}" separate_giver.o taker.o -o different 2>&1); then
+if message=$("${compiler[@]}" separate_giver.o taker.o -lfmt -o different 2>&1); then
   fail "a tensor of the compiled form was handed to header-only code"
 elif ! grep -q "${narrow_tag}_compiled::tensor<float>" <<<"$message"; then
   fail "the linker does not name ${narrow_tag}_compiled::tensor:"$'\n'"$message"

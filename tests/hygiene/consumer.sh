@@ -1,8 +1,10 @@
 #!/bin/bash
 # A project that uses parx builds and runs:
 #   consumer.sh add_subdirectory PARX_ROOT COMPILER
-#   consumer.sh installed PARX_ROOT COMPILER BUILD    parx as BUILD installs it, found by CMake and by
-#                                                     pkg-config, headers and libraries
+#   consumer.sh installed PARX_ROOT COMPILER OTHER BUILD
+#                                                     parx as BUILD installs it, found by CMake and, by
+#                                                     the OTHER compiler, by pkg-config: headers and
+#                                                     libraries
 #   consumer.sh comm_only PARX_ROOT COMPILER          configured, built and used where there is no
 #                                                     zlib or Boost
 set -eu
@@ -11,9 +13,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }; }
-# Boost is for parxrun and the tests, Eigen for the tests: whoever uses parx does without.
+# Boost is for parxrun and the tests, Eigen for the tests: whoever uses parx does without. A debug build
+# without the symbols, which nobody reads.
 configuration=(-DCMAKE_DISABLE_FIND_PACKAGE_{Boost,Eigen3}=ON -DCMAKE_CXX_COMPILER="$compiler"
-  -DCMAKE_BUILD_TYPE=Debug)
+  -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0)
 configure() { quietly cmake "${configuration[@]}" "$@"; }
 says_the_sum() {
   "$1" | tee "$work/said"
@@ -24,7 +27,7 @@ use() {
   local components=${1//,/;}
   shift
   configure -S "$here/consumer" -B "$work/build" "-DCOMPONENTS=$components" "$@"
-  quietly cmake --build "$work/build" --parallel 2
+  quietly nice -n 5 cmake --build "$work/build" --parallel 2
   for component in ${components//;/ }; do says_the_sum "$work/build/consumer_$component"; done
 }
 # tells_of_instructions WHAT OPTION...: what configuring the consumer says of vector instructions:
@@ -57,9 +60,10 @@ case $how in
     tells_of_instructions refused "$sources" -DCOMPONENTS=models -DFLAGS_BY_LIBRARY=ON
     tells_of_instructions refused "$sources" -DCOMPONENTS=comm -DFLAGS_BY_LIBRARY=ON ;;
   installed)
-    cmake --install "$4" --prefix "$work/prefix" --component parx_development >/dev/null
+    other=$4 build=$5
+    cmake --install "$build" --prefix "$work/prefix" --component parx_development >/dev/null
     # The installed package must not lead back to the sources.
-    if grep -rlIF -e "$root" -e "$4" "$work/prefix"; then echo "the installed files name $root"; exit 1; fi
+    if grep -rlIF -e "$root" -e "$build" "$work/prefix"; then echo "the installed files name $root"; exit 1; fi
     (cd "$root/include" && find . -name '*.hpp') | sort >"$work/sources"
     (cd "$work/prefix/include" && find . -name '*.hpp') | sort | diff "$work/sources" -
     use header_only,models -DCMAKE_PREFIX_PATH="$work/prefix"
@@ -73,7 +77,7 @@ case $how in
       definition=()
       case $module in parx-comm*) definition=(-DONLY_COMM) ;; esac
       # shellcheck disable=SC2046
-      "$compiler" -std=c++20 "${definition[@]}" "$here/consumer/main.cpp" -o "$work/$module" \
+      nice -n 5 "$other" -std=c++20 "${definition[@]}" "$here/consumer/main.cpp" -o "$work/$module" \
         $(pkg-config --cflags --libs "$module") &
       [ $module != parx-comm ] || wait  # two at a time
     done
@@ -87,7 +91,7 @@ case $how in
     done
     export CPLUS_INCLUDE_PATH=$work/absent
     configure -S "$root" -B "$work/parx" -DPARX_COMM_ONLY=ON "${without[@]}"
-    quietly cmake --build "$work/parx" --parallel 2
+    quietly nice -n 5 cmake --build "$work/parx" --parallel 2
     cmake --install "$work/parx" --prefix "$work/prefix" >/dev/null
     use comm_header_only,comm "${without[@]}" -DCMAKE_PREFIX_PATH="$work/prefix"
     # What is not there is missing by name.

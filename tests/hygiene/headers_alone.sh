@@ -1,32 +1,63 @@
 #!/bin/bash
-# Headers compile when they are the only one included, and chapters tell an older C++ what they need:
-#   headers_alone.sh chapters|all INCLUDE_DIR COMPILER [FLAG...]
-# chapters: those of parx::comm, as programs of the library read them. all: every header, header-only.
+# Headers include what they need, and chapters tell an older C++ what they need:
+#   headers_alone.sh short|all INCLUDE_DIR COMPILER [FLAG...]
+# short: all headers compile together in two opposite orders, each behind what it includes: of two that do
+#        not include each other mostly either is first once. As programs of the library read them.
+# all:   every header is the only one included, header-only.
 set -u
-which=$1 include=$2; shift 2
+form=$1 include=$2; shift 2
+compiler=("$@" -I.)
 cd "$include" || exit 1
-depth=99 form=
-[ "$which" = all ] || { depth=2; form=-DPARX_SEPARATE_COMPILATION; }  # parx/comm.hpp, but not parx/comm/work.hpp
-export form
-# Those over UCX need its headers, which not every machine has.
-has_ucx=$(echo '#include <ucp/api/ucp.h>' | "$@" -E -x c++ - >/dev/null 2>&1 && echo yes)
-[ -n "$has_ucx" ] || echo "NOT TRIED: headers over UCX alone, because libucx-dev is not installed"
-headers() {
-  find . -maxdepth $depth -name '*.hpp' -printf '%P\n' | sort |
-    if [ "$which" = all ]; then cat; else grep -E '^parx/(core|types|trace|store|transport|comm|launch|mesh)[.]'; fi |
-    if [ -n "$has_ucx" ]; then cat; else grep -v '^parx/transport/ucx'; fi
+# What is over other libraries needs their headers, which not every machine has.
+left_out=none
+for library in ucp/api/ucp.h hdf5.h; do
+  echo "#include <$library>" | "${compiler[@]}" -E -x c++ - >/dev/null 2>&1 && continue
+  echo "NOT TRIED: headers over $library alone, which is not installed"
+  case $library in ucp*) left_out="$left_out|parx/transport/ucx.*" ;; *) left_out="$left_out|parx/data/formats/hdf5.hpp" ;; esac
+done
+headers() { find . -name '*.hpp' -printf '%P\n' | LC_ALL=C sort | grep -vxE "$left_out"; }
+
+# in_order SORT_OPTION: all headers, each behind what it includes, otherwise in the order of sort. Without
+# those that list or instantiate parts of the library, which its own files include alone.
+in_order() {
+  headers | grep -vE '(^|/)(src|detail/models_impl)[.]hpp$' | LC_ALL=C sort "$1" | xargs awk -v opposite="${1#-s}" '
+    function visit(name,   list, n, i) {
+      if (name in seen) return
+      seen[name]
+      n = split(includes[name], list, " ")
+      for (i = 1; i <= n; ++i) visit(list[opposite ? n + 1 - i : i])
+      if (name in given) print "#include <" name ">"
+    }
+    FNR == 1 { files[++count] = FILENAME; given[FILENAME]; definitions = 0 }
+    /^#ifndef PARX_SEPARATE_COMPILATION/ { definitions = FNR + 1; next }  # of x.hpp: they include it
+    /^#include <parx/ && FNR != definitions { split($0, part, /[<>]/); includes[FILENAME] = includes[FILENAME] " " part[2] }
+    END { for (i = 1; i <= count; ++i) visit(files[i]) }'
 }
-failed=$(headers |
-  xargs -P "$(nproc)" -I{} sh -c '
-    [ {} != parx/src.hpp ] || form=-DPARX_SEPARATE_COMPILATION
-    "$@" $form -std=c++20 -O0 -I. -fsyntax-only -x c++ -include {} /dev/null >&2 || echo {}' sh "$@")
-count=$(headers | wc -l)
-[ -z "$failed" ] || { printf 'does not compile alone: %s\n' $failed; exit 1; }
-echo "$count headers compile alone"
+
+# alone FLAG...: whether each of the headers that are read compiles when it is the only one.
+alone() {
+  local list wrong
+  list=$(cat)
+  wrong=$(xargs -P "$(nproc)" -I{} sh -c '
+    "$@" -std=c++20 -O0 -fsyntax-only -x c++ -include {} /dev/null >&2 || echo {}' sh "${compiler[@]}" "$@" <<<"$list")
+  [ -z "$wrong" ] || { printf 'does not compile alone: %s\n' $wrong; exit 1; }
+  echo "$(wc -l <<<"$list") headers compile alone"
+}
+separate=-DPARX_SEPARATE_COMPILATION
+if [ "$form" = all ]; then
+  headers | grep -vx parx/src.hpp | alone
+  echo parx/src.hpp | alone $separate
+else
+  for order in -s -r; do
+    in_order $order | "${compiler[@]}" $separate -std=c++20 -O0 -fsyntax-only -x c++ - &
+  done
+  wait %1 && wait %2 || { echo "a header needs what it does not include: in another order it compiles"; exit 1; }
+  echo "$(in_order -s | wc -l) headers compile in two orders"
+fi
 
 # With an older C++ a chapter says what it needs before anything else goes wrong.
 wrong=$(printf '%s\n' parx.hpp parx/*.hpp |
   xargs -P "$(nproc)" -I{} sh -c '
-    first=$("$@" -std=c++17 -Wfatal-errors -I. -fsyntax-only -x c++ -include {} /dev/null 2>&1 | grep -m1 error:)
-    case $first in *"parx needs C++20"*) ;; *) echo "{} with -std=c++17: $first" ;; esac' sh "$@")
+    first=$("$@" -std=c++17 -Wfatal-errors -fsyntax-only -x c++ -include {} /dev/null 2>&1 | grep -m1 error:)
+    case $first in *"parx needs C++20"*) ;; *) echo "{} with -std=c++17: $first" ;; esac' sh "${compiler[@]}")
 [ -z "$wrong" ] || { echo "$wrong"; exit 1; }

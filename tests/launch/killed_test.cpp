@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <parx/comm.hpp>
+#include <parx/comm/schedule/catalog.hpp>
 
 #include "comm/matrix.hpp"
 #include "launch/processes.hpp"

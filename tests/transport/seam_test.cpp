@@ -13,6 +13,7 @@
 
 #include <parx/comm.hpp>
 #include <parx/comm/abort_reason.hpp>
+#include <parx/comm/schedule/catalog.hpp>
 
 #include "comm/matrix.hpp"
 
