@@ -39,3 +39,4 @@
 #include <parx/tensor_parallel/src.hpp>
 #include <parx/trace/src.hpp>
 #include <parx/train/src.hpp>
+#include <parx/types/src.hpp>

@@ -117,17 +117,10 @@ template <typename T>
 
 /// The kernel of `op`. avg and premul_sum give the one of sum: their scaling is up to the caller.
 /// Throws usage_error where `op` is not defined for `type`.
-[[nodiscard]] inline reduce_function reduce_kernel(dtype type, reduce_op op) {
-  return visit_dtype(type,
-                     [op]<typename T>(std::type_identity<T>) { return reduce_kernel_for<T>(op); });
-}
+[[nodiscard]] reduce_function reduce_kernel(dtype type, reduce_op op);
 
 /// The scaling kernel of a floating type. Throws usage_error for an integer type.
-[[nodiscard]] inline scale_function scale_kernel(dtype type) {
-  return visit_dtype(type, []<typename T>(std::type_identity<T>) {
-    return detail::scale_kernel_for<T>();
-  });
-}
+[[nodiscard]] scale_function scale_kernel(dtype type);
 
 /// Where a collective gets its kernels: from reduce_kernel and scale_kernel, or, where the element
 /// type is known at compile time, from functions that instantiate the kernels of that type only.
@@ -142,3 +135,7 @@ inline constexpr reduce_kernels kernels_of{
     [](dtype) { return detail::scale_kernel_for<detail::kernel_element<T>>(); }};
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/types/detail/reduce_impl.hpp>
+#endif
