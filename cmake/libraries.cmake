@@ -2,7 +2,7 @@
 #
 #   parx::comm    the compiled form (parx/src.hpp) of parx::comm_header_only
 #   parx::parx    that of parx::header_only; includes parx::comm
-#   parx::models  parx::parx, and the models of parx in all layouts (parallel/models.hpp)
+#   parx::models  parx::parx, and the models of parx (parallel/models.hpp)
 #
 # And parx::comm_portable, which is parx::comm without what PARX_NATIVE adds: for programs that run on any
 # processor of the architecture, such as parxrun. It is not installed.
@@ -70,7 +70,7 @@ endif()
 if(NOT PARX_COMM_ONLY)
   parx_add_native_library(parx parx_header_only ${sources})
   target_link_libraries(parx PUBLIC parx_comm)
-  # Apart from it, since it takes 2 GB and 40 % of the time of all the other.
+  # Apart from it, for programs with models of their own.
   set(source ${PROJECT_BINARY_DIR}/compiled/models_in_layouts.cpp)
   file(CONFIGURE OUTPUT ${source} CONTENT "#include <parx/parallel/detail/models_impl.hpp>\n")
   parx_add_native_library(parx_models parx ${source})

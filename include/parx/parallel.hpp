@@ -8,6 +8,7 @@
 #include <parx/ddp/raw.hpp>            // IWYU pragma: export
 #include <parx/launch.hpp>             // IWYU pragma: export
 #include <parx/mesh.hpp>               // IWYU pragma: export
+#include <parx/parallel/automatic.hpp>  // IWYU pragma: export
 #include <parx/parallel/explain.hpp>   // IWYU pragma: export
 #include <parx/parallel/generate.hpp>  // IWYU pragma: export
 #include <parx/parallel/layout.hpp>    // IWYU pragma: export

@@ -33,6 +33,7 @@
 #include <parx/nn/src.hpp>
 #include <parx/optim/src.hpp>
 #include <parx/parallel/src.hpp>
+#include <parx/pipeline/src.hpp>
 #include <parx/plan/src.hpp>
 #include <parx/reduction/src.hpp>
 #include <parx/tensor/src.hpp>

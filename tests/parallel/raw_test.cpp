@@ -15,6 +15,7 @@
 
 #include <comm/jobs.hpp>
 #include <parx/ddp/raw.hpp>
+#include <parx/fsdp.hpp>
 #include <parx/optim/clip.hpp>
 #include <parx/optim/ema.hpp>
 #include <parx/optim/sgd.hpp>

@@ -17,6 +17,7 @@
 #include <comm/jobs.hpp>
 #include <data/support.hpp>
 #include <messages.hpp>
+#include <parx/checkpoint/whole_value.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/ddp/sync_batch_norm.hpp>

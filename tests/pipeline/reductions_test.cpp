@@ -16,6 +16,7 @@
 #include <parx/amp/grad_scaler.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/comm/threads.hpp>
+#include <parx/fsdp.hpp>
 #include <parx/mesh.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>

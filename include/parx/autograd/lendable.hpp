@@ -3,7 +3,6 @@
 // wrapper would go on with memory that is gone.
 #pragma once
 
-#include <concepts>
 #include <memory>
 #include <string>
 #include <utility>
@@ -46,11 +45,14 @@ class lendable {
   std::weak_ptr<const std::string> borrower_;
 };
 
-/// Of a class that is not lendable, null: it may move.
+/// A lendable, or a handle of one. Of another class, null: it may move.
 template <typename Model>
 [[nodiscard]] std::shared_ptr<const std::string> lend(Model& model, std::string borrower) {
-  if constexpr (std::derived_from<Model, lendable>) return model.lend(std::move(borrower));
-  else return nullptr;
+  if constexpr (requires { model.lend(std::move(borrower)); }) {
+    return model.lend(std::move(borrower));
+  } else {
+    return nullptr;
+  }
 }
 
 }  // namespace parx

@@ -211,7 +211,11 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
   [[nodiscard]] bool has_one_group() const noexcept {
     return buckets_->headers().groups().size() == 1;
   }
-  [[nodiscard]] decltype(auto) parameters() { return model_.parameters(); }
+  [[nodiscard]] decltype(auto) parameters()
+    requires requires(Module& model) { model.parameters(); }
+  {
+    return model_.parameters();
+  }
 
  private:
   /// Collective. Makes the buckets and copies rank 0's values to all ranks.

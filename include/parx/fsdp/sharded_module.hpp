@@ -1,5 +1,6 @@
 // sharded_module: a model as one rank of an fsdp sees it: its parts of the parameters under their
 // names, for optimizers and checkpoints, and the model's buffers and modes. Two references.
+// Model: a handle of the model (nn/any_module.hpp), or one that has the same functions.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +12,17 @@
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/fsdp/sharded_parameter.hpp>
-#include <parx/nn/module.hpp>
 #include <parx/nn/training_modes.hpp>
 
 namespace parx::inline PARX_ABI {
 
-template <nn::module_type Module>
+template <typename Model>
 class sharded_module {
  public:
-  using value_type = typename nn::value_type_or_float<Module>::type;
+  using value_type = typename Model::value_type;
 
   /// Both are borrowed; `all` has the model's parameters in the order of for_each_parameter.
-  sharded_module(Module& model, const std::vector<std::unique_ptr<detail::sharded_parameter>>& all)
+  sharded_module(Model& model, const std::vector<std::unique_ptr<detail::sharded_parameter>>& all)
       : model_(model), all_(all) {}
 
   /// Calls visitor(path, parameter<T>&) with this rank's part of each parameter; the part's spec()
@@ -56,18 +56,14 @@ class sharded_module {
   /// Of the whole model.
   [[nodiscard]] std::size_t parameter_count() { return model_.parameter_count(); }
 
-  void gradient_checkpointing_enable()
-    requires requires(Module& model) { model.gradient_checkpointing_enable(); }
-  {
-    model_.gradient_checkpointing_enable();
-  }
+  void gradient_checkpointing_enable() { model_.gradient_checkpointing_enable(); }
   void train() { model_.train(); }
   void eval() { model_.eval(); }
   [[nodiscard]] nn::training_modes training_modes() { return model_.training_modes(); }
   void reseed(std::uint64_t seed) { model_.reseed(seed); }
 
  private:
-  Module& model_;
+  Model& model_;
   const std::vector<std::unique_ptr<detail::sharded_parameter>>& all_;
 };
 

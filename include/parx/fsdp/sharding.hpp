@@ -4,13 +4,13 @@
 #pragma once
 
 #include <parx/checkpoint/shard_layout.hpp>
-#include <parx/fsdp/fsdp.hpp>
+#include <parx/fsdp/any_fsdp.hpp>
 
 namespace parx::inline PARX_ABI {
 
 /// Which of the job's ranks writes what.
-template <typename Module>
-[[nodiscard]] sharding sharded_over(fsdp<Module>& wrapper) {
+template <typename Model>
+[[nodiscard]] sharding sharded_over(any_fsdp<Model>& wrapper) {
   return sharded_over(wrapper.group(), wrapper.replica_group());
 }
 

@@ -6,10 +6,14 @@
 #pragma once
 
 #include <concepts>
+#include <memory>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
-#include <parx/nn/module.hpp>
+#include <parx/core/check.hpp>
+#include <parx/nn/blocks.hpp>
+#include <parx/nn/element_types.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -37,6 +41,45 @@ namespace nn {
 
 template <typename Model>
 using model_input = typename decltype(nn::detail::input_of_model<Model>())::type;
+
+}  // namespace nn
+
+/// A model's input without its type, for what runs models of any kind: only the model looks into
+/// it. Borrowed.
+class any_input {
+ public:
+  template <typename Input>
+    requires(!std::same_as<Input, any_input>)
+  explicit any_input(const Input& held) noexcept
+      : held_(std::addressof(held)), type_(&typeid(Input)) {}
+
+  template <typename Input>
+  [[nodiscard]] const Input& as() const {
+    require(*type_ == typeid(Input), "a model was given the input of another one");
+    return *static_cast<const Input*>(held_);
+  }
+
+ private:
+  const void* held_;
+  const std::type_info* type_;
+};
+
+namespace nn {
+
+/// The blocks without the type of the input.
+template <typename Input, typename T>
+[[nodiscard]] model_blocks<any_input, T> without_type(model_blocks<Input, T> blocks) {
+  model_blocks<any_input, T> all;
+  for (model_block<Input, T>& each : blocks) {
+    const auto forward = [of = std::move(each.forward)](const block_input<T>& x,
+                                                        const any_input& input) {
+      return of(x, input.as<Input>());
+    };
+    all.push_back({std::move(each.name), std::move(each.parts), forward, std::move(each.takes),
+                   each.reads_input});
+  }
+  return all;
+}
 
 }  // namespace nn
 

@@ -19,8 +19,8 @@ class training_modes {
   }
 
  private:
-  template <typename Derived>
-  friend class module;
+  template <typename Self>
+  friend class module_functions;
 
   struct saving final : detail::part_visitor {
     explicit saving(training_modes& all) : into(all) {}

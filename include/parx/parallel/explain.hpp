@@ -10,7 +10,7 @@
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
-#include <parx/parallel/model.hpp>
+#include <parx/parallel/any_parallel.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -18,8 +18,8 @@ namespace parx::inline PARX_ABI {
 ///
 ///   layout "pp=2,tp=2" on 4 ranks: 2 stages x 1 replica x 2 pieces of each layer, ...
 ///   rank  stage  replica  piece  reads samples  parameters  buckets sent
-template <typename T, typename Input>
-[[nodiscard]] std::string explain(parallel_model<T, Input>& model,
+template <typename T>
+[[nodiscard]] std::string explain(any_parallel<T>& model,
                                   call_site site = call_site::current()) {
   constexpr std::size_t columns = 6;
   process_group& job = model.job_group();

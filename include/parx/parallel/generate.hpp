@@ -22,6 +22,7 @@
 #include <parx/core/in_call.hpp>
 #include <parx/models/generate.hpp>
 #include <parx/nn/evaluation_mode.hpp>
+#include <parx/nn/model_input.hpp>
 #include <parx/parallel/model.hpp>
 #include <parx/tensor/rank_axis.hpp>
 
@@ -84,7 +85,8 @@ template <typename T, typename Id>
       return models::choose_token<T>(values.span(), options, stream, n);
     };
     const std::int64_t token = in_call("generate", site, [&] {
-      return strategy.decode(tensor<Id>::wrap(fresh, {1, fresh.size()}), choose);
+      const auto ids = tensor<Id>::wrap(fresh, {1, fresh.size()});
+      return strategy.decode(any_input(ids), fresh.size(), choose);
     });
     cached += fresh.size();
     seen = text.size();

@@ -1,6 +1,5 @@
-// The models of parx in any layout. What parallel compiles for a model is most of the time that a
-// program takes to compile; PARX_COMPILED_MODELS says that a library has it ready for these, as
-// parx::models does.
+// The models of parx in any layout. PARX_COMPILED_MODELS says that a library has ready what is
+// compiled for each of them, as parx::models does.
 #pragma once
 
 #include <parx/parallel/parallel.hpp>
@@ -14,11 +13,11 @@
 
 namespace parx::inline PARX_ABI {
 
-extern template class parallel<models::bert_classifier<float>>;
-extern template class parallel<models::cnn<float>>;
-extern template class parallel<models::encoder_decoder<float>>;
-extern template class parallel<models::gpt<float>>;
-extern template class parallel<models::llama<float>>;
+extern template class typed_model<models::bert_classifier<float>>;
+extern template class typed_model<models::cnn<float>>;
+extern template class typed_model<models::encoder_decoder<float>>;
+extern template class typed_model<models::gpt<float>>;
+extern template class typed_model<models::llama<float>>;
 
 }  // namespace parx
 #endif

@@ -13,13 +13,13 @@
 
 namespace parx::inline PARX_ABI {
 
-template <typename T, typename Input>
+template <typename T>
 class parallel_part : public shared_state {
  public:
   using value_type = T;
 
   /// The strategy is borrowed.
-  explicit parallel_part(parallel_strategy<T, Input>& strategy) noexcept : strategy_(&strategy) {}
+  explicit parallel_part(parallel_strategy<T>& strategy) noexcept : strategy_(&strategy) {}
 
   /// Calls visitor(path, parameter<T>&) with this rank's parts, whose spec() says what they are.
   template <typename Visitor>
@@ -52,14 +52,14 @@ class parallel_part : public shared_state {
   void gradient_checkpointing_enable() { strategy_->checkpoint_gradients(); }
 
  private:
-  parallel_strategy<T, Input>* strategy_;
+  parallel_strategy<T>* strategy_;
 };
 
 /// Names and shapes of the whole model.
-template <typename T, typename Input>
+template <typename T>
 class parallel_shapes {
  public:
-  explicit parallel_shapes(parallel_strategy<T, Input>& strategy) noexcept : strategy_(&strategy) {}
+  explicit parallel_shapes(parallel_strategy<T>& strategy) noexcept : strategy_(&strategy) {}
   template <typename Visitor>
   void for_each_parameter(Visitor&& visitor) {
     strategy_->for_each_whole_parameter(
@@ -72,7 +72,7 @@ class parallel_shapes {
   }
 
  private:
-  parallel_strategy<T, Input>* strategy_;
+  parallel_strategy<T>* strategy_;
 };
 
 }  // namespace parx

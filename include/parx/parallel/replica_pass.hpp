@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/nn/any_module.hpp>
 #include <parx/types/replica_range.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -37,14 +38,14 @@ inline void require_no_replicas_to_add_to(int replicas) {
           "says how many micro-batches a step has: ask for more replicas");
 }
 
-template <typename Model>
+template <typename T>
 class replica_pass {
  public:
   /// Instead of a number: a forward without samples, which runs because other ranks need it.
   static constexpr int none = -1;
 
   /// Of one step. The model is borrowed.
-  explicit replica_pass(Model& model) : model_(model), before_(buffers()) {
+  explicit replica_pass(nn::any_module<T>& model) : model_(model), before_(buffers()) {
     model_.begin_replicas();
   }
 
@@ -87,7 +88,7 @@ class replica_pass {
     });
   }
 
-  Model& model_;
+  nn::any_module<T>& model_;
   const std::vector<bytes> before_;
   std::vector<bytes> of_replica_0_;  ///< while another one computes
 };

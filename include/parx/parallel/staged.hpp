@@ -12,46 +12,47 @@
 #include <parx/nn/replica_scope.hpp>
 #include <parx/parallel/replica_pass.hpp>
 #include <parx/parallel/strategy.hpp>
-#include <parx/pipeline/pipeline.hpp>
+#include <parx/pipeline/any_pipeline.hpp>
 #include <parx/types/replica_range.hpp>
 
 namespace parx::inline PARX_ABI {
 
-template <typename Model, typename Input>
-class staged_strategy final : public strategy_of_model<Model, Input> {
-  using T = typename nn::value_type_or_float<Model>::type;
-  using base = parallel_strategy<T, Input>;
+template <typename T>
+class staged_strategy final : public strategy_of_model<T> {
+  using base = parallel_strategy<T>;
 
  public:
   /// Collective over the groups of the options. `stages` has the ranks of a replica that have the
   /// same piece of each layer. The micro-batches of a step are this rank's virtual replicas if
   /// .reductions has those.
-  staged_strategy(Model& model, process_group& stages, pipeline_options options, call_site site)
-      : strategy_of_model<Model, Input>(model),
+  staged_strategy(any_model<T>& model, process_group& stages, pipeline_options options,
+                  call_site site)
+      : strategy_of_model<T>(model),
         stages_(stages),
         own_(own_replicas(options)),
-        pipe_(model, blocks_of(model), stages, std::move(options), site) {}
+        pipe_(model, model.blocks(), stages, std::move(options), site) {}
 
   int parts_of(std::optional<std::size_t> rows, batch_use use) override {
     if (own_.size() > 0 && use == batch_use::step) return parts_of_replicas(rows, own_);
     return pipe_.agree_on_parts(rows, use);
   }
   bool begins_idle() override { return false; }
-  nn::tally train(const microbatches<Input, T>& all) override {
+  nn::tally train(const microbatches<T>& all) override {
     if (own_.size() == 0) return pipe_.run_backward(all);
     const nn::replica_scope by_replica;
-    replica_pass<Model> replicas(this->model());
+    replica_pass<T> replicas(this->model());
     // Read at the beginning of each forward of a stage.
-    const auto input = [&](std::size_t i) {
+    const auto with_input = [&](std::size_t i, function_ref<void(const any_input&)> take) {
       replicas.begin(own_.first + static_cast<int>(i));
-      return all.input(i);
+      all.with_input(i, take);
     };
-    const nn::tally total = pipe_.run_backward({all.count, input, all.has_samples, all.result});
+    const nn::tally total =
+        pipe_.run_backward({all.count, with_input, all.has_samples, all.result});
     replicas.end();
     broadcast_buffers(call_site::current());
     return total;
   }
-  nn::tally evaluate(const microbatches<Input, T>& all) override { return pipe_.run_forward(all); }
+  nn::tally evaluate(const microbatches<T>& all) override { return pipe_.run_forward(all); }
   no_sync_scope no_sync() override {
     require_no_replicas_to_add_to(own_.size());
     return pipe_.no_sync();
@@ -67,26 +68,22 @@ class staged_strategy final : public strategy_of_model<Model, Input> {
   }
 
   void begin_text(std::size_t positions) override {
-    text_ = {};
-    if constexpr (has_cache) {
-      if (positions > 0) text_.cache.emplace(this->model().make_cache(1, positions));
-    }
+    this->model().begin_text_of_blocks(positions);
   }
   /// The token goes to all stages as the figure of an evaluation.
-  std::int64_t decode(const Input& ids,
+  std::int64_t decode(const any_input& ids, std::size_t positions,
                       function_ref<std::int64_t(const variable<T>&)> choose) override {
-    if constexpr (has_cache) {
-      const auto input = [&](std::size_t) { return ids; };
-      const auto holds = [](std::size_t) { return true; };
-      const auto result = [&](std::size_t, const variable<T>& logits) {
-        return microbatch_result<T>{{static_cast<double>(choose(logits)), 1}};
-      };
-      const nn::tally chosen = pipe_.run_forward({1, input, holds, result});
-      text_.length += ids.extent(1);
-      return static_cast<std::int64_t>(chosen.sum);
-    } else {
-      throw_usage("this model generates no text by stages: its blocks() take no caches");
-    }
+    models::decoded_text<T>& text = this->model().text_of_blocks();
+    const auto with_input = [&](std::size_t, function_ref<void(const any_input&)> take) {
+      take(ids);
+    };
+    const auto holds = [](std::size_t) { return true; };
+    const auto result = [&](std::size_t, const variable<T>& logits) {
+      return microbatch_result<T>{{static_cast<double>(choose(logits)), 1}};
+    };
+    const nn::tally chosen = pipe_.run_forward({1, with_input, holds, result});
+    text.length += positions;
+    return static_cast<std::int64_t>(chosen.sum);
   }
 
   parameter_list<T> parameters(call_site site) override { return pipe_.parameters(site); }
@@ -110,24 +107,15 @@ class staged_strategy final : public strategy_of_model<Model, Input> {
   void regroup(process_group) override { throw_usage("stages cannot be given other ranks"); }
 
  private:
-  static constexpr bool has_cache = requires(Model & m, models::decoded_text<T>* text) {
-    m.make_cache(1, 1), m.blocks(text);
-  };
-
   [[nodiscard]] static replica_range own_replicas(const pipeline_options& options) {
     const int replicas = options.reductions.replicas;
     if (replicas == 0) return {};
     return replicas_of(options.data_parallel->rank(), options.data_parallel->size(), replicas);
   }
-  [[nodiscard]] nn::model_blocks<Input, T> blocks_of(Model& model) {
-    if constexpr (has_cache) return model.blocks(&text_);
-    else return model.blocks();
-  }
 
-  models::decoded_text<T> text_;
   process_group& stages_;
   const replica_range own_;  ///< virtual ones; empty: none
-  pipeline<Model, Input, T> pipe_;
+  any_pipeline<T> pipe_;
 };
 
 }  // namespace parx

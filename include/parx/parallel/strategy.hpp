@@ -20,14 +20,15 @@
 #include <parx/comm/process_group.hpp>
 #include <parx/core/function_ref.hpp>
 #include <parx/core/source.hpp>
-#include <parx/ddp/ddp.hpp>
-#include <parx/reduction/times.hpp>
 #include <parx/nn/init.hpp>
 #include <parx/nn/loss.hpp>
-#include <parx/nn/module.hpp>
+#include <parx/nn/model_input.hpp>
 #include <parx/nn/training_modes.hpp>
+#include <parx/parallel/any_model.hpp>
 #include <parx/pipeline/batch_parts.hpp>
 #include <parx/pipeline/microbatches.hpp>
+#include <parx/reduction/gradient_reducer.hpp>
+#include <parx/reduction/times.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -43,8 +44,7 @@ struct buffer_visitor {
   }
 };
 
-/// Input: what the model's forward takes (nn/model_input.hpp).
-template <typename T, typename Input>
+template <typename T>
 class parallel_strategy {
  public:
   using parameter_visitor = function_ref<void(const std::string&, parameter<T>&)>;
@@ -64,9 +64,9 @@ class parallel_strategy {
   /// Whether a step begins with a micro-batch without rows, before those of parts_of().
   [[nodiscard]] virtual bool begins_idle() = 0;
   /// Forward and backward. (sum, count) of this replica, on all its ranks.
-  virtual nn::tally train(const microbatches<Input, T>& all) = 0;
+  virtual nn::tally train(const microbatches<T>& all) = 0;
   /// Forwards alone. The figures of this replica, on all its ranks.
-  virtual nn::tally evaluate(const microbatches<Input, T>& all) = 0;
+  virtual nn::tally evaluate(const microbatches<T>& all) = 0;
   [[nodiscard]] virtual no_sync_scope no_sync() = 0;
   virtual void zero_grad() = 0;
   virtual void raise_flag() = 0;
@@ -78,10 +78,11 @@ class parallel_strategy {
 
   /// Makes caches for so many positions of one text; 0: frees them.
   virtual void begin_text(std::size_t positions) = 0;
-  /// One forward over `ids`, which follow those before. choose() is called with the logits where
-  /// they are; all ranks get what it returns.
+  /// One forward over so many `ids`, which follow those before. choose() is called with the logits
+  /// where they are; all ranks get what it returns.
   [[nodiscard]] virtual std::int64_t decode(
-      const Input& ids, function_ref<std::int64_t(const variable<T>&)> choose) = 0;
+      const any_input& ids, std::size_t positions,
+      function_ref<std::int64_t(const variable<T>&)> choose) = 0;
 
   // This rank's part of the model.
 
@@ -121,15 +122,13 @@ class parallel_strategy {
 };
 
 /// The part of a strategy that concerns the model alone.
-template <typename Model, typename Input>
-class strategy_of_model
-    : public parallel_strategy<typename nn::value_type_or_float<Model>::type, Input> {
-  using T = typename nn::value_type_or_float<Model>::type;
-  using base = parallel_strategy<T, Input>;
+template <typename T>
+class strategy_of_model : public parallel_strategy<T> {
+  using base = parallel_strategy<T>;
 
  public:
   /// The model is borrowed.
-  explicit strategy_of_model(Model& model) : model_(model) {}
+  explicit strategy_of_model(any_model<T>& model) : model_(model) {}
 
   void for_each_whole_parameter(typename base::parameter_visitor visit) override {
     model_.for_each_parameter(visit);
@@ -148,29 +147,17 @@ class strategy_of_model
     model_.for_each_constant_name(visit);
   }
   std::size_t parameter_count() override { return model_.parameter_count(); }
-  std::size_t max_positions() const override {
-    if constexpr (requires { model_.max_positions(); }) return model_.max_positions();
-    else return 0;
-  }
+  std::size_t max_positions() const override { return model_.max_positions(); }
   void set_training(bool is_on) override { is_on ? model_.train() : model_.eval(); }
   nn::training_modes training_modes() override { return model_.training_modes(); }
   void reseed(std::uint64_t seed) override { model_.reseed(seed); }
-  void checkpoint_gradients() override {
-    if constexpr (requires { model_.gradient_checkpointing_enable(); }) {
-      model_.gradient_checkpointing_enable();
-    } else {
-      throw_usage(
-          "this model has no layers that can be computed again in backward: it has no "
-          "gradient_checkpointing_enable(). Wrap its layers in nn::checkpointed instead, see "
-          "nn/checkpointed.hpp");
-    }
-  }
+  void checkpoint_gradients() override { model_.gradient_checkpointing_enable(); }
 
  protected:
-  [[nodiscard]] Model& model() const noexcept { return model_; }
+  [[nodiscard]] any_model<T>& model() const noexcept { return model_; }
 
  private:
-  Model& model_;
+  any_model<T>& model_;
 };
 
 }  // namespace parx

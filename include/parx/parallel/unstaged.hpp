@@ -12,7 +12,9 @@
 #include <parx/autograd/loss_scale.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/core/check.hpp>
-#include <parx/fsdp/fsdp.hpp>
+#include <parx/ddp/ddp.hpp>
+#include <parx/fsdp/any_fsdp.hpp>
+#include <parx/nn/any_module.hpp>
 #include <parx/nn/replica_scope.hpp>
 #include <parx/parallel/replica_pass.hpp>
 #include <parx/parallel/strategy.hpp>
@@ -20,19 +22,20 @@
 
 namespace parx::inline PARX_ABI {
 
-/// Wrapper: ddp<Model> or fsdp<Model>.
-template <typename Model, typename Input, typename Wrapper>
-class unstaged_strategy final : public strategy_of_model<Model, Input> {
-  using T = typename nn::value_type_or_float<Model>::type;
-  using base = parallel_strategy<T, Input>;
-  static constexpr bool is_sharded = std::is_same_v<Wrapper, fsdp<Model>>;
+/// Wrapper: ddp or any_fsdp, of the handle of a model.
+template <typename T, template <typename> typename Wrapper>
+class unstaged_strategy final : public strategy_of_model<T> {
+  using base = parallel_strategy<T>;
+  using wrapper_type = Wrapper<nn::any_module<T>>;
+  static constexpr bool is_sharded = std::is_same_v<wrapper_type, any_fsdp<nn::any_module<T>>>;
 
  public:
   /// Collective over `data`. `parts` are the micro-batches of a step, unless the options ask for
   /// virtual replicas.
   template <typename Options>
-  unstaged_strategy(Model& model, process_group& data, Options options, int parts, call_site site)
-      : strategy_of_model<Model, Input>(model),
+  unstaged_strategy(any_model<T>& model, process_group& data, Options options, int parts,
+                    call_site site)
+      : strategy_of_model<T>(model),
         replicas_(options.replicas),
         wrapper_(model, data, std::move(options), site),
         parts_(parts) {}
@@ -50,11 +53,11 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
     return is_sharded && replicas_ > 0 &&
            replica_plan(replicas_, data.rank(), data.size()).is_short();
   }
-  nn::tally train(const microbatches<Input, T>& all) override {
+  nn::tally train(const microbatches<T>& all) override {
     const double scale = detail::loss_scale_scope::take();
     nn::tally total;
     const auto pass = [&](std::size_t i) {
-      microbatch_result<T> made = all.result(i, forward(all.input(i)));
+      microbatch_result<T> made = all.result(i, forward(all, i));
       require(made.loss.has_value(), "the criterion of a step returns a weighted_loss");
       total += made.figure;
       detail::scaled(std::move(*made.loss), scale).backward();
@@ -71,11 +74,11 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
     }
     return total;
   }
-  nn::tally evaluate(const microbatches<Input, T>& all) override {
+  nn::tally evaluate(const microbatches<T>& all) override {
     const no_grad guard;
     nn::tally total;
     for (std::size_t i = 0; i < all.count; ++i) {
-      total += all.result(i, forward(all.input(i))).figure;
+      total += all.result(i, forward(all, i)).figure;
     }
     return total;
   }
@@ -96,19 +99,12 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
   }
 
   void begin_text(std::size_t positions) override {
-    if constexpr (has_cache) {
-      cache_.reset();
-      if (positions > 0) cache_.emplace(this->model().make_cache(1, positions));
-    }
+    this->model().begin_text(positions);
   }
-  std::int64_t decode(const Input& ids,
+  std::int64_t decode(const any_input& ids, std::size_t,
                       function_ref<std::int64_t(const variable<T>&)> choose) override {
-    if constexpr (has_cache) {
-      const no_grad guard;
-      return choose(wrapper_(ids, &*cache_));
-    } else {
-      throw_usage("this model generates no text: it has no make_cache(batch, positions)");
-    }
+    const no_grad guard;
+    return choose(this->model().continue_text(ids));
   }
 
   parameter_list<T> parameters(call_site site) override {
@@ -138,31 +134,21 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
   }
 
  private:
-  static constexpr bool has_cache = requires(Model & m, std::size_t n) { m.make_cache(n, n); };
-  template <typename M>
-  struct cache_of {
-    using type = bool;
-  };
-  template <typename M>
-  requires requires(M& m, std::size_t n) { m.make_cache(n, n); }
-  struct cache_of<M> {
-    using type = decltype(std::declval<M&>().make_cache(1, 1));
-  };
-
-  /// A model without one trains by passes of its own: forward_backward() does not compile for it.
-  [[nodiscard]] variable<T> forward(const Input& input) {
-    if constexpr (std::is_same_v<Input, no_input>) return {};
-    else return wrapper_(input);
+  [[nodiscard]] variable<T> forward(const microbatches<T>& all, std::size_t number) {
+    variable<T> result;
+    all.with_input(number,
+                   [&](const any_input& input) { result = this->model().forward(input); });
+    return result;
   }
   /// Calls pass(i) for each replica, after one without samples if the step begins so.
   template <typename Pass>
   void train_replicas(int passes, const Pass& pass) {
     const nn::replica_scope by_replica;
-    replica_pass<Model> replicas(this->model());
+    replica_pass<T> replicas(this->model());
     const replica_range mine = own_replicas();
     const int idle = passes - mine.size();
     for (int i = 0; i < passes; ++i) {
-      replicas.begin(i < idle ? replica_pass<Model>::none : mine.first + i - idle);
+      replicas.begin(i < idle ? replica_pass<T>::none : mine.first + i - idle);
       pass(static_cast<std::size_t>(i));
     }
     replicas.end();
@@ -174,9 +160,8 @@ class unstaged_strategy final : public strategy_of_model<Model, Input> {
   }
 
   const int replicas_;  ///< virtual ones; 0: none
-  Wrapper wrapper_;
+  wrapper_type wrapper_;
   const int parts_;
-  std::optional<typename cache_of<Model>::type> cache_;
 };
 
 }  // namespace parx

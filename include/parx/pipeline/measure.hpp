@@ -23,7 +23,7 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/message.hpp>
 #include <parx/core/source.hpp>
-#include <parx/pipeline/pipeline.hpp>
+#include <parx/pipeline/any_pipeline.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -59,8 +59,8 @@ namespace detail {
 
 /// Collective over the pipeline, after a step; returns the same on all its ranks. Sends messages
 /// between neighbouring stages, as long as those of the step.
-template <typename Model, typename Input, typename T>
-[[nodiscard]] pipeline_measurement measure(pipeline<Model, Input, T>& pipe,
+template <typename T>
+[[nodiscard]] pipeline_measurement measure(any_pipeline<T>& pipe,
                                            call_site site = call_site::current()) {
   process_group& group = pipe.group();
   pipeline_measurement seen{.block_seconds = pipe.runner().block_seconds()};

@@ -1,9 +1,10 @@
 // microbatches: the micro-batches of one step or evaluation, without their type: what runs them is
-// compiled once for a model, not once for each batch and criterion.
+// compiled once for all models, batches and criteria.
 #pragma once
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -11,6 +12,8 @@
 #include <parx/autograd/variable.hpp>
 #include <parx/core/function_ref.hpp>
 #include <parx/nn/loss.hpp>
+#include <parx/nn/model_input.hpp>
+#include <parx/pipeline/batch.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -22,16 +25,28 @@ struct microbatch_result {
   std::optional<weighted_loss<T>> loss{};
 };
 
-/// Input: what the model's forward takes. The functions are borrowed.
-template <typename Input, typename T>
+/// The functions are borrowed.
+template <typename T>
 struct microbatches {
   std::size_t count;
-  function_ref<Input(std::size_t)> input;
+  /// Calls use with what the model's forward takes of the micro-batch.
+  function_ref<void(std::size_t, function_ref<void(const any_input&)> use)> with_input;
   /// Whether this rank has samples of the micro-batch.
   function_ref<bool(std::size_t)> has_samples;
   /// Called with the model's result, on the ranks that have it.
   function_ref<microbatch_result<T>(std::size_t, const variable<T>&)> result;
 };
+
+/// use(microbatches<T>) for the parts of a batch and what is made of each result: result(i, x).
+template <typename T, typename Input, typename Batch, typename Result, typename Use>
+nn::tally with_microbatches(std::span<const Batch> parts, const Result& result, const Use& use) {
+  const auto with_input = [&](std::size_t i, function_ref<void(const any_input&)> take) {
+    const Input input = input_of<Input>(parts[i]);
+    take(any_input(input));
+  };
+  const auto holds = [&](std::size_t i) { return has_samples(parts[i]); };
+  return use(microbatches<T>{parts.size(), with_input, holds, result});
+}
 
 /// The result of a criterion, which returns a weighted_loss, or in an evaluation also a tally.
 template <typename T, typename Made>

@@ -29,25 +29,26 @@
 #include <parx/core/formatted.hpp>
 #include <parx/nn/blocks.hpp>
 #include <parx/nn/loss.hpp>
+#include <parx/nn/model_input.hpp>
 #include <parx/pipeline/messages.hpp>
 #include <parx/pipeline/microbatches.hpp>
 #include <parx/pipeline/routes.hpp>
 #include <parx/pipeline/simulate.hpp>
+#include <parx/pipeline/stage_reductions.hpp>
 #include <parx/trace/event.hpp>
 
 namespace parx::inline PARX_ABI {
 
-/// Reductions: see stage_reductions.
-template <typename Input, typename T, typename Reductions>
+template <typename T>
 class stage_runner {
  public:
   /// `owner` is the rank of each stage, `cut` its first block. Group and reductions are borrowed.
-  stage_runner(process_group& group, nn::model_blocks<Input, T> blocks, std::vector<int> owner,
-               std::vector<std::size_t> cut, Reductions& reductions)
+  stage_runner(process_group& group, nn::model_blocks<any_input, T> blocks, std::vector<int> owner,
+               std::vector<std::size_t> cut, stage_reductions<T>& reductions)
       : group_(group), blocks_(std::move(blocks)), owner_(std::move(owner)), cut_(std::move(cut)),
         reductions_(reductions), routes_(blocks_, cut_) {}
 
-  using batches = microbatches<Input, T>;
+  using batches = microbatches<T>;
 
   /// Collective. Returns the sum, on all ranks, of the figures of the last stage's results.
   /// Backward runs from their losses times `loss_scale`. Within no_grad nothing is recorded, and
@@ -198,7 +199,11 @@ class stage_runner {
     const auto number = static_cast<std::size_t>(a.microbatch);
     std::vector<variable<T>> results(routes_.has_skips() ? blocks_.size() : 0);
     variable<T> x;
-    reductions_.around_forward(a.stage, [&] { x = run_blocks(a, here, given, of, results); });
+    reductions_.around_forward(a.stage, [&] {
+      of.with_input(number, [&](const any_input& input) {
+        x = run_blocks(a, here, given, of, input, results);
+      });
+    });
     if (a.stage + 1 < table.stages) {
       std::vector<variable<T>> leaving{x};
       const std::vector<std::size_t>& sources = routes_.into(stage + 1);
@@ -226,10 +231,9 @@ class stage_runner {
   /// `results`.
   [[nodiscard]] variable<T> run_blocks(const stage_action& a, microbatch_state& here,
                                        const stage_values<T>& given, const batches& of,
-                                       std::vector<variable<T>>& results) {
+                                       const any_input& input, std::vector<variable<T>>& results) {
     const auto stage = static_cast<std::size_t>(a.stage);
     const auto number = static_cast<std::size_t>(a.microbatch);
-    const Input input = of.input(number);
     variable<T> x;
     for (std::size_t i = 0; i < given.values.size() && a.stage > 0; ++i) {
       const auto each = is_grad_enabled()
@@ -342,10 +346,10 @@ class stage_runner {
   }
 
   process_group& group_;
-  nn::model_blocks<Input, T> blocks_;
+  nn::model_blocks<any_input, T> blocks_;
   std::vector<int> owner_;
   std::vector<std::size_t> cut_;
-  Reductions& reductions_;
+  stage_reductions<T>& reductions_;
   stage_routes routes_;
   std::vector<std::vector<microbatch_state>> microbatch_states_;  // by stage and micro-batch
   std::vector<action_span> spans_;

@@ -6,15 +6,15 @@
 #include <string>
 
 #include <parx/checkpoint/shard_layout.hpp>
-#include <parx/pipeline/pipeline.hpp>
+#include <parx/pipeline/any_pipeline.hpp>
 
 namespace parx::inline PARX_ABI {
 
 /// Which of the job's ranks writes what. Copies of a parameter are on the data-parallel ranks of a
 /// stage, on stages that share it, and, if it is not cut, on the tensor-parallel ranks. Valid while
 /// the pipeline lives.
-template <typename Model, typename Input, typename T>
-[[nodiscard]] sharding sharded_over(pipeline<Model, Input, T>& pipe) {
+template <typename T>
+[[nodiscard]] sharding sharded_over(any_pipeline<T>& pipe) {
   const shard_place replica = place_in(pipe.data_group());
   const shard_place cut = place_in(pipe.tensor_group());
   return {.file = place_in(pipe.job_group()),

@@ -16,13 +16,13 @@
 
 namespace parx::inline PARX_ABI {
 
-template <typename Model>
+template <typename T>
 class stage_module : public shared_state {
  public:
-  using value_type = typename stage_part<Model>::value_type;
+  using value_type = T;
 
   /// Stages and reductions are borrowed.
-  stage_module(stage_part<Model>& own, stage_reductions<Model>& reductions)
+  stage_module(stage_part<T>& own, stage_reductions<T>& reductions)
       : own_(own), reductions_(reductions), elsewhere_(own.names_elsewhere()) {}
 
   /// Whether a stage here uses the parameter or module of this path.
@@ -54,8 +54,8 @@ class stage_module : public shared_state {
   [[nodiscard]] nn::training_modes training_modes() { return own_.training_modes(); }
 
  private:
-  stage_part<Model>& own_;
-  stage_reductions<Model>& reductions_;
+  stage_part<T>& own_;
+  stage_reductions<T>& reductions_;
   std::set<std::string> elsewhere_;
 };
 

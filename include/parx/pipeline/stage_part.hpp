@@ -17,7 +17,7 @@
 
 #include <parx/core/abi.hpp>
 #include <parx/fsdp/unit_choice.hpp>
-#include <parx/nn/module.hpp>
+#include <parx/nn/any_module.hpp>
 #include <parx/nn/module_view.hpp>
 #include <parx/nn/training_modes.hpp>
 
@@ -29,14 +29,15 @@ namespace parx::inline PARX_ABI {
                      [&](const std::string& part) { return is_in_module(path, part); });
 }
 
-template <typename Model>
+template <typename T>
 class stage_part : public nn::detail::module_state {
  public:
-  using value_type = typename nn::value_type_or_float<Model>::type;
+  using value_type = T;
 
   /// The model is borrowed. `parts` and `without` are paths of modules or parameters.
-  stage_part(Model& whole, std::vector<std::string> parts, std::vector<std::string> without = {})
-      : whole_(&whole), parts_(std::move(parts)), without_(std::move(without)) {}
+  stage_part(nn::any_module<T> whole, std::vector<std::string> parts,
+             std::vector<std::string> without = {})
+      : whole_(whole), parts_(std::move(parts)), without_(std::move(without)) {}
 
   [[nodiscard]] bool has(std::string_view path) const {
     return is_within(path, parts_) && !is_within(path, without_);
@@ -48,62 +49,63 @@ class stage_part : public nn::detail::module_state {
     const auto note = [&](const std::string& path, auto&) {
       if (!has(path)) names.insert(path);
     };
-    whole_->for_each_parameter(note);
-    whole_->for_each_buffer(note);
-    whole_->for_each_other_name([&](const std::string& other, const std::string& path) {
+    whole_.for_each_parameter(note);
+    whole_.for_each_buffer(note);
+    whole_.for_each_other_name([&](const std::string& other, const std::string& path) {
       if (!has(path)) names.insert(other);
     });
     return names;
   }
   template <typename Visitor>
   void for_each_parameter(Visitor&& visitor) {
-    whole_->for_each_parameter([&](const std::string& path, auto& parameter) {
+    whole_.for_each_parameter([&](const std::string& path, auto& parameter) {
       if (has(path)) visitor(path, parameter);
     });
   }
   template <typename Visitor>
   void for_each_parameter_path(Visitor&& visitor) {
-    whole_->for_each_parameter_path(
+    whole_.for_each_parameter_path(
         [&](const std::string& path, auto& parameter, const auto& start) {
           if (has(path)) visitor(path, parameter, start);
         });
   }
   void for_each_other_name(
       const std::function<void(const std::string& other, const std::string& path)>& visitor) {
-    whole_->for_each_other_name([&](const std::string& other, const std::string& path) {
+    whole_.for_each_other_name([&](const std::string& other, const std::string& path) {
       if (has(path)) visitor(other, path);
     });
   }
   void for_each_constant_name(const std::function<void(const std::string& name)>& visitor) {
-    whole_->for_each_constant_name(visitor);
+    whole_.for_each_constant_name(visitor);
   }
   /// The stage itself, then the modules in it.
   void for_each_module(
       function_ref<void(const std::string& path, const nn::module_view& module)> visitor) {
     visitor("", nn::module_view::of(*this));
-    whole_->for_each_module([&](const std::string& path, const nn::module_view& module) {
+    whole_.for_each_module([&](const std::string& path, const nn::module_view& module) {
       if (has(path)) visitor(path, module);
     });
   }
   template <typename Visitor>
   void for_each_buffer(Visitor&& visitor) {
-    whole_->for_each_buffer([&](const std::string& path, auto& buffer) {
+    whole_.for_each_buffer([&](const std::string& path, auto& buffer) {
       if (has(path)) visitor(path, buffer);
     });
   }
   /// Of the whole model.
-  [[nodiscard]] std::size_t parameter_count() { return whole_->parameter_count(); }
+  [[nodiscard]] std::size_t parameter_count() { return whole_.parameter_count(); }
   /// Does nothing: the pipeline has initialized the parameters.
   void materialize() noexcept {}
   // Modes and random streams are those of the whole model; they take no memory.
-  void set_replica(std::uint64_t replica) { whole_->set_replica(replica); }
-  void reseed(std::uint64_t seed) { whole_->reseed(seed); }
-  void train() { whole_->train(); }
-  void eval() { whole_->eval(); }
-  [[nodiscard]] nn::training_modes training_modes() { return whole_->training_modes(); }
+  void gradient_checkpointing_enable() { whole_.gradient_checkpointing_enable(); }
+  void set_replica(std::uint64_t replica) { whole_.set_replica(replica); }
+  void reseed(std::uint64_t seed) { whole_.reseed(seed); }
+  void train() { whole_.train(); }
+  void eval() { whole_.eval(); }
+  [[nodiscard]] nn::training_modes training_modes() { return whole_.training_modes(); }
 
  private:
-  Model* whole_;
+  nn::any_module<T> whole_;
   std::vector<std::string> parts_, without_;
 };
 

@@ -20,16 +20,18 @@
 #include <parx/autograd/parameter.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/function_ref.hpp>
 #include <parx/core/source.hpp>
 #include <parx/reduction/times.hpp>
 #include <parx/fsdp/options.hpp>
+#include <parx/nn/any_module.hpp>
 #include <parx/pipeline/action.hpp>
 #include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/stage_wrapper.hpp>
 
 namespace parx::inline PARX_ABI {
 
-template <typename Model>
+template <typename T>
 class stage_reductions {
  public:
   /// One stage of this rank, and the paths of its modules and parameters in the model.
@@ -41,16 +43,16 @@ class stage_reductions {
   /// Collective over `data` and the reduction groups of the options. is_tied(path) says whether
   /// other ranks use the parameter too. With `sharding`, stages are sharded over `data`. Model and
   /// groups are borrowed.
-  template <typename Tied>
-  stage_reductions(Model& model, const std::vector<own_stage>& stages, process_group& data,
-                   const ddp_options& options, const std::optional<fsdp_options>& sharding,
-                   Tied is_tied, call_site site) {
+  stage_reductions(nn::any_module<T> model, const std::vector<own_stage>& stages,
+                   process_group& data, const ddp_options& options,
+                   const std::optional<fsdp_options>& sharding,
+                   function_ref<bool(const std::string&)> is_tied, call_site site) {
     for (const own_stage& each : stages) {
       auto made = std::make_unique<unit>();
       made->stages = {each.number};
       made->parts = each.parts;
       made->counted = each.number;
-      stage_part<Model>(model, each.parts)
+      stage_part<T>(model, each.parts)
           .for_each_parameter([&](const std::string& path, auto& parameter) {
             made->is_tied |= is_tied(path);
             made->shared.push_back(is_tied(path) ? std::string() : path);
@@ -78,7 +80,7 @@ class stage_reductions {
         if (is_used) own.reduction_groups.push_back(group);
       }
       each->sums.reset(
-          new stage_wrapper<Model>(model, each->parts, data, std::move(own), sharding, site));
+          new stage_wrapper<T>(model, each->parts, data, std::move(own), sharding, site));
     }
   }
 
@@ -97,16 +99,14 @@ class stage_reductions {
     }
   }
   /// Runs `forward` of the stage while the values of its parameters are gathered.
-  template <typename Forward>
-  void around_forward(int stage, Forward forward) {
+  void around_forward(int stage, function_ref<void()> forward) {
     unit* const of = find(stage);
     if (of == nullptr) return forward();
     of->sums->around_forward(forward);
   }
   /// Runs `backward`, which computes gradients of the stage's parameters, or none if the loss does
   /// not depend on them; starts the sums if it is the last one. `count` is the loss's.
-  template <typename Backward>
-  void around_backward(int stage, double count, Backward backward) {
+  void around_backward(int stage, double count, function_ref<void()> backward) {
     unit* const of = find(stage);
     if (of == nullptr) return backward();
     const auto counted = [&] {
@@ -198,12 +198,12 @@ class stage_reductions {
     std::vector<int> stages{};
     std::vector<std::string> parts{};
     std::vector<std::string> shared{};  // parameters that no other unit may have; "" for tied ones
-    std::vector<parameter<typename stage_part<Model>::value_type>> parameters{};
+    std::vector<parameter<T>> parameters{};
     bool is_tied = false;  // other ranks have some of its parameters, too
     bool trained_at_first = true;
     int counted = -1;  // the stage that passes the loss's count
     std::ptrdiff_t backwards_left = 0, reductions_left = 0;
-    std::unique_ptr<stage_wrapper<Model>> sums;
+    std::unique_ptr<stage_wrapper<T>> sums;
 
     [[nodiscard]] bool has(int stage) const {
       return std::find(stages.begin(), stages.end(), stage) != stages.end();

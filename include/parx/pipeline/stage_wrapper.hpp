@@ -16,22 +16,23 @@
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/ddp.hpp>
-#include <parx/fsdp/fsdp.hpp>
+#include <parx/fsdp/any_fsdp.hpp>
+#include <parx/nn/any_module.hpp>
 #include <parx/pipeline/stage_part.hpp>
 #include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI {
 
-template <typename Model>
+template <typename T>
 class stage_wrapper {
-  using part_type = stage_part<Model>;
+  using part_type = stage_part<T>;
 
  public:
   /// Collective over `data` and the reduction groups. `parts` are the stages' paths in the model.
   /// Model and groups are borrowed.
-  stage_wrapper(Model& model, const std::vector<std::string>& parts, process_group& data,
-                ddp_options reductions, const std::optional<fsdp_options>& sharding,
-                call_site site) {
+  stage_wrapper(nn::any_module<T> model, const std::vector<std::string>& parts,
+                process_group& data, ddp_options reductions,
+                const std::optional<fsdp_options>& sharding, call_site site) {
     std::vector<std::string> whole = parts;
     if (sharding) {
       whole.clear();
@@ -43,11 +44,11 @@ class stage_wrapper {
       if (!is_any_cut) {
         whole = parts;
       } else {
-        sharded_part_.reset(new part_type(model, parts, whole));
+        part_type cut(model, parts, whole);
         fsdp_options own = *sharding;
         own.finish = reduction_finish::when_asked;
-        own.units = detail::narrowed(own.units, detail::unit_candidates(*sharded_part_));
-        sharded_.reset(new fsdp<part_type>(*sharded_part_, data, std::move(own), site));
+        own.units = detail::narrowed(own.units, detail::unit_candidates(cut));
+        sharded_.reset(new any_fsdp<part_type>(std::move(cut), data, std::move(own), site));
       }
     }
     if (!whole.empty()) {
@@ -137,10 +138,10 @@ class stage_wrapper {
   }
 
  private:
-  std::unique_ptr<part_type> summed_part_, sharded_part_;
+  std::unique_ptr<part_type> summed_part_;
   std::optional<process_group> apart_;
   std::unique_ptr<ddp<part_type>> summed_;
-  std::unique_ptr<fsdp<part_type>> sharded_;
+  std::unique_ptr<any_fsdp<part_type>> sharded_;
 };
 
 }  // namespace parx

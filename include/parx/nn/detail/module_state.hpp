@@ -11,8 +11,8 @@
 
 namespace parx::inline PARX_ABI::nn {
 
-template <typename Derived>
-class module;
+template <typename Self>
+class module_functions;
 
 namespace detail {
 
@@ -54,8 +54,8 @@ class module_state : public lendable {
   ~module_state() = default;
 
  private:
-  template <typename Derived>
-  friend class nn::module;
+  template <typename Self>
+  friend class nn::module_functions;
   friend class part_visitor;
 
   void note_seed(std::uint64_t seed) noexcept {

@@ -6,10 +6,10 @@
 
 namespace parx::inline PARX_ABI {
 
-template class parallel<models::bert_classifier<float>>;
-template class parallel<models::cnn<float>>;
-template class parallel<models::encoder_decoder<float>>;
-template class parallel<models::gpt<float>>;
-template class parallel<models::llama<float>>;
+template class typed_model<models::bert_classifier<float>>;
+template class typed_model<models::cnn<float>>;
+template class typed_model<models::encoder_decoder<float>>;
+template class typed_model<models::gpt<float>>;
+template class typed_model<models::llama<float>>;
 
 }  // namespace parx
