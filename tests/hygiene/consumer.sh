@@ -58,7 +58,11 @@ case $how in
     tells_of_instructions slow "$sources" -DCOMPONENTS=models
     tells_of_instructions nothing "$sources" -DCOMPONENTS=models -DFLAGS_BY_LIBRARY=ON -DPARX_NATIVE=ON
     tells_of_instructions refused "$sources" -DCOMPONENTS=models -DFLAGS_BY_LIBRARY=ON
-    tells_of_instructions refused "$sources" -DCOMPONENTS=comm -DFLAGS_BY_LIBRARY=ON ;;
+    tells_of_instructions refused "$sources" -DCOMPONENTS=comm -DFLAGS_BY_LIBRARY=ON
+    for option in '$<$<CONFIG:Debug>:-march=native>' '$<$<COMPILE_LANGUAGE:CXX>:-march=native>'; do
+      tells_of_instructions refused "$sources" -DCOMPONENTS=comm "-DOPTIONS=$option"
+    done
+    tells_of_instructions nothing "$sources" -DCOMPONENTS=comm '-DOPTIONS=$<$<CONFIG:Release>:-march=native>' ;;
   installed)
     other=$4 build=$5
     cmake --install "$build" --prefix "$work/prefix" --component parx_development >/dev/null
