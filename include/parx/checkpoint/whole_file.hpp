@@ -8,14 +8,20 @@
 // `parx_checkpoint merge`.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/comm/process_group.hpp>
+#include <parx/core/error.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -45,7 +51,31 @@ void save_file(process_group& group, const std::string& path, const sharding& ho
 
 /// Local. Writes all tensors of `from` as one safetensors file to `path`, atomically. Needs 16 MiB
 /// of memory. Throws errc::io, errc::bad_data; an existing file is unchanged then.
-void merge_shards(const safetensors_shards& from, const std::string& path);
+inline void merge_shards(const safetensors_shards& from, const std::string& path) {
+  std::vector<stored_tensor> tensors = from.tensors();
+  for (stored_tensor& each : tensors) each.end = each.end - std::exchange(each.begin, 0);
+  const detail::safetensors_header header = detail::lay_out(std::move(tensors), {{"format", "pt"}});
+  detail::atomic_file file(path);
+  const std::string head = detail::head_of(header);
+  file.write(std::as_bytes(std::span(head)));
+  std::vector<std::byte> memory(std::size_t{16} << 20U);
+  for (const stored_tensor& each : header.tensors) {
+    if (!each.type) {
+      throw_error(errc::bad_data, "\"{}\": \"{}\" is of type {}, which parx does not know.",
+                  from.path(), each.name, each.dtype_name);
+    }
+    const std::size_t size = size_of(*each.type), step = memory.size() / size;
+    const stored_tensor& stored = *from.find(each.name);
+    const shard_spec whole = detail::whole_spec(stored);
+    for (std::size_t at = 0; at < whole.size(); at += step) {
+      const std::size_t count = std::min(step, whole.size() - at);
+      const auto part = std::span(memory).first(count * size);
+      detail::read_part(from, stored, whole.flat(at, at + count), *each.type, part);
+      file.write(part);
+    }
+  }
+  file.commit();
+}
 
 }  // namespace parx
 

@@ -28,9 +28,7 @@
 #include <parx/core/hash.hpp>
 #include <parx/core/source.hpp>
 
-namespace parx::inline PARX_ABI {
-
-namespace detail {
+namespace parx::inline PARX_ABI::detail {
 
 PARX_INLINE safetensors_header whole_header(const std::vector<state_entry>& entries) {
   std::vector<stored_tensor> tensors;
@@ -101,32 +99,4 @@ PARX_INLINE void save_entries(process_group& group, const std::string& path, con
   agree_on_rank0(&group, site, [&] { made->commit(); });
 }
 
-}  // namespace detail
-
-PARX_INLINE void merge_shards(const safetensors_shards& from, const std::string& path) {
-  std::vector<stored_tensor> tensors = from.tensors();
-  for (stored_tensor& each : tensors) each.end = each.end - std::exchange(each.begin, 0);
-  const detail::safetensors_header header = detail::lay_out(std::move(tensors), {{"format", "pt"}});
-  detail::atomic_file file(path);
-  const std::string head = detail::head_of(header);
-  file.write(std::as_bytes(std::span(head)));
-  std::vector<std::byte> memory(std::size_t{16} << 20U);
-  for (const stored_tensor& each : header.tensors) {
-    if (!each.type) {
-      throw_error(errc::bad_data, "\"{}\": \"{}\" is of type {}, which parx does not know.",
-                  from.path(), each.name, each.dtype_name);
-    }
-    const std::size_t size = size_of(*each.type), step = memory.size() / size;
-    const stored_tensor& stored = *from.find(each.name);
-    const shard_spec whole = detail::whole_spec(stored);
-    for (std::size_t at = 0; at < whole.size(); at += step) {
-      const std::size_t count = std::min(step, whole.size() - at);
-      const auto part = std::span(memory).first(count * size);
-      detail::read_part(from, stored, whole.flat(at, at + count), *each.type, part);
-      file.write(part);
-    }
-  }
-  file.commit();
-}
-
-}  // namespace parx
+}  // namespace parx::detail
