@@ -35,13 +35,12 @@ void train(Model net, const data::any_dataset& images, const data::any_dataset& 
   model.initialize(s.trainer.seed);
   parx::optim::adamw opt{parx::optim::decay_groups(
       model.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
-  parx::process_group& readers = model.data_group();
-  const data::distributed_sampler sampler{
-      images.size(), readers, {.seed = s.trainer.seed, .replicas = layout.replicas}};
-  const data::loader loader{images,
-                            {.batch_size = s.batch_size, .sampler = sampler, .workers = s.workers}};
-  const data::distributed_sampler test_sampler{held_out.size(), readers};
-  const data::loader test{held_out, {.batch_size = s.eval_batch_size, .sampler = test_sampler}};
+  const data::loader loader{images, model, {.batch_size = s.batch_size,
+                                            .samples = {.seed = s.trainer.seed},
+                                            .workers = s.workers}};
+  const data::loader test{held_out, model,
+                          {.batch_size = s.eval_batch_size,
+                           .samples = {.order = data::sample_order::sequential}}};
   std::uint64_t step = 0;
   parx::train::trainer trainer{
       model, opt, loader,

@@ -30,16 +30,12 @@ void train(language_model& model, const parx::json::value& config, const example
   parx::optim::adamw opt{parx::optim::decay_groups(
       model.parameters(),
       parx::optim::adamw_options{.beta2 = 0.99, .weight_decay = s.weight_decay})};
-  parx::process_group& readers = model.data_group();
-  const data::distributed_sampler shuffled{
-      text.train.size(), readers, {.seed = s.trainer.seed, .replicas = model.layout().replicas}};
-  const data::distributed_sampler in_order{
-      text.held_out.size(), readers, {.order = data::sample_order::sequential}};
-  const bool fetches = model.reads_batches();
-  const data::loader loader{text.train, {.batch_size = s.batch_size, .sampler = shuffled,
-                                         .workers = s.workers, .fetches = fetches}};
-  const data::loader held_out{
-      text.held_out, {.batch_size = s.eval_batch_size, .sampler = in_order, .fetches = fetches}};
+  const data::loader loader{text.train, model, {.batch_size = s.batch_size,
+                                                .samples = {.seed = s.trainer.seed},
+                                                .workers = s.workers}};
+  const data::loader held_out{text.held_out, model,
+                              {.batch_size = s.eval_batch_size,
+                               .samples = {.order = data::sample_order::sequential}}};
   const auto loss = [](const auto& logits, const auto& batch) {
     return parx::nn::cross_entropy(logits, batch.labels);
   };

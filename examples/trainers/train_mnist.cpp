@@ -29,9 +29,8 @@ double evaluate(Model& model, const data::any_dataset& test, parx::world& world)
   const parx::no_grad guard;
   model.eval();
   nn::tally correct;
-  const data::distributed_sampler sampler{
-      test.size(), world, {.order = data::sample_order::sequential}};
-  const data::loader loader{test, {.batch_size = 250, .sampler = sampler}};
+  const data::loader loader{
+      test, world, {.batch_size = 250, .samples = {.order = data::sample_order::sequential}}};
   for (auto& batch : loader.epoch(0)) {
     correct += nn::accuracy(model(batch.x), batch.y, {.row_weights = batch.weights});
   }
@@ -45,8 +44,7 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
   model.initialize(s.seed);
   parx::ddp ddp{model, world};
   parx::optim::adamw opt{ddp.parameters(), {.lr = s.lr}};
-  const data::distributed_sampler sampler{images.size(), world, {.seed = s.seed}};
-  const data::loader loader{images, {.batch_size = s.batch_size, .sampler = sampler}};
+  const data::loader loader{images, ddp, {.batch_size = s.batch_size, .samples = {.seed = s.seed}}};
   const std::size_t steps = s.epochs * loader.batches();
   const parx::optim::lr_schedule schedule{
       .lr = s.lr, .warmup = steps / 20, .steps = steps, .decay = parx::optim::decay::cosine};

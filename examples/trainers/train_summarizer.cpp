@@ -81,26 +81,18 @@ int main(int argc, char** argv) {
     }
     parx::parallel model{net, world, layout};
     model.initialize(training.trainer.seed);
-    parx::process_group& readers = model.data_group();
-    const int replicas = model.layout().replicas;  // virtual ones, each with batch_size samples
-    const int batches = replicas > 0 ? replicas : readers.size();
-    const std::size_t step_size = training.batch_size * static_cast<std::size_t>(batches) *
+    const std::size_t step_size = training.batch_size *
+                                  static_cast<std::size_t>(model.data_parts()) *
                                   training.trainer.gradient_accumulation_steps;
     const data::length_groups similar_lengths{.lengths = train.lengths(), .batch = step_size};
-    const data::loader loader{
-        train,
-        {.batch_size = training.batch_size,
-         .sampler = data::distributed_sampler{train.size(),
-                                              readers,
-                                              {.seed = training.trainer.seed,
-                                               .group_by_length = similar_lengths,
-                                               .replicas = replicas}},
-         .workers = training.workers}};
-    const data::loader held_out{
-        test,
-        {.batch_size = training.eval_batch_size,
-         .sampler = data::distributed_sampler{
-             test.size(), readers, {.order = data::sample_order::sequential}}}};
+    const data::loader loader{train, model,
+                              {.batch_size = training.batch_size,
+                               .samples = {.seed = training.trainer.seed,
+                                           .group_by_length = similar_lengths},
+                               .workers = training.workers}};
+    const data::loader held_out{test, model,
+                                {.batch_size = training.eval_batch_size,
+                                 .samples = {.order = data::sample_order::sequential}}};
     const auto loss = [](double smoothing) {
       return [smoothing](const auto& logits, const auto& batch) {
         return nn::cross_entropy(logits, batch.labels, {.label_smoothing = smoothing});

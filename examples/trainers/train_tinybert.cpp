@@ -39,18 +39,17 @@ parx::models::bert_config read_config(const cxxopts::ParseResult& given) {
   return config;
 }
 
-/// The options to load this rank's shard of the texts. A step has texts of similar length.
-data::loader_options shard(const data::text_classification& texts, data::sample_order order,
+/// The options to load this rank's share of the texts, which are dealt to `parts`. A step has texts
+/// of similar length.
+data::loader_options share(const data::text_classification& texts, data::sample_order order,
                            std::size_t batch_size, const examples::trainer_settings& s,
-                           const parx::process_group& readers, int replicas = 0) {
+                           int parts) {
   // Grouped by the whole step, so that a run resumes in the same order on another number of ranks.
-  const auto parts = static_cast<std::size_t>(replicas > 0 ? replicas : readers.size());
-  const std::size_t batch = batch_size * parts * s.trainer.gradient_accumulation_steps;
-  const data::sampler_options options{.order = order, .seed = s.trainer.seed,
-                                      .group_by_length = {texts.lengths(), batch},
-                                      .replicas = replicas};
+  const std::size_t batch = batch_size * static_cast<std::size_t>(parts) *
+                            s.trainer.gradient_accumulation_steps;
   return {.batch_size = batch_size,
-          .sampler = data::distributed_sampler{texts.size(), readers, options},
+          .samples = {.order = order, .seed = s.trainer.seed,
+                      .group_by_length = {texts.lengths(), batch}},
           .workers = s.workers};
 }
 
@@ -103,11 +102,12 @@ int main(int argc, char** argv) {
     parx::models::bert_classifier<float> net(config);
     parx::parallel model{net, world, layout};
     model.initialize(s.trainer.seed);
-    parx::process_group& readers = model.data_group();
     using enum data::sample_order;
-    const int replicas = model.layout().replicas;
-    const data::loader loader{texts, shard(texts, shuffled, s.batch_size, s, readers, replicas)};
-    const data::loader test{held_out, shard(held_out, sequential, s.eval_batch_size, s, readers)};
+    const data::loader loader{texts, model,
+                              share(texts, shuffled, s.batch_size, s, model.data_parts())};
+    const data::loader test{held_out, model,
+                            share(held_out, sequential, s.eval_batch_size, s,
+                                  model.data_group().size())};
     parx::optim::adamw opt{parx::optim::decay_groups(
         model.parameters(), parx::optim::adamw_options{.weight_decay = s.weight_decay})};
     std::uint64_t step = 0;

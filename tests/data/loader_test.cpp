@@ -219,3 +219,67 @@ BOOST_AUTO_TEST_CASE(virtual_replicas_take_what_as_many_ranks_would_take_on_any_
   }
   BOOST_CHECK_THROW(data::distributed_sampler(52, 0, 6, {.replicas = 5}), usage_error);
 }
+
+namespace {
+
+/// A model as a loader sees it: one of two replicas, on a rank that needs samples or not.
+struct model_of_two_replicas {
+  struct group {
+    [[nodiscard]] int rank() const { return 1; }
+    [[nodiscard]] int size() const { return 2; }
+  } ranks;
+  struct layout_type {
+    int replicas = 0;
+  } words;
+  bool reads = true;
+
+  group& data_group() { return ranks; }
+  [[nodiscard]] const layout_type& layout() const { return words; }
+  [[nodiscard]] bool reads_batches() const { return reads; }
+};
+
+labels all_labels(const auto& loader) {
+  labels all;
+  for (auto& batch : loader.epoch(2)) {
+    all.insert(all.end(), batch.y.begin(), batch.y.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_loader_for_a_model_takes_the_samples_of_its_replica) {
+  const auto source = numbered(21);
+  model_of_two_replicas model;
+  const auto by_hand = [&](data::sampler_options options) {
+    return all_labels(data::loader{
+        source, {.batch_size = 4, .sampler = data::distributed_sampler{21, 1, 2, options}}});
+  };
+  const auto sequential = data::sample_order::sequential;
+  const data::loader shuffled{source, model, {.batch_size = 4, .samples = {.seed = 3}}};
+  BOOST_TEST(all_labels(shuffled) == by_hand({.seed = 3}), boost::test_tools::per_element());
+  const data::loader by_group{source, model.ranks, {.batch_size = 4, .samples = {.seed = 3}}};
+  BOOST_TEST(all_labels(by_group) == by_hand({.seed = 3}), boost::test_tools::per_element());
+  const data::loader own{
+      source, model, {.batch_size = 4, .sampler = data::distributed_sampler{21, 0, 1}}};
+  BOOST_TEST(all_labels(own).size() == 21U);
+
+  model.words.replicas = 6;  // which are trained on, and evaluated as ranks
+  const data::loader replicas{source, model, {.batch_size = 4, .samples = {.seed = 3}}};
+  BOOST_TEST(all_labels(replicas) == by_hand({.seed = 3, .replicas = 6}),
+             boost::test_tools::per_element());
+  const data::loader in_order{source, model, {.batch_size = 4, .samples = {.order = sequential}}};
+  BOOST_TEST(all_labels(in_order) == by_hand({.order = sequential}),
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_loader_for_a_rank_that_needs_no_samples_fetches_none) {
+  const auto source = numbered(10);
+  model_of_two_replicas model;
+  model.reads = false;
+  const data::loader loader{source, model, {.batch_size = 3}};
+  for (auto& batch : loader.epoch(0)) {
+    BOOST_TEST(batch.x.size() == 0U);
+    BOOST_TEST(batch.weights.size() > 0U);
+  }
+}

@@ -34,7 +34,7 @@ BOOST_AUTO_TEST_CASE(a_layout_explains_each_rank) {
   BOOST_TEST(parx_test::mentions(four,
                                  "layout \"pp=2,dp=2,zero=1,microbatches=4\" on 4 ranks: "
                                  "2 stages x 2 replicas x 1 piece of each layer",
-                                 "4 micro-batches a step", "model.data_group()"),
+                                 "4 micro-batches a step", "data::loader{set, model,"),
              four);
   const std::string three = on_ranks(3, "fsdp", told)[0];
   BOOST_TEST(parx_test::mentions(three, "1 stage x 3 replicas"), three);

@@ -79,18 +79,14 @@ outcome trained_here(parx::process_group& world, const std::string& layout,
   model.initialize(3);
   parx::optim::adamw opt{model.parameters(), {.weight_decay = 0.1}};
   const auto source = text();
-  parx::process_group& readers = model.data_group();
-  const int replicas = model.layout().replicas;
   const parx::data::loader loader{
-      source,
-      {.batch_size = step_samples /
-                     static_cast<std::size_t>(replicas > 0 ? replicas : readers.size()) /
+      source, model,
+      {.batch_size = step_samples / static_cast<std::size_t>(model.data_parts()) /
                      options.gradient_accumulation_steps,
-       .sampler = parx::data::distributed_sampler{
-           source.size(), readers, {.seed = 5, .replicas = replicas}}}};
+       .samples = {.seed = 5}}};
   const parx::data::loader held_out{
-      source,
-      {.batch_size = 6, .sampler = parx::data::distributed_sampler{source.size(), readers}}};
+      source, model,
+      {.batch_size = 6, .samples = {.order = parx::data::sample_order::sequential}}};
   const auto criterion = [](auto& logits, auto& part) {
     return parx::nn::cross_entropy(logits, part.labels);
   };

@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_would_train_on_the_same_samples_are_refused) {
   const auto only_made = [](auto&, auto) {};
   for (const auto& each : heard(forgotten, dealt, only_made)) {
     BOOST_TEST(mentions(each, "each of the 2 ranks would take all samples of training"), each);
-    BOOST_TEST(mentions(each, "distributed_sampler{dataset.size(), world}"), each);
+    BOOST_TEST(mentions(each, "parx::data::loader{dataset, model, {.batch_size = ...}}"), each);
   }
   const auto said = heard(always_rank0, dealt, only_made);
   BOOST_TEST(said[0] == "");

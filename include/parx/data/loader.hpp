@@ -1,6 +1,7 @@
 // loader: the batches of an epoch, fetched ahead by worker threads, in an order that does not
 // depend on them.
 //
+//   parx::data::loader loader{set, model, {.batch_size = 8}};  // or a group: {set, world, {...}}
 //   for (auto& batch : loader.epoch(e)) { ... }
 //
 // All ranks get the same number of batches. Leaving the loop early, by break or by an exception,
@@ -33,15 +34,26 @@ enum class last_batch { keep, drop };
 
 struct loader_options {
   std::size_t batch_size = 32;  ///< samples of one rank, or virtual replica, in one batch
-  /// Which samples this rank takes; without one, all samples in shuffled order.
+  /// In which order samples are taken, and what becomes of the rest.
+  sampler_options samples = {};
+  /// Which samples this rank takes, instead of `samples` and of what a model or a group says.
   std::optional<distributed_sampler> sampler = std::nullopt;
   data::last_batch last_batch = data::last_batch::keep;
   std::size_t workers = 1;   ///< threads that fetch ahead; 0: the loop itself fetches
   std::size_t prefetch = 4;  ///< batches that are fetched or waiting at a time
-  /// False: batches have weights but no samples, for a rank that needs none, such as a stage in the
-  /// middle of a pipeline: .fetches = pipe.reads_batches().
+  /// False: batches have weights but no samples, for a rank that needs none. A loader for a model
+  /// knows that of stages in the middle of a pipeline by itself.
   bool fetches = true;
 };
+
+/// Of whom a loader learns whose samples it takes: a model under parx::parallel or a wrapper, whose
+/// data_group() are the ranks with other samples, or such a group itself.
+template <typename Readers>
+concept batch_readers = requires(Readers& model) { model.data_group(); } ||
+                        requires(Readers& group) {
+                          { group.rank() } -> std::convertible_to<int>;
+                          { group.size() } -> std::convertible_to<int>;
+                        };
 
 /// The batches of one epoch: an input range over `Batch&`, valid until the next one is taken.
 template <typename Batch>
@@ -109,14 +121,15 @@ class loader {
  public:
   using batch_type = batch_of<Dataset>;
 
-  /// Refers to `source`, which must outlive the loader. Throws usage_error when it has no samples,
-  /// the batch size or the prefetch window is 0, or the sampler was made for another number of
-  /// samples.
+  /// All samples, unless the options have a sampler. Refers to `source`, which must outlive the
+  /// loader. Throws usage_error when it has no samples, the batch size or the prefetch window is 0,
+  /// or the sampler was made for another number of samples.
   explicit loader(const Dataset& source, loader_options options = {},
                   call_site site = call_site::current())
       : source_(&source),
         options_(std::move(options)),
-        sampler_(options_.sampler.value_or(distributed_sampler(source.size(), 0, 1))) {
+        sampler_(options_.sampler ? *options_.sampler
+                                  : distributed_sampler(source.size(), 0, 1, options_.samples)) {
     const auto at = [&] { return formatted("loader at {}", site); };
     require(options_.batch_size > 0, "{}: the batch size must be at least 1", at());
     require(options_.fetches || std::default_initializable<batch_type>,
@@ -131,11 +144,21 @@ class loader {
             "distributed_sampler{{dataset.size(), ...}}",
             at(), sampler_.size(), source.size());
   }
+  /// This rank's samples: those of its place among the ranks of the model, or of the group, that
+  /// have other samples. Of a model with virtual replicas shuffled samples, which are to be trained
+  /// on, are dealt to these; sequential ones, which are for evaluation, to the ranks. A rank of a
+  /// model that needs no samples fetches none.
+  template <batch_readers Readers>
+  loader(const Dataset& source, Readers& readers, loader_options options = {},
+         call_site site = call_site::current())
+      : loader(source, dealt(source.size(), readers, std::move(options)), site) {}
   explicit loader(const Dataset&& source, loader_options options = {}) = delete;
+  template <batch_readers Readers>
+  loader(const Dataset&& source, Readers& readers, loader_options options = {}) = delete;
 
   /// For other arguments: compile-time errors that say what to do.
   template <typename Options>
-    requires(!std::same_as<Options, loader_options>)
+    requires(!std::same_as<Options, loader_options> && !batch_readers<Options>)
   loader(const Dataset& source, Options) : loader(source) {
     static_assert(std::is_void_v<Options>, "options go in braces: loader{set, {.batch_size = 32}}");
   }
@@ -212,6 +235,24 @@ class loader {
   [[nodiscard]] const Dataset& source() const noexcept { return *source_; }
 
  private:
+  template <typename Readers>
+  static loader_options dealt(std::size_t size, Readers& readers, loader_options options) {
+    if constexpr (requires { readers.reads_batches(); }) {
+      options.fetches = options.fetches && readers.reads_batches();
+    }
+    if (options.sampler) return options;
+    if constexpr (requires { readers.layout().replicas; }) {
+      if (options.samples.replicas == 0 && options.samples.order == sample_order::shuffled) {
+        options.samples.replicas = readers.layout().replicas;
+      }
+    }
+    if constexpr (requires { readers.data_group(); }) {
+      options.sampler.emplace(size, readers.data_group(), options.samples);
+    } else {
+      options.sampler.emplace(size, readers, options.samples);
+    }
+    return options;
+  }
   [[nodiscard]] std::size_t count_batches(std::size_t entries) const noexcept {
     const std::size_t size = options_.batch_size;
     return options_.last_batch == last_batch::drop ? entries / size : (entries + size - 1) / size;
@@ -224,6 +265,8 @@ class loader {
 
 template <typename Dataset>
 loader(const Dataset&, loader_options) -> loader<Dataset>;
+template <dataset Dataset, batch_readers Readers>
+loader(const Dataset&, Readers&, loader_options = {}) -> loader<Dataset>;
 /// For a class that is not a data set: a compile-time error that says what is missing.
 template <typename Other>
   requires(!dataset<Other>)

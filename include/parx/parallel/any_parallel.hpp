@@ -139,6 +139,11 @@ class any_parallel : public staged_wrapper {
   [[nodiscard]] process_group& job_group() noexcept { return mesh_ ? mesh_->all() : world_; }
   /// The ranks that have other samples: for a sampler, and to sum losses.
   [[nodiscard]] process_group& data_group() noexcept { return mesh_ ? (*mesh_)["dp"] : world_; }
+  /// To how many the samples of a step are dealt: the virtual replicas, or the ranks of
+  /// data_group().
+  [[nodiscard]] int data_parts() noexcept {
+    return layout_.replicas > 0 ? layout_.replicas : data_group().size();
+  }
   /// The virtual replicas that this rank computes; without them its own replica alone.
   [[nodiscard]] replica_range replicas() {
     return replicas_of(data_group().rank(), layout_.dp, layout_.replicas);
@@ -149,8 +154,7 @@ class any_parallel : public staged_wrapper {
     if (layout_.zero > 0) return &job_group();
     return mesh_ ? &mesh_->flatten({"pp", "tp"}) : nullptr;
   }
-  /// Whether this rank needs samples: the middle stages of a pipeline do not. For a loader's
-  /// .fetches.
+  /// Whether this rank needs samples: the middle stages of a pipeline do not.
   [[nodiscard]] bool reads_batches() const { return strategy().reads_batches(); }
   /// Local. How many ranks of the job have the same part of the parameter, or of its optimizer
   /// state "path.exp_avg", and which of them this one is.

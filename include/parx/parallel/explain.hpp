@@ -45,8 +45,9 @@ template <typename T>
                 many(job.size(), "rank"), many(how.pp, "stage"), many(how.dp, "replica"),
                 many(how.tp, "piece"),
                 how.parts() == 1 ? "1 micro-batch" : formatted("{} micro-batches", how.parts()));
-  text += formatted("the ranks of a replica need the same samples: give samplers {}\n",
-                    "model.data_group()");
+  text +=
+      "the ranks of a replica need the same samples: data::loader{set, model, options} deals "
+      "them\n";
   text += formatted("{:>6}{:>8}{:>9}{:>7}{:>9}{:>13}{:>10}{:>15}\n", "rank", "stage", "replica",
                     "piece", "samples", "parameters", "values", "gradients sent");
   const auto mib = [](double bytes) { return formatted("{:.2f} MiB", bytes / (1 << 20)); };

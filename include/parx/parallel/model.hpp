@@ -38,8 +38,9 @@ class parallel_model : public any_parallel<T> {
 
   /// Collective: forward and backward of one batch, in layout::microbatches parts. criterion(
   /// logits, part) returns a weighted_loss, and runs on the ranks that have the model's result.
-  /// Returns (sum, count) of this replica. The gradient is that of the mean over the whole batch,
-  /// of all replicas, whatever the sizes of the parts.
+  /// The gradient is that of the mean over the whole batch, of all replicas, whatever the sizes of
+  /// the parts. Returns (sum, count) of this replica, not its mean: replicas with other numbers of
+  /// rows, of a last batch, say, would make a mean of means wrong. global_mean() divides once.
   template <typename Batch, typename Criterion>
   nn::tally forward_backward(const Batch& batch, Criterion&& criterion,
                              call_site site = call_site::current()) {

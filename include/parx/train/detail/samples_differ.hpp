@@ -1,6 +1,6 @@
-// samples_differ: checks that every rank works on different samples. A loader without a sampler
-// gives all ranks the same samples in the same order, and training would run as if there were one
-// rank. Local.
+// samples_differ: checks that every rank works on different samples. A loader that was made without
+// the model gives all ranks the same samples in the same order, and training would run as if there
+// were one rank. Local.
 #pragma once
 
 #include <concepts>
@@ -25,10 +25,10 @@ void check_samples_differ(const Sampler& sampler, const process_group& group,
   const auto world = static_cast<std::size_t>(group.size());
   if (sampler.rank() == rank && sampler.world() == world) return;
   constexpr const char* advice =
-      "Give the loader .sampler = parx::data::distributed_sampler{dataset.size(), world}";
+      "Give the loader the model: parx::data::loader{dataset, model, {.batch_size = ...}}";
   require(sampler.world() != 1,
           "trainer: each of the {} ranks would take all samples of {}, in the same order, because "
-          "the loader has no sampler. {}",
+          "the loader knows neither the model nor a sampler. {}",
           world, what, advice);
   throw_usage(
       "trainer: this is rank {} of {}, but the sampler of {} takes the part of rank {} of {}, so "
@@ -57,9 +57,9 @@ void check_replicas(const Sampler& sampler, const Wrapper& wrapper) {
   if constexpr (requires { sampler.options().replicas; }) dealt = sampler.options().replicas;
   require(dealt == replicas,
           "trainer: the layout has {} virtual replicas, and the sampler deals samples to {}: give "
-          "it the same, distributed_sampler{{dataset.size(), model.data_group(), {{.replicas = "
-          "model.layout().replicas}}}}",
-          replicas, dealt);
+          "the loader the model, parx::data::loader{{dataset, model, options}}, which deals to "
+          "them shuffled samples, and sequential ones with .samples = {{.replicas = {}}}",
+          replicas, dealt, replicas);
 }
 
 /// Whether a sampler deals the samples to virtual replicas.
