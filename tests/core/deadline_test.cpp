@@ -11,7 +11,8 @@ using parx::deadline;
 
 BOOST_AUTO_TEST_CASE(a_deadline_that_has_passed_leaves_no_time_and_no_wait) {
   for (const auto& each : {deadline::after(0ms), deadline::after(-5s),
-                           deadline::after(10ms, deadline::clock::now() - 1h)}) {
+                           deadline::after(10ms, deadline::clock::now() - 1h),
+                           deadline::after(10ms, deadline::clock::time_point{} - 1h)}) {
     BOOST_TEST(each.passed());
     BOOST_TEST((each.remaining() == 0ms));
     BOOST_TEST(each.poll_timeout() == 0);

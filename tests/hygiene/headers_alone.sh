@@ -1,8 +1,8 @@
 #!/bin/bash
 # Headers include what they need, and chapters tell an older C++ what they need:
 #   headers_alone.sh short|all INCLUDE_DIR COMPILER [FLAG...]
-# short: all headers compile together in two opposite orders, each behind what it includes: of two that do
-#        not include each other mostly either is first once. As programs of the library read them.
+# short: all headers compile together, each behind what it includes and otherwise in the order opposite to
+#        that of their names, in which programs include them. As programs of the library read them.
 # all:   every header is the only one included, header-only.
 set -u
 form=$1 include=$2; shift 2
@@ -17,15 +17,14 @@ for library in ucp/api/ucp.h hdf5.h; do
 done
 headers() { find . -name '*.hpp' -printf '%P\n' | LC_ALL=C sort | grep -vxE "$left_out"; }
 
-# in_order SORT_OPTION: all headers, each behind what it includes, otherwise in the order of sort. Without
-# those that list or instantiate parts of the library, which its own files include alone.
-in_order() {
-  headers | grep -vE '(^|/)(src|detail/models_impl)[.]hpp$' | LC_ALL=C sort "$1" | xargs awk -v opposite="${1#-s}" '
+# Without those that list or instantiate parts of the library, which its own files include alone.
+in_opposite_order() {
+  headers | grep -vE '(^|/)(src|detail/models_impl)[.]hpp$' | LC_ALL=C sort -r | xargs awk '
     function visit(name,   list, n, i) {
       if (name in seen) return
       seen[name]
       n = split(includes[name], list, " ")
-      for (i = 1; i <= n; ++i) visit(list[opposite ? n + 1 - i : i])
+      for (i = 1; i <= n; ++i) visit(list[n + 1 - i])
       if (name in given) print "#include <" name ">"
     }
     FNR == 1 { files[++count] = FILENAME; given[FILENAME]; definitions = 0 }
@@ -48,11 +47,9 @@ if [ "$form" = all ]; then
   headers | grep -vx parx/src.hpp | alone
   echo parx/src.hpp | alone $separate
 else
-  for order in -s -r; do
-    in_order $order | "${compiler[@]}" $separate -std=c++20 -O0 -fsyntax-only -x c++ - &
-  done
-  wait %1 && wait %2 || { echo "a header needs what it does not include: in another order it compiles"; exit 1; }
-  echo "$(in_order -s | wc -l) headers compile in two orders"
+  in_opposite_order | "${compiler[@]}" $separate -std=c++20 -O0 -fsyntax-only -x c++ - ||
+    { echo "a header needs what it does not include: in the order of names it compiles"; exit 1; }
+  echo "$(in_opposite_order | wc -l) headers compile in the order opposite to their names'"
 fi
 
 # With an older C++ a chapter says what it needs before anything else goes wrong.

@@ -83,9 +83,10 @@ std::vector<double> waits_during(std::uint16_t port, const std::function<void()>
 
 constexpr auto a_moment = parx_test::thread_sanitizer ? 30s : 5s;
 
-// Of the waits, in milliseconds.
+// Of the waits, in milliseconds: a server that is kept from its honest clients keeps them waiting
+// for seconds, one that shares a core with other programs for some time slices.
 struct limits {
-  double p99 = 50;
+  double p99 = 250;
   double longest = 1e9;
 };
 

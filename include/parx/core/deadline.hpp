@@ -21,9 +21,10 @@ class deadline {
   [[nodiscard]] static deadline after(duration limit) noexcept {
     return after(limit, clock::now());
   }
-  /// `limit` from `start`, which is not in the future.
+  /// `limit` from `start`, which is not in the future, but may be before the machine's start.
   [[nodiscard]] static deadline after(duration limit, clock::time_point start) noexcept {
-    if (limit >= std::chrono::duration_cast<duration>(clock::time_point::max() - start)) {
+    const auto origin = std::max(start, clock::time_point{});  // the furthest from the clock's end
+    if (limit >= std::chrono::duration_cast<duration>(clock::time_point::max() - origin)) {
       return never();
     }
     return {start, start + limit};
