@@ -103,7 +103,7 @@ class variable {
     check_backward(upstream, options);
     const detail::counted<detail::node<T>> root = cell_->node;
     detail::run_backward(*root, options, site,
-                         [&](double factor) { start_from(std::move(upstream), factor); });
+                         [&, this](double factor) { start_from(std::move(upstream), factor); });
   }
   /// The first of two halves, which computes only the gradients of borders; the result computes the
   /// others: see halves.hpp. Frees the graph as backward does.
@@ -115,7 +115,7 @@ class variable {
                                      call_site site = call_site::current()) const {
     check_backward(upstream, options);
     return backward_rest(
-        detail::half_run_pass(*cell_->node, options, site, [&](double factor) {
+        detail::half_run_pass(*cell_->node, options, site, [&, this](double factor) {
           start_from(std::move(upstream), factor);
         }));
   }

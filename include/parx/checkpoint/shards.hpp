@@ -71,7 +71,7 @@ class safetensors_shards {
       const safetensors_file* file = nullptr;
       const stored_tensor* stored = nullptr;
       std::optional<detail::input_file::reading> reading;
-      for_each_common_run(piece.spec, part, [&](std::size_t first, std::size_t local,
+      for_each_common_run(piece.spec, part, [&, this](std::size_t first, std::size_t local,
                                                 std::size_t count) {
         if (file == nullptr) {
           file = &opened(piece.file);

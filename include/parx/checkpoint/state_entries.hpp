@@ -113,7 +113,8 @@ template <state_access Access, typename Source>
                          std::move(owner)});
     }
   };
-  const auto add_parameter = [&]<typename P>(const std::string& name, P& parameter) {
+  const auto add_parameter = [&whole, &bytes_of, &entries]<typename P>(const std::string& name,
+                                                                       P& parameter) {
     shard_spec part;
     if constexpr (std::derived_from<P, placed_parameter>) part = parameter.spec();
     else part = whole(parameter.shape());
@@ -131,7 +132,7 @@ template <state_access Access, typename Source>
       entries.back().is_table = parameter.is_table();
   };
   /// A tensor that may have no memory, or a number.
-  const auto add_lazy = [&]<typename V>(const std::string& name, V&& value,
+  const auto add_lazy = [&bytes_of, &entries, &add]<typename V>(const std::string& name, V&& value,
                                         const std::optional<shard_spec>& owner) {
     if constexpr (is_lazy_tensor<std::remove_cvref_t<V>>) {
       if (Access == state_access::read && !value.is_made) return;

@@ -133,7 +133,7 @@ class gradient_slots {
     for (std::size_t i = 0; i < flats_.size(); ++i) {
       const bool has_inner =
           std::any_of(units.begin() + 1, units.end(),
-                      [&](const planned_unit& each) { return each.parent == flat(i).unit; });
+                      [&, this](const planned_unit& each) { return each.parent == flat(i).unit; });
       const bool is_alone = is_kept() || has_inner;
       if (!is_alone && in_turns.size() == 2) {
         slot_of_.push_back(in_turns[turn++ % 2]);

@@ -30,7 +30,7 @@ class sharded_module {
   template <typename Visitor>
   void for_each_parameter(Visitor&& visitor) {
     std::size_t next = 0;
-    model_.for_each_parameter([&]<typename T>(const std::string& path, parameter<T>&) {
+    model_.for_each_parameter([&, this]<typename T>(const std::string& path, parameter<T>&) {
       visitor(path, static_cast<detail::sharded_parameter_of<T>&>(*all_[next++]).part());
     });
   }

@@ -74,7 +74,7 @@ class parallel_model : public any_parallel<T> {
       using made = decltype(figures(std::declval<const variable<T>&>(), parts.front()));
       constexpr bool are_named = std::is_convertible_v<made, nn::metrics>;
       nn::metrics sums;
-      const auto result = [&](std::size_t i, const variable<T>& x) {
+      const auto result = [&sums, &figures, &parts](std::size_t i, const variable<T>& x) {
         if constexpr (are_named) {
           nn::add(sums, figures(x, parts[i]));
           return microbatch_result<T>{};

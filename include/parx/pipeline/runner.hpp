@@ -175,7 +175,7 @@ class stage_runner {
       const double count = a.kind == stage_work::backward_weights ? here.count
                            : here.loss                            ? here.loss->count
                                                                   : given.count;
-      reductions_.around_backward(a.stage, count, [&] { backward(a, here, given); });
+      reductions_.around_backward(a.stage, count, [&, this] { backward(a, here, given); });
     } else {
       backward(a, here, given);
     }
@@ -199,8 +199,8 @@ class stage_runner {
     const auto number = static_cast<std::size_t>(a.microbatch);
     std::vector<variable<T>> results(routes_.has_skips() ? blocks_.size() : 0);
     variable<T> x;
-    reductions_.around_forward(a.stage, [&] {
-      of.with_input(number, [&](const any_input& input) {
+    reductions_.around_forward(a.stage, [&, this] {
+      of.with_input(number, [&, this](const any_input& input) {
         x = run_blocks(a, here, given, of, input, results);
       });
     });

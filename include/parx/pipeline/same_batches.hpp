@@ -29,7 +29,7 @@ void require_same_batches(std::string_view who, std::span<const Batch> microbatc
                           process_group& model, call_site site) {
   constexpr std::size_t most_members = 6;
   // The largest of a hash and of its negative, by member. What is undefined is below all.
-  constexpr std::int64_t undefined = std::numeric_limits<std::int64_t>::min();
+  static constexpr std::int64_t undefined = std::numeric_limits<std::int64_t>::min();
   std::array<std::int64_t, 2 * most_members> most;
   most.fill(undefined);
   if constexpr (is_batch_of_tensors<Batch>) {

@@ -88,7 +88,7 @@ class stage_reductions {
   void begin_step(std::span<const stage_action> actions) {
     async_before_ = async_seconds();
     for (const auto& each : units_) {
-      const auto count = [&](auto is_meant) {
+      const auto count = [&actions, &each](auto is_meant) {
         return std::count_if(actions.begin(), actions.end(), [&](const stage_action& a) {
           return is_meant(a.kind) && each->has(a.stage);
         });
@@ -109,7 +109,7 @@ class stage_reductions {
   void around_backward(int stage, double count, function_ref<void()> backward) {
     unit* const of = find(stage);
     if (of == nullptr) return backward();
-    const auto counted = [&] {
+    const auto counted = [&, this] {
       // A frozen stage has nothing to sum, unless other ranks expect it to take part: those that
       // have another stage with the same parameter, which is trained in its other ones.
       if (!of->is_tied && !of->trained_at_first && !of->is_trained()) return backward();

@@ -75,7 +75,7 @@ class tcp_store final : public store {
       detail::throw_store_error(failure.code, "connect", {}, describe(), until, failure.reason);
     }
     if (options.workers == worker_count::increment) {
-      call("connect", {}, until, [&](detail::connection& server) {
+      call("connect", {}, until, [&, this](detail::connection& server) {
         ask(server, until, {.op = operation::add, .keys = {"init/"}, .number = 1});
         (void)server.receive<std::uint64_t>(until);
       });
@@ -114,7 +114,7 @@ class tcp_store final : public store {
   std::int64_t do_add(std::string_view key, std::int64_t delta, deadline limit) override {
     const std::string keys[] = {std::string(key)};
     std::int64_t sum = 0;
-    call("add", keys, limit, [&](detail::connection& server) {
+    call("add", keys, limit, [&, this](detail::connection& server) {
       ask(server, limit, {.op = operation::add, .keys = {wire(key)}, .number = delta});
       try {
         sum = static_cast<std::int64_t>(server.receive<std::uint64_t>(limit));
@@ -130,16 +130,20 @@ class tcp_store final : public store {
 
   void do_wait(std::span<const std::string> keys, deadline limit) override {
     bool all_exist = true;
-    call("wait", keys, limit, [&](detail::connection& server) {
-      for_each_part(keys, [&](auto part) { return all_exist = wait_on(server, part, limit); });
+    call("wait", keys, limit, [&, this](detail::connection& server) {
+      for_each_part(keys, [&, this](auto part) {
+        return all_exist = wait_on(server, part, limit);
+      });
     });
     if (!all_exist) throw_missing("wait", keys, limit);
   }
 
   bool do_check(std::span<const std::string> keys, deadline limit) override {
     bool all_exist = true;
-    call("check", keys, limit, [&](detail::connection& server) {
-      for_each_part(keys, [&](auto part) { return all_exist = check_on(server, part, limit); });
+    call("check", keys, limit, [&, this](detail::connection& server) {
+      for_each_part(keys, [&, this](auto part) {
+        return all_exist = check_on(server, part, limit);
+      });
     });
     return all_exist;
   }
@@ -148,7 +152,7 @@ class tcp_store final : public store {
                              std::string_view desired, deadline limit) override {
     const std::string keys[] = {std::string(key)};
     std::string present;
-    call("compare_set", keys, limit, [&](detail::connection& server) {
+    call("compare_set", keys, limit, [&, this](detail::connection& server) {
       ask(server, limit,
           {.op = operation::compare_set,
            .keys = {wire(key)},
@@ -161,7 +165,7 @@ class tcp_store final : public store {
   bool do_delete_key(std::string_view key, deadline limit) override {
     const std::string keys[] = {std::string(key)};
     bool existed = false;
-    call("delete_key", keys, limit, [&](detail::connection& server) {
+    call("delete_key", keys, limit, [&, this](detail::connection& server) {
       ask(server, limit, {.op = operation::delete_key, .keys = {wire(key)}});
       existed = server.receive<std::uint64_t>(limit) != 0;
     });
@@ -170,7 +174,7 @@ class tcp_store final : public store {
 
   std::int64_t do_num_keys(deadline limit) override {
     std::int64_t count = 0;
-    call("num_keys", {}, limit, [&](detail::connection& server) {
+    call("num_keys", {}, limit, [&, this](detail::connection& server) {
       ask(server, limit, {.op = operation::num_keys});
       count = static_cast<std::int64_t>(server.receive<std::uint64_t>(limit));
     });
@@ -284,9 +288,9 @@ class tcp_store final : public store {
                                                  const deadline& limit) {
     std::vector<std::string> values;
     bool all_exist = true;
-    call(name, keys, limit, [&](detail::connection& server) {
+    call(name, keys, limit, [&, this](detail::connection& server) {
       values.reserve(keys.size());
-      for_each_part(keys, [&](std::span<const std::string> part) {
+      for_each_part(keys, [&, this](std::span<const std::string> part) {
         all_exist = wait_on(server, part, limit);
         if (all_exist) get_part(server, part, values, limit);
         return all_exist;

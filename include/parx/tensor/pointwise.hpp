@@ -117,7 +117,8 @@ void map_runs(Function& f, const tensor<R>& target, std::index_sequence<I...> op
       target.shape(),
       {target.strides(), broadcast_strides(operand.shape(), operand.strides(), target.shape())...});
   const auto step = nest.run_step();
-  nest.for_each_run_by_threads([&](const auto& offset, std::size_t count) {
+  nest.for_each_run_by_threads([&target, &operand..., &step, &f, operands](const auto& offset,
+                                                                           std::size_t count) {
     R* const to = target.data() + offset[0];
     const std::tuple<const T*...> from{(operand.data() + offset[I + 1])...};
     if (step[0] == 1 && ((step[I + 1] <= 1) && ...)) {

@@ -344,7 +344,7 @@ class tensor {
     const detail::loop_nest<2> nest(shape_, {contiguous_strides(shape_), strides_});
     const auto step = nest.run_step();
     U* const target = result.data();
-    nest.for_each_run_by_threads([&](const auto& offset, std::size_t count) {
+    nest.for_each_run_by_threads([&, this](const auto& offset, std::size_t count) {
       for (std::size_t i = 0; i < count; ++i) {
         target[offset[0] + i * step[0]] = static_cast<U>(data_[offset[1] + i * step[1]]);
       }

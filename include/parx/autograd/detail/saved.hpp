@@ -43,7 +43,7 @@ inline constexpr std::size_t converted_at_once = 4096;
 
 /// to = from, rounded to `type`; they may be the same memory.
 inline void round_values(const float* from, float* to, std::size_t count, dtype type) {
-  with_half(type, [=]<typename Half>(Half) {
+  with_half(type, [from, to, count]<typename Half>(Half) {
     parallel_for(count, converted_at_once, [=](std::size_t first, std::size_t last) {
       std::array<Half, converted_at_once> rounded;
       convert(from + first, rounded.data(), last - first);

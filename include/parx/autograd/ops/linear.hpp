@@ -122,7 +122,8 @@ template <typename T>
   if (f == activation::none && !rounds) {
     multiply({});
   } else {
-    detail::with_activation<T>(f, [&, type = detail::autocast_type()]<typename Function>(Function) {
+    const dtype type = detail::autocast_type();
+    detail::with_activation<T>(f, [&multiply, keeps, &z, out, type]<typename Function>(Function) {
       multiply([&](const result_part<T>& part) {
         detail::activate_part<Function>(part, keeps, z.data(), out, type);
       });

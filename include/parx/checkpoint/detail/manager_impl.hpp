@@ -125,7 +125,7 @@ PARX_INLINE void checkpoint_manager::save(std::uint64_t step, const checkpoint_p
   }
   const auto copy_of_parts = [&] { return parts.written_by(rank()).copied_to(memory_); };
   if (!together_) {
-    detail::agree_on_rank0(group_, site, [&] {
+    detail::agree_on_rank0(group_, site, [this, &copy_of_parts, &plan] {
       write_behind([plan, copy = copy_of_parts()] { detail::write_alone(plan, copy); });
     });
     return;
@@ -135,7 +135,7 @@ PARX_INLINE void checkpoint_manager::save(std::uint64_t step, const checkpoint_p
   // wait for it forever. So they begin only after all ranks have started theirs.
   std::promise<bool> all_started;
   try {
-    detail::agree(group_, site, [&] {
+    detail::agree(group_, site, [this, &copy_of_parts, &all_started, &plan] {
       write_behind(
           [this, plan, copy = copy_of_parts(), begins = all_started.get_future()]() mutable {
             if (begins.get()) detail::write_together(*writers_, plan, copy);

@@ -122,7 +122,7 @@ std::uint64_t any_fsdp<Model>::values_hash() {
 template <typename Model>
 std::size_t any_fsdp<Model>::unit_of(const void* node) {
   std::size_t found = unit_place::nowhere, next = 0;
-  model_.for_each_parameter([&](const std::string&, auto& each) {
+  model_.for_each_parameter([&, this](const std::string&, auto& each) {
     if (each.node().get() == node) found = units_->plan().place(next).unit;
     ++next;
   });

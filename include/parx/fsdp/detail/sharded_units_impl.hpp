@@ -143,7 +143,7 @@ PARX_INLINE void sharded_units::open_for(running_call& reader, std::size_t unit)
 PARX_INLINE void sharded_units::note_result(const void* data, std::size_t unit) {
   if (calls_.size() < 2 || calls_.end()[-2].unit == use_order::none) return;
   running_call &ending = calls_.back(), &caller = calls_.end()[-2];
-  const auto pass_on = [&](std::size_t each) {
+  const auto pass_on = [&, this](std::size_t each) {
     if (!is_in_values(data, each)) return;
     open_for(caller, each);
     ending.outer = region_reading(each, ending.outer);

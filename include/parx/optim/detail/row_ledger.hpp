@@ -39,7 +39,7 @@ class row_ledger final : public deferred_updates<T> {
   void step(const Rule& rule, const row_gradient<T>& gradient) {
     owner_.defer(this);
     const tensor<T>& value = owner_.value_at_rows({});  // the loop settles the rows one by one
-    const auto update_rows = [&](std::size_t first, std::size_t last) {
+    const auto update_rows = [&, this](std::size_t first, std::size_t last) {
       for (std::size_t i = first; i < last; ++i) {
         const std::size_t row = gradient.rows[i];
         if (i + rows_ahead < last) {
@@ -71,7 +71,8 @@ class row_ledger final : public deferred_updates<T> {
 
   void settle(const tensor<T>& value) noexcept override {
     if (is_settled_) return;
-    parallel_for(rows_, parx::rows_of_a_block(width_), [&](std::size_t row, std::size_t last) {
+    const std::size_t block = parx::rows_of_a_block(width_);
+    parallel_for(rows_, block, [&, this](std::size_t row, std::size_t last) {
       for (; row < last; ++row) settle_row(value, row);
     });
     is_settled_ = true;

@@ -169,7 +169,7 @@ class server_loop {
     for (const client_id id : std::exchange(tls_buffered_, {})) {
       const auto found = clients_.find(id);
       if (found == clients_.end() || found->second.awaiting_write || found->second.paused) continue;
-      guarded(found->second, [&] { read_from(found->second); });
+      guarded(found->second, [&, this] { read_from(found->second); });
     }
   }
 
@@ -184,7 +184,7 @@ class server_loop {
       if (found == clients_.end()) continue;
       peer& c = found->second;
       c.deferred = false;
-      guarded(c, [&] { serve_on(c); });
+      guarded(c, [&, this] { serve_on(c); });
     }
   }
 

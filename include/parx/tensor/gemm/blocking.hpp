@@ -111,7 +111,8 @@ class blocked_product {
     const std::size_t groups = (strips_of(p.columns) + strips_together - 1) / strips_together;
     const std::size_t count = groups * blocks_of(p.terms);
     const std::size_t elements = p.columns * p.terms / std::max<std::size_t>(count, 1) + 1;
-    parallel_for(count, (std::size_t{1} << 16U) / elements, [&](std::size_t at, std::size_t last) {
+    const std::size_t of_a_thread = (std::size_t{1} << 16U) / elements;
+    parallel_for(count, of_a_thread, [&, this](std::size_t at, std::size_t last) {
       for (; at < last; ++at) {
         const std::size_t first = at % groups * strips_together;
         pack_strips_of(p, p.k0 + at / groups * block_k, first,

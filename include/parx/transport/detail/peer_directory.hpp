@@ -82,13 +82,13 @@ class peer_directory {
     const auto all = store_.require();
     std::vector<placement> places;
     if (is_large()) {
-      const auto table = [&] {
+      const auto table = [&, this] {
         return to_text(place_ranks(records_from_text(read_records(*all))));
       };
       places = placements_from_text(shared_text(*all, "rank/placements", table, limit));
     } else {
       auto records = records_from_text(shared_text(
-          *all, "rank/records", [&] { return read_records(*all); }, limit));
+          *all, "rank/records", [&, this] { return read_records(*all); }, limit));
       places = place_ranks(records);
       const std::lock_guard lock(mutex_);
       for (std::size_t i = 0; i < std::min(records.size(), records_.size()); ++i) {

@@ -150,9 +150,10 @@ inline const std::shared_ptr<const execution_plan>& issuer::fill(const call_chec
     data.pack = given.pack;  // an empty one is there, and to copy it stalls: see call_cache.hpp
   }
   const call_key key = key_of(given, request);
-  const prepared_call& made = calls_.find(key, [&](std::shared_ptr<const execution_plan> plan) {
+  const auto with_plan = [&, this](std::shared_ptr<const execution_plan> plan) {
     return prepare(check, given, key, std::move(plan));
-  });
+  };
+  const prepared_call& made = calls_.find(key, with_plan);
   request.plan = made.plan.get();
   request.header = made.header;
   request.brief = choice_.shares_memory() && given.count * data.element_size <= most_brief_bytes;

@@ -100,15 +100,16 @@ class deadlock_search {
       used_ = stuck_;
       for (auto each = stuck_.begin(); each != stuck_.end();) {
         const auto& all = known_.at(*each);
-        const bool stays = std::all_of(all.begin(), all.end(),
-                                       [&](const notice& mine) { return cannot_end(*each, mine); });
+        const bool stays = std::all_of(all.begin(), all.end(), [&, this](const notice& mine) {
+          return cannot_end(*each, mine);
+        });
         removed |= !stays;
         each = stays ? std::next(each) : stuck_.erase(each);
       }
     }
   }
   [[nodiscard, gnu::cold]] bool cannot_end(int rank, const notice& mine) {
-    const auto waits_for_call = [&](const message_wait& wait) {
+    const auto waits_for_call = [&, this](const message_wait& wait) {
       return wait.kind == message_wait::send ? is_refused(rank, mine.call.group, wait.peer)
                                              : is_not_sent(rank, mine.call.group, wait);
     };

@@ -143,7 +143,7 @@ class watch {
     pending_.for_each([&](const call& request) {
       auto missing = pending_.missing_peers(request);
       for (const int peer : missing) add(peers, peer);
-      std::erase_if(missing, [&](int each) { return !is_lost(request, each); });
+      std::erase_if(missing, [&, this](int each) { return !is_lost(request, each); });
       // For a receive from any rank, senders may leave, but none may have been killed.
       if (is_any_source(request) && std::ssize(missing) < network_.size() - 1) {
         std::erase_if(missing, [&](int each) { return !was_killed(each); });

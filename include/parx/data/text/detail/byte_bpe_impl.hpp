@@ -113,7 +113,7 @@ PARX_INLINE void byte_bpe_tokenizer::encode(std::string_view text,
                                             std::vector<token_id>& ids) const {
   scratch work;
   specials_.split(
-      text, starts_, [&](std::string_view piece) { encode_plain(piece, ids, work); },
+      text, starts_, [&, this](std::string_view piece) { encode_plain(piece, ids, work); },
       [&](token_id id) { ids.push_back(id); });
 }
 

@@ -18,7 +18,7 @@ PARX_INLINE std::size_t wordpiece_tokenizer::encode(std::string_view text,
                                                     std::vector<token_id>& ids) const {
   std::size_t invalid = 0;
   specials_.split(
-      text, "[", [&](std::string_view piece) { invalid += encode_plain(piece, ids); },
+      text, "[", [&, this](std::string_view piece) { invalid += encode_plain(piece, ids); },
       [&](token_id id) { ids.push_back(id); });
   return invalid;
 }
