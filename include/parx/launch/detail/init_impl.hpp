@@ -29,6 +29,7 @@
 #include <parx/core/thread_pool.hpp>
 #include <parx/core/tls.hpp>
 #include <parx/launch/detail/hydra.hpp>
+#include <parx/launch/detail/job_keys.hpp>
 #include <parx/launch/detail/job_secret.hpp>
 #include <parx/launch/detail/known_variables.hpp>
 #include <parx/launch/init.hpp>
@@ -98,7 +99,7 @@ namespace detail {
   if (place.directory.empty()) return nullptr;
   try {
     const auto limit = deadline::after(std::chrono::seconds(10));
-    const std::string start = job_store.compare_set("recorder", "", random_hex(), limit);
+    const std::string start = job_store.compare_set(keys::recorder, "", random_hex(), limit);
     return std::shared_ptr<flight_recorder>(new flight_recorder({.directory = place.directory,
                                                                  .rank = job.rank,
                                                                  .world_size = job.world_size,

@@ -51,7 +51,7 @@ class kept_store {
   [[nodiscard]] std::optional<std::vector<int>> members_after(int rank,
                                                               const std::string& how) noexcept {
     ask([&](store& part, const deadline& limit) {
-      if (!part.check(std::vector<std::string>{"ready"}, limit)) {
+      if (!part.check(std::vector<std::string>{keys::ready}, limit)) {
         part.compare_set(
             first_failure_key, "",
             to_text(loss_of(
@@ -74,7 +74,7 @@ class kept_store {
     ask([&](store& part, const deadline& limit) {
       const std::string text = formatted("rank {} is lost: {}", ranks.front(), why);
       // In the group of all ranks, or in that of those who have gone on after the last loss.
-      prefix_store round(round_prefix(rounds_), part);
+      prefix_store round(keys::round_prefix(rounds_), part);
       store& present = rounds_ == 0 ? part : static_cast<store&>(round);
       for (const int rank : ranks) present.set(lost_key(rank), "1", limit);
       present.compare_set(first_failure_key, "", to_text(loss_of(ranks.front(), "", text)), limit);
@@ -109,10 +109,10 @@ class kept_store {
 
   /// Whether the next round of agreement is over (see survivors.hpp); keeps its outcome.
   [[nodiscard]] bool rounds_over(store& job_store, const deadline& limit) {
-    prefix_store round(round_prefix(rounds_ + 1), job_store);
-    if (!round.check(std::vector<std::string>{"outcome"}, limit)) return false;
-    if (round.get("outcome", limit) == "formed") {
-      members_ = ranks_from(round.get("members", limit));
+    prefix_store round(keys::round_prefix(rounds_ + 1), job_store);
+    if (!round.check(std::vector<std::string>{keys::outcome}, limit)) return false;
+    if (round.get(keys::outcome, limit) == "formed") {
+      members_ = ranks_from(round.get(keys::members, limit));
     }
     return true;
   }

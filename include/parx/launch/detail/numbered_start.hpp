@@ -12,7 +12,7 @@
 #include <utility>
 
 #include <parx/core/deadline.hpp>
-#include <parx/core/formatted.hpp>
+#include <parx/launch/detail/job_keys.hpp>
 #include <parx/store/prefix.hpp>
 #include <parx/store/tcp.hpp>
 
@@ -24,11 +24,11 @@ class numbered_start {
   /// where it does not before `limit`.
   [[gnu::cold]] numbered_start(tcp_store_options where, const std::string& job, int rank,
                                const deadline& limit)
-      : whole_(std::move(where), limit), part_(formatted("parx/{}/starts", job), whole_) {
+      : whole_(std::move(where), limit), part_(keys::starts_prefix(job), whole_) {
     if (rank == 0) {
-      number_ = std::to_string(part_.add("number", 1, limit));
+      number_ = std::to_string(part_.add(keys::number, 1, limit));
     } else {
-      number_ = part_.get(answer_key(part_.add("asked", 1, limit)), limit);
+      number_ = part_.get(keys::answer(part_.add(keys::asked, 1, limit)), limit);
     }
   }
 
@@ -38,16 +38,12 @@ class numbered_start {
   /// Of rank 0: answers the ranks that have asked since the last call, and those that have asked
   /// before this start began.
   [[gnu::cold]] void answer(const deadline& limit) {
-    for (const auto asked = part_.add("asked", 0, limit); answered_ < asked;) {
-      part_.set(answer_key(++answered_), number_, limit);
+    for (const auto asked = part_.add(keys::asked, 0, limit); answered_ < asked;) {
+      part_.set(keys::answer(++answered_), number_, limit);
     }
   }
 
  private:
-  [[nodiscard]] static std::string answer_key(std::int64_t question) {
-    return formatted("answer/{}", question);
-  }
-
   tcp_store whole_;
   prefix_store part_;
   std::string number_;

@@ -37,7 +37,7 @@ class survivors {
       : former_(former) {
     do {
       const auto limit = deadline::after(patience);
-      const auto part = std::make_shared<kept_prefix>(round_prefix(++round), job_store);
+      const auto part = std::make_shared<kept_prefix>(keys::round_prefix(++round), job_store);
       store_ = {part, &part->part};
       endpoint_options options = former.options();
       options.job_store = store_;
@@ -51,7 +51,7 @@ class survivors {
                     self, joined_text(members_));
       }
       describe_the_lost();
-      store_->set(ready_key(self), "1", limit_of_question());
+      store_->set(keys::ready_as(self), "1", limit_of_question());
     } while (!confirm(deadline::after(patience)));
   }
 
@@ -74,7 +74,6 @@ class survivors {
   [[nodiscard]] static deadline limit_of_question() {
     return deadline::after(std::chrono::seconds(10));
   }
-  [[nodiscard]] static std::string ready_key(int rank) { return formatted("ready/{}", rank); }
   [[nodiscard]] bool has(const std::string& key) {
     const bool found = store_->check(std::vector{key}, limit_of_question());
     // has_ended() asks it as well, but for a while not after it was once too slow.
@@ -89,7 +88,7 @@ class survivors {
   [[nodiscard]] std::vector<int> decide(const deadline& limit) {
     for (;;) {
       // Decided already: ranks that come later are left out.
-      if (has("members")) return ranks_from(store_->get("members", limit_of_question()));
+      if (has(keys::members)) return ranks_from(store_->get(keys::members, limit_of_question()));
       std::vector<int> come;
       bool complete = true;
       for (int rank = 0; rank < former_.options().world_size; ++rank) {
@@ -97,7 +96,7 @@ class survivors {
         else complete &= former_.job()->has_ended(rank);
       }
       if (complete || limit.passed()) {
-        return ranks_from(agree("members", joined_text(come, " ")));
+        return ranks_from(agree(keys::members, joined_text(come, " ")));
       }
       std::this_thread::sleep_for(pause);
     }
@@ -116,15 +115,17 @@ class survivors {
   /// False where a member was lost before it had seen the list.
   [[nodiscard]] bool confirm(const deadline& limit) {
     for (;;) {
-      if (has("outcome")) return store_->get("outcome", limit_of_question()) == "formed";
+      if (has(keys::outcome)) return store_->get(keys::outcome, limit_of_question()) == "formed";
       bool all_ready = true;
       bool lost = limit.passed();
       for (const int rank : members_) {
-        if (has(ready_key(rank))) continue;
+        if (has(keys::ready_as(rank))) continue;
         all_ready = false;
         lost |= former_.job()->has_ended(rank);
       }
-      if (all_ready || lost) return agree("outcome", all_ready ? "formed" : "again") == "formed";
+      if (all_ready || lost) {
+        return agree(keys::outcome, all_ready ? "formed" : "again") == "formed";
+      }
       std::this_thread::sleep_for(pause);
     }
   }

@@ -65,7 +65,7 @@ class peer_directory {
   /// Once all have arrived: reads all ranks' records, so that links can be opened although the
   /// store's process is stopped later. In a large world the store would send too much: there a
   /// record is read when a link needs it.
-  [[gnu::cold]] void meet_everybody(const deadline& limit) {
+  [[gnu::cold]] void read_ahead(const deadline& limit) {
     if (is_large()) return;
     const std::lock_guard lock(placements_mutex_);
     if (placements_.empty()) read_all(limit);

@@ -1,4 +1,4 @@
-// gathering: how a rank that has joined its job waits until all others have, or hears why they will
+// arrival: how a rank that has joined its job waits until all others have, or hears why they will
 // not come.
 #pragma once
 
@@ -21,27 +21,26 @@
 #include <parx/core/log.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/launch/detail/job_keys.hpp>
-#include <parx/launch/detail/join_failure.hpp>
-#include <parx/launch/detail/numbered_start.hpp>
+#include <parx/launch/detail/join.hpp>
 #include <parx/launch/launcher.hpp>
 #include <parx/store/store.hpp>
 #include <parx/transport/hybrid.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-class gathering {
+class all_arrivals {
  public:
-  /// All are borrowed. `start` ends once all ranks have come.
-  gathering(const launch_env& job, store& job_store, endpoint& own,
-            std::optional<numbered_start>& start, const join_failure& failures)
-      : job_(job), job_store_(job_store), endpoint_(own), start_(start), failures_(failures) {}
+  /// Both are borrowed.
+  all_arrivals(joined_job& joined, endpoint& own)
+      : joined_(joined), job_(joined.job()), job_store_(*joined.part()),
+        failures_(joined.failures()), endpoint_(own) {}
 
   /// Returns when all have come. Throws parx::error at `limit`, or where one will not.
   [[gnu::cold]] void await_everybody(const deadline& limit) {
-    const auto ready = job_store_.watch("ready", limit);
-    job_store_.set(arrival_key(job_.rank), "1", limit);
-    if (job_store_.add("arrived", 1, limit) == job_.world_size) {
-      job_store_.set("ready", "1", limit);
+    const auto ready = job_store_.watch(keys::ready, limit);
+    job_store_.set(keys::arrived_as(job_.rank), "1", limit);
+    if (job_store_.add(keys::arrived, 1, limit) == job_.world_size) {
+      job_store_.set(keys::ready, "1", limit);
     }
     bool warned = false;
     const auto warn_at = deadline::after(std::chrono::seconds(5));
@@ -50,9 +49,8 @@ class gathering {
       const watch_state state = ready->ready();
       // Checked before the abort reason: once all have arrived, a failure is one of the program,
       // which this rank's next operation reports.
-      if (state == watch_state::set) return start_.reset();
-      const bool answers = job_.rank == 0 && start_;
-      if (answers) start_->answer(deadline::after(std::chrono::seconds(5)));
+      if (state == watch_state::set) return joined_.forget_start();
+      const bool answers = joined_.answer_others(std::chrono::seconds(5));
       if (auto reason = endpoint_.job()->abort_reason()) {
         throw error(errc::aborted,
                     formatted("rank {} of {} could not join the job because another rank failed "
@@ -94,15 +92,15 @@ class gathering {
 
   /// Reads where the others are. The rank that keeps the store waits for them a moment: if it is
   /// stopped right after, their links do not need it. Whatever fails here, the next operation says.
-  [[gnu::cold]] void meet_everybody(const deadline& limit) {
+  [[gnu::cold]] void read_all_peers(const deadline& limit) {
     static constexpr std::chrono::milliseconds patience{2000};
     const auto until = deadline::after(std::min(limit.remaining(), patience));
     try {
-      endpoint_.job()->peers().meet_everybody(until);
-      const bool is_last = job_store_.add("met", 1, until) == job_.world_size;
-      if (is_last) job_store_.set("all_met", "1", until);
+      endpoint_.job()->peers().read_ahead(until);
+      const bool is_last = job_store_.add(keys::met, 1, until) == job_.world_size;
+      if (is_last) job_store_.set(keys::all_met, "1", until);
       if (!job_.hosts_store()) return;
-      const std::vector<std::string> all_met{"all_met"};
+      const std::vector<std::string> all_met{keys::all_met};
       job_store_.wait(all_met, until);
       // Answered after the answer to the last rank, which set this.
       static_cast<void>(job_store_.check(all_met, until));
@@ -113,7 +111,6 @@ class gathering {
   }
 
  private:
-  [[nodiscard]] static std::string arrival_key(int rank) { return formatted("arrived/{}", rank); }
   /// nullopt where the store does not answer.
   [[nodiscard]] std::optional<bool> is_there(const std::string& key) const {
     bool found = false;
@@ -127,13 +124,13 @@ class gathering {
     static constexpr int most_named = 16;
     std::int64_t arrived = 0;
     const auto count = [&](store& job_store, const deadline& limit) {
-      arrived = job_store.add("arrived", 0, limit);
+      arrived = job_store.add(keys::arrived, 0, limit);
     };
     if (!endpoint_.job()->store().ask_for_diagnosis(count)) return std::nullopt;
     const auto missing = job_.world_size - static_cast<int>(arrived);
     std::vector<int> named;
     for (int rank = 0; rank < job_.world_size && std::ssize(named) < most_named; ++rank) {
-      const auto has_come = is_there(arrival_key(rank));
+      const auto has_come = is_there(keys::arrived_as(rank));
       if (!has_come) return std::nullopt;
       if (!*has_come) named.push_back(rank);
     }
@@ -149,27 +146,27 @@ class gathering {
     if (is_there(endpoint::record_key(rank)).value_or(false)) {
       return endpoint_.job()->has_ended(rank);
     }
-    return is_there(gone_key(rank)).value_or(false);
+    return is_there(keys::gone(rank)).value_or(false);
   }
   /// Throws where a rank has ended before all had arrived. Asks for at most 64 ranks per call.
   [[gnu::cold]] void check_for_ended(const deadline& limit) {
     for (int asked = 0; asked < std::min(64, job_.world_size); ++asked) {
       const int rank = next_asked_++ % job_.world_size;
       if (rank == job_.rank || !has_ended(rank)) continue;
-      if (is_there("ready").value_or(true)) return;  // it has ended after all had come
+      if (is_there(keys::ready).value_or(true)) return;  // it has ended after all had come
       failures_.fail(
           errc::peer_lost, limit,
           formatted("rank {} ({}) has ended or was killed before all had come; see its output",
-                    rank, printable(job_store_.get(claim_key(rank), limit))),
+                    rank, printable(job_store_.get(keys::claim(rank), limit))),
           rank);
     }
   }
 
+  joined_job& joined_;
   const launch_env& job_;
   store& job_store_;
-  endpoint& endpoint_;
-  std::optional<numbered_start>& start_;
   const join_failure& failures_;
+  endpoint& endpoint_;
   int next_asked_ = 0;  ///< the next rank for check_for_ended()
 };
 
