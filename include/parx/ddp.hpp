@@ -12,6 +12,5 @@
 #include <parx/ddp/ddp.hpp>            // IWYU pragma: export
 #include <parx/ddp/hook.hpp>           // IWYU pragma: export
 #include <parx/ddp/hook_compress.hpp>  // IWYU pragma: export
-#include <parx/ddp/instances.hpp>      // IWYU pragma: export
 #include <parx/launch.hpp>             // IWYU pragma: export
 #include <parx/reduction.hpp>          // IWYU pragma: export

@@ -89,7 +89,7 @@ struct no_module {
 
 template <distributed_module Module>
 class ddp : public data_parallel_wrapper, public whole_wrapper {
-  using gradient_buckets = detail::gradient_buckets<parameter_handle>;
+  using gradient_buckets = detail::gradient_buckets;
 
  public:
   /// Collective over `group`. Checks that all ranks have the same parameters (throws errc::mismatch
@@ -211,10 +211,10 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
   [[nodiscard]] bool has_one_group() const noexcept {
     return buckets_->headers().groups().size() == 1;
   }
-  [[nodiscard]] decltype(auto) parameters()
-    requires requires(Module& model) { model.parameters(); }
-  {
-    return model_.parameters();
+  template <typename M = Module>
+    requires requires(M& model) { model.parameters(); }
+  [[nodiscard]] decltype(auto) parameters() {
+    return static_cast<M&>(model_).parameters();
   }
 
  private:
@@ -233,8 +233,8 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
                                     formatted("ddp at {}", site_));
     require_replicas(groups);
     detail::check_layout(groups, parameters, site_);
-    buckets_.reset(new gradient_buckets(groups, std::move(parameters), options_.buckets,
-                                        options_.hook, options_.order, options_.replicas, site_));
+    buckets_ = gradient_buckets::make(groups, std::move(parameters), options_.buckets,
+                                      options_.hook, options_.order, options_.replicas, site_);
     reducer_.reset(new gradient_reducer(groups, *buckets_, buckets_->state(), pass_kind::local,
                                         options_.finish));
     for (std::size_t i = 0; i < buckets_->parameters().size(); ++i) {

@@ -1,4 +1,4 @@
-// gathered_rows: a row_exchange for any network.
+// gathered_rows: a row_sum for any network.
 //
 // Rows and their indices are exchanged by all_gather, and each rank adds up the rows of all ranks.
 // The cost is the bytes of all ranks' rows, so it pays while they are fewer than the table's.
@@ -6,23 +6,29 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <parx/core/error.hpp>
-#include <parx/ddp/row_exchange.hpp>
+#include <parx/ddp/row_sum.hpp>
 #include <parx/reduction/row_blocks.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-class gathered_rows final : public row_exchange {
+class gathered_rows final : public row_sum {
  public:
-  gathered_rows(process_group& group, const parameter_handle& parameter, call_site site)
-      : row_exchange(group, parameter, site), block_bytes_(counts_.size()),
-        adder_(parameter.rows(), parameter.count() / parameter.rows(), parameter.type()) {}
+  gathered_rows(std::unique_ptr<bucket_sum> whole, const gradient_bucket& bucket,
+                process_group& group, step_headers& headers, reduction_order order, call_site site)
+      : row_sum(std::move(whole), bucket, group, headers, order, site),
+        block_bytes_(counts_.size()),
+        adder_(table_.rows(), table_.count() / table_.rows(), table_.type()) {}
+  ~gathered_rows() override { drop(); }  // the exchange uses memory that is destroyed first
 
+ private:
   /// Sends the rows, if any rank has some.
-  void start(double factor) override {
+  void exchange(double factor) override {
     factor_ = factor;
     std::size_t begin = 0, total = 0;
     for (std::size_t rank = 0; rank < counts_.size(); ++rank) {
@@ -37,27 +43,22 @@ class gathered_rows final : public row_exchange {
       const auto* const from = static_cast<const std::byte*>(gradient_.add_rows({}));
       pack_rows(own.data(), from, *gradient_.touched_rows(), row_bytes_);
     }
-    exchange_ = async_all_gather_v(group_, own, std::span(received_.data(), total), block_bytes_,
-                                   {}, site_);
+    sum_ = async_all_gather_v(group_, own, std::span(received_.data(), total), block_bytes_,
+                              {}, site_);
   }
-  void finish() override {
-    exchange_.wait();
+  void complete() override {
+    sum_.wait();
     const auto checked = [&](std::size_t rank, std::uint32_t row) -> std::size_t {
-      if (row < parameter_.rows()) return row;
+      if (row < table_.rows()) return row;
       throw_error(errc::bad_data, "rank {} sent row {} of \"{}\", which has {} rows", rank, row,
-                  parameter_.name(), parameter_.rows());
+                  table_.name(), table_.rows());
     };
     adder_.add_up(received_.data(), counts_, block_bytes_, factor_, checked,
                   [&](std::span<const std::size_t> rows) {
                     return static_cast<std::byte*>(gradient_.add_rows(rows));
                   });
   }
-  void settle() noexcept override {
-    row_exchange::settle();
-    exchange_ = {};
-  }
 
- private:
   /// Of a rank's block, padded to a multiple of 8.
   [[nodiscard]] std::size_t bytes_of(std::uint64_t rows) const noexcept {
     return (rows * (row_bytes_ + sizeof(std::uint32_t)) + 7) / 8 * 8;
@@ -67,7 +68,6 @@ class gathered_rows final : public row_exchange {
   std::vector<std::size_t> block_bytes_;
   std::vector<std::byte> received_;
   row_adder adder_;
-  work exchange_;  // destroyed, and so waited for, before the memory it uses
 };
 
 }  // namespace parx::detail

@@ -1,4 +1,4 @@
-// shared_rows: a row_exchange for ranks that share memory.
+// shared_rows: a row_sum for ranks that share memory.
 //
 // Beside its gradient each rank has a bit for every row, set if it touched that row. The union of
 // all ranks' rows is divided among the ranks. Each rank adds up its part in place and writes the
@@ -12,19 +12,21 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/shared_buffer.hpp>
 #include <parx/ddp/bucket.hpp>
-#include <parx/ddp/row_exchange.hpp>
+#include <parx/ddp/row_sum.hpp>
 #include <parx/types/chunk.hpp>
 #include <parx/types/prefetch.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-class shared_rows final : public row_exchange {
+class shared_rows final : public row_sum {
  public:
   /// The size of the bit set of a gradient.
   [[nodiscard]] static std::size_t mark_bytes(const parameter_handle& parameter) noexcept {
@@ -33,42 +35,40 @@ class shared_rows final : public row_exchange {
   }
 
   /// The gradient is at `offset` of each rank's part of `memory`, which must outlive this object;
-  /// the bit set follows `room` bytes after the gradient's start.
-  shared_rows(process_group& group, const parameter_handle& parameter, call_site site,
-              const shared_buffer<std::byte>& memory, std::size_t offset, std::size_t room)
-      : row_exchange(group, parameter, site),
-        words_(words_of(parameter)),
-        room_(room),
-        sum_(row_bytes_) {
+  /// the bit set follows the bucket.
+  shared_rows(const shared_buffer<std::byte>& memory, std::size_t offset,
+              std::unique_ptr<bucket_sum> whole, const gradient_bucket& bucket,
+              process_group& group, step_headers& headers, reduction_order order, call_site site)
+      : row_sum(std::move(whole), bucket, group, headers, order, site), words_(words_of(table_)),
+        room_(bucket.layout.bytes), sum_of_row_(row_bytes_) {
     for (int rank = 0; rank < group.size(); ++rank) memory_.push_back(memory.of(rank) + offset);
   }
 
-  void announce() override {
+ private:
+  void prepare() override {
     // The other ranks write only the rows of this step: clear those of earlier steps.
-    if (!parameter_.has_grad()) gradient_.clear_rows();
+    if (!table_.has_grad()) gradient_.clear_rows();
     word* const marks = marks_of(group_.rank());
     std::memset(marks, 0, words_ * sizeof(word));
     if (const auto rows = gradient_.touched_rows()) {
       for (const std::size_t row : *rows) marks[row / word_bits] |= word{1} << (row % word_bits);
     }
-    row_exchange::announce();
   }
-  void start(double factor) override {
+  void exchange(double factor) override {
     list_union();
     const std::size_t begin = chunk_begin(union_.size(), group_.size(), group_.rank());
     const std::size_t end = chunk_begin(union_.size(), group_.size(), group_.rank() + 1);
-    const std::size_t width = row_bytes_ / size_of(parameter_.type());
+    const std::size_t width = row_bytes_ / size_of(table_.type());
     for (std::size_t i = begin; i < end; ++i) {
       if (i + rows_ahead < end) prefetch(union_[i + rows_ahead]);
       add_up(union_[i], width, factor);
     }
   }
-  void finish() override {
+  void complete() override {
     barrier(group_, {}, site_);
     (void)gradient_.add_rows(union_);
   }
 
- private:
   using word = std::uint64_t;
   static constexpr std::size_t word_bits = std::numeric_limits<word>::digits;
 
@@ -103,24 +103,24 @@ class shared_rows final : public row_exchange {
     for (int rank = 0; rank < group_.size(); ++rank) {
       if ((marks_of(rank)[row / word_bits] >> (row % word_bits) & 1) == 0) continue;
       if (is_first) {
-        std::memcpy(sum_.data(), row_of(rank, row), row_bytes_);
+        std::memcpy(sum_of_row_.data(), row_of(rank, row), row_bytes_);
       } else {
-        add_(sum_.data(), sum_.data(), row_of(rank, row), width);
+        add_(sum_of_row_.data(), sum_of_row_.data(), row_of(rank, row), width);
       }
       is_first = false;
     }
-    scale_(sum_.data(), width, factor);
+    scale_(sum_of_row_.data(), width, factor);
     for (int rank = 0; rank < group_.size(); ++rank) {
-      std::memcpy(row_of(rank, row), sum_.data(), row_bytes_);
+      std::memcpy(row_of(rank, row), sum_of_row_.data(), row_bytes_);
     }
   }
 
   const std::size_t words_;
   const std::size_t room_;
   std::vector<std::byte*> memory_;  ///< by rank
-  const reduce_function add_ = reduce_kernel(parameter_.type(), reduce_op::sum);
-  const scale_function scale_ = scale_kernel(parameter_.type());
-  std::vector<std::byte> sum_;  ///< of a row
+  const reduce_function add_ = reduce_kernel(table_.type(), reduce_op::sum);
+  const scale_function scale_ = scale_kernel(table_.type());
+  std::vector<std::byte> sum_of_row_;
   std::vector<std::size_t> union_;
 };
 

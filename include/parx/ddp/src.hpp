@@ -1,10 +1,6 @@
 // The definitions of ddp, for parx/src.hpp.
 #pragma once
 
+#include <parx/ddp/detail/gradient_buckets_impl.hpp>
 #include <parx/ddp/detail/hook_powersgd_impl.hpp>
 #include <parx/ddp/detail/layout_impl.hpp>
-#include <parx/ddp/instances.hpp>
-
-namespace parx::inline PARX_ABI {
-PARX_DDP_INSTANCES()
-}  // namespace parx

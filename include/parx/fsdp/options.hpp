@@ -53,7 +53,7 @@ struct fsdp_options {
   int stage = 3;
   unit_choice units{};
   /// Hybrid sharding: see shard_groups.hpp. Replicas exchange gradients of their part alone, unless
-  /// .order is serial: shard_reduction.hpp has the byte counts of both.
+  /// .order is serial: flat_sum.hpp has the byte counts of both.
   shard_scope shard_within{};
   value_storage values = value_storage::by_hosts;
   embedding_tables tables = embedding_tables::by_rows;

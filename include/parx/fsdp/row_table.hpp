@@ -3,17 +3,15 @@
 // The model's parameter keeps its shape, but only has reserved addresses. Before a lookup reads
 // rows (deferred_updates), they are fetched from their owners to their places. After backward, the
 // gradient's rows go to their owners, which add them up in rank order and scale them: bit-identical
-// to ddp's row_exchange; with virtual replicas replica_rows does that. The optimizer works on the
-// owner's part, a parameter of these rows, and defers updates of untouched rows as usual. Any other
-// read of the table, or a gradient of the whole table, is a usage_error that names it.
+// to ddp's row_sum. The optimizer works on the owner's part, a parameter of these rows, and defers
+// updates of untouched rows as usual. Any other read of the table, or a gradient of the whole
+// table, is a usage_error that names it.
 // Threads: the one that runs forward and backward.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -24,7 +22,7 @@
 #include <parx/core/check.hpp>
 #include <parx/fsdp/reserved_pages.hpp>
 #include <parx/fsdp/row_all_to_all.hpp>
-#include <parx/reduction/replica_rows.hpp>
+#include <parx/reduction/gradient_sums.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -46,10 +44,9 @@ class row_table_part {
   row_table_part& operator=(const row_table_part&) = delete;
   virtual ~row_table_part() = default;
 
-  /// Local: the gradient of the model's parameter is that of a virtual replica of this rank, not of
-  /// its last; or of none, and is dropped. The parameter has none afterwards.
-  virtual void add_replica() = 0;
-  virtual void add_nothing() = 0;
+  /// Local: this pass is not the last of its step. The gradient of the model's parameter stays, or
+  /// goes to the place of its virtual replica.
+  virtual void keep(const reduction_pass& pass) = 0;
   /// Collective, asynchronous: the gradient of the model's parameter is final.
   virtual void announce() = 0;
   /// Collective: blocks until all ranks have announced, then sends the rows.
@@ -72,7 +69,7 @@ struct trained_table {
 };
 
 template <typename T>
-class row_table final : public row_table_part, private deferred_updates<T> {
+class row_table : public row_table_part, private deferred_updates<T> {
  public:
   /// `part`, which has no values and is not cut yet, becomes this rank's rows of `whole`. If
   /// `whole` has values, this is collective, and each rank receives its part of rank 0's; otherwise
@@ -84,7 +81,6 @@ class row_table final : public row_table_part, private deferred_updates<T> {
                  dtype_of<T>, groups.tag, site),
         values_(whole_.size() * sizeof(T)),
         gradients_(whole_.size() * sizeof(T)) {
-    if (groups.virtual_replicas > 0) sum_replicas(groups, site);
     part_.keep_part(whole_.spec().slice(0, traffic_.own_begin(), traffic_.own_end()));
     part_.expect_row_grad();
     const tensor<T>& values = part_.allocate();
@@ -110,59 +106,26 @@ class row_table final : public row_table_part, private deferred_updates<T> {
     whole_.forget_values();
   }
 
-  void add_replica() override {
-    const auto touched = touched_rows();
-    note_written(touched.size());
-    replicas_->add(gradient(), touched);
-    whole_.zero_grad();
-  }
-  void add_nothing() override {
-    note_written(touched_rows().size());
-    whole_.zero_grad();
-  }
-  void announce() override {
-    if (!replicas_) return traffic_.announce(touched_rows());
-    add_replica();
-    replicas_->announce();
-  }
-  void start() override {
-    replicas_ ? replicas_->start() : traffic_.start(gradient());
-  }
+  void keep(const reduction_pass& /*pass*/) override {}
+  void announce() override { traffic_.announce(touched_rows()); }
+  void start() override { traffic_.start(gradient()); }
   void finish(double factor, bool is_used) override {
-    if (replicas_) {
-      take(replicas_->finish(factor), is_used);
-    } else {
-      note_written(touched_rows().size());
-      traffic_.add_up(factor, [&](std::span<const std::size_t> rows) -> std::byte* {
-        if (!is_used) return nullptr;
-        return reinterpret_cast<std::byte*>(part_.add_rows(rows).data());
-      });
-      whole_.zero_grad();
-    }
-    if (written_ >= least_drop && 2 * whole_.size() * sizeof(T) > least_drop) drop_pages();
+    note_written(touched_rows().size());
+    traffic_.add_up(factor, [&](std::span<const std::size_t> rows) -> std::byte* {
+      if (!is_used) return nullptr;
+      return reinterpret_cast<std::byte*>(part_.add_rows(rows).data());
+    });
+    whole_.zero_grad();
+    drop_many_pages();
   }
-  void abandon() noexcept override {
-    traffic_.wait();
-    if (replicas_) replicas_->drop();
-  }
+  void abandon() noexcept override { traffic_.wait(); }
 
- private:
-  /// Pages are given back once this much has been written, and never for smaller tables: touching a
-  /// page again costs a page fault.
-  static constexpr std::size_t least_drop = std::size_t{32} << 20U;
+ protected:
   static constexpr const char* remedy =
       "fsdp has cut it by rows, so only lookups can use it. If the model needs the whole table, "
       "make it as nn::embedding{rows, width, {.use = nn::embedding_use::whole}}, or give fsdp the "
       "option .tables = embedding_tables::in_units";
 
-  void sum_replicas(const row_groups& groups, call_site site) {
-    std::vector<std::size_t> bounds;
-    const row_cut& cut = traffic_.cut();
-    for (std::size_t rank = 0; rank <= cut.ranks; ++rank) bounds.push_back(cut.begin(rank));
-    plan_.emplace(groups.virtual_replicas, groups.summing.rank(), groups.summing.size());
-    replicas_.emplace(*plan_, groups.summing, whole_.name(), width(), dtype_of<T>,
-                      std::move(bounds), site);
-  }
   /// Those of the model's parameter, none without a gradient.
   [[nodiscard]] std::span<const std::size_t> touched_rows() const {
     const auto touched = whole_.touched_rows();
@@ -174,32 +137,31 @@ class row_table final : public row_table_part, private deferred_updates<T> {
     const T* const from = whole_.has_grad() ? whole_.row_grad()->values.data() : nullptr;
     return reinterpret_cast<const std::byte*>(from);
   }
-  /// The part gets these rows of the table as its gradient.
-  void take(const row_values& sum, bool is_used) {
-    if (!is_used) return;
-    std::vector<std::size_t> own;
-    for (const std::uint32_t row : sum.numbers) own.push_back(row - traffic_.own_begin());
-    T* const to = part_.add_rows(own).data();
-    const std::size_t bytes = width() * sizeof(T);
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      std::memcpy(to + own[i] * width(), sum.values.data() + i * bytes, bytes);
-    }
+  void note_written(std::size_t rows) noexcept {
+    written_ += rows * std::max(width() * sizeof(T), reserved_pages::page_bytes);
+  }
+  /// Gives pages back once this much has been written, and never of smaller tables: touching a page
+  /// again costs a page fault.
+  void drop_many_pages() {
+    constexpr std::size_t least_drop = std::size_t{32} << 20U;
+    if (written_ < least_drop || 2 * whole_.size() * sizeof(T) <= least_drop) return;
+    values_.drop();
+    gradients_.drop();
+    whole_.bind_zeroed_grad(elements(gradients_));
+    written_ = 0;
   }
   [[nodiscard]] std::size_t rows() const noexcept { return whole_.shape()[0]; }
   [[nodiscard]] std::size_t width() const noexcept {
     return rows() == 0 ? 0 : whole_.size() / rows();
   }
+
+  const parameter<T> whole_;  ///< the model's
+  const parameter<T> part_;
+  row_all_to_all traffic_;
+
+ private:
   [[nodiscard]] std::span<T> elements(const reserved_pages& of) const noexcept {
     return {static_cast<T*>(of.data()), whole_.size()};
-  }
-  void note_written(std::size_t rows) noexcept {
-    written_ += rows * std::max(width() * sizeof(T), reserved_pages::page_bytes);
-  }
-  void drop_pages() {
-    values_.drop();
-    gradients_.drop();
-    whole_.bind_zeroed_grad(elements(gradients_));
-    written_ = 0;
   }
 
   // deferred_updates: called before a read of the model's parameter.
@@ -214,11 +176,6 @@ class row_table final : public row_table_part, private deferred_updates<T> {
                                 }));
   }
 
-  const parameter<T> whole_;  ///< the model's
-  const parameter<T> part_;
-  row_all_to_all traffic_;
-  std::optional<replica_plan> plan_;
-  std::optional<replica_rows> replicas_;  ///< instead of the gradients' part of traffic_
   const reserved_pages values_, gradients_;
   std::size_t written_ = 0;  ///< upper bound of the bytes of pages in use since the last drop
 };

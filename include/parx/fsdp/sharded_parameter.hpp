@@ -17,6 +17,7 @@
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
+#include <parx/fsdp/replica_row_table.hpp>
 #include <parx/fsdp/row_table.hpp>
 #include <parx/nn/init.hpp>
 #include <parx/tensor/shard_spec.hpp>
@@ -148,7 +149,8 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
     close();
   }
   row_table_part& cut_by_rows(const row_groups& groups, call_site site) override {
-    table_.reset(new row_table<T>(groups, whole_, part_, site));
+    if (groups.virtual_replicas == 0) table_.reset(new row_table<T>(groups, whole_, part_, site));
+    else table_.reset(new replica_row_table<T>(groups, whole_, part_, site));
     return *table_;
   }
   void open() noexcept override { whole_.watch_reads(nullptr); }

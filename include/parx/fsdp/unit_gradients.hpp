@@ -5,8 +5,9 @@
 // unit, or, if the slot is still held by an incomplete flat then, when it is launched. Flats are
 // launched strictly in the reverse order of the plan, whatever the order in which gradients become
 // final, and each from the same slot on all ranks. If sums of several passes are added up in the
-// parts, or there are virtual replicas, every pass launches the flats. Tables that are cut by rows
-// are launched after all flats. Flats, then tables, are the buckets of reduction_state.
+// parts, or each is a virtual replica (replica_gradients.hpp), every pass launches the flats.
+// Tables that are cut by rows are launched after all flats. Flats, then tables, are the buckets of
+// reduction_state.
 // Threads: the one that runs backward.
 #pragma once
 
@@ -34,11 +35,10 @@
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_prefetcher.hpp>
 #include <parx/reduction/gradient_sums.hpp>
-#include <parx/reduction/replica_counts.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-class unit_gradients final : public gradient_sums {
+class unit_gradients : public gradient_sums {
  public:
   using parameters = std::vector<std::unique_ptr<sharded_parameter>>;
 
@@ -48,22 +48,18 @@ class unit_gradients final : public gradient_sums {
                  unit_prefetcher& uses, reduction_layout how, gradient_memory_of kind,
                  const std::string& who, call_site site)
       : gradient_sums({{how.all, {}, who}, std::vector<std::size_t>(all.size()), how.order, site}),
-        plan_(plan), all_(all), tables_(std::move(tables)), uses_(uses), how_(std::move(how)),
-        kind_(kind), site_(site), numbers_(all.size()) {
-    if (how_.virtual_replicas) counts_.emplace(*how_.virtual_replicas, how_.all, who, site);
+        how_(std::move(how)), site_(site), tables_(std::move(tables)), plan_(plan), all_(all),
+        uses_(uses), kind_(kind), numbers_(all.size()) {
     allocate();
   }
-  ~unit_gradients() override { drop(); }  // operations still write to memory that goes
+  ~unit_gradients() override { drop_sums(); }  // operations still write to memory that goes
 
   /// Collective. Throws errc::mismatch where other ranks have not unfrozen these parameters, and
   /// ends the group with that reason.
   void require_unfrozen(const std::vector<std::size_t>& unfrozen);
   /// Collective, between passes: flats of the plan, and tables, are trained that were not before.
   /// Gradients and sums that there are stay.
-  void extend(std::vector<trained_table> tables) {
-    require(!counts_ || !has_sums_,
-            "{}: a parameter is unfrozen between two replicas of a step: unfreeze it between steps",
-            headers().who());
+  virtual void extend(std::vector<trained_table> tables) {
     slots_->unbind();
     sums_.clear();
     slots_.reset();
@@ -78,12 +74,7 @@ class unit_gradients final : public gradient_sums {
     return numbers_[parameter];
   }
   /// zero_grad(): forgets the virtual replicas of this step so far.
-  void drop_replicas() noexcept {
-    if (!counts_ || is_running_) return;
-    for (const trained_table& each : tables_) each.rows->abandon();
-    drop();
-    has_sums_ = false;
-  }
+  virtual void drop_replicas() noexcept {}
   /// Backward enters the unit: its flats take their slots if those are free.
   void enter(std::size_t unit) {
     if (!is_running_) return;
@@ -102,16 +93,13 @@ class unit_gradients final : public gradient_sums {
     for (std::size_t i = 0; i < all_.size(); ++i) {
       if (all_[i]->has_part_grad() || all_[i]->has_whole_grad()) return i;
     }
-    // Tables keep those of virtual replicas to themselves: of a model that trains nothing else, no
-    // parameter has a gradient between two replicas.
-    const bool are_in_tables = counts_ && has_sums_ && sums_.empty() && !tables_.empty();
-    return are_in_tables ? tables_.front().parameter : reduction_state::nothing;
+    return reduction_state::nothing;
   }
   void start(const reduction_state& state, const reduction_pass& pass) override {
     has_sums_ = has_sums_ && pass.adds;  // or zero_grad() has discarded them
     pass_ = pass;
     pass_.adds = has_sums_;
-    if (counts_) begin_replica();
+    begin_pass();
     if (pass.is_last) {
       headers().own().order_hash() = own_order_hash_ = uses_.take_order_hash();
       headers().send(state, all_);
@@ -129,12 +117,33 @@ class unit_gradients final : public gradient_sums {
   void finish() override;
   void abandon() noexcept override {
     if (!std::exchange(is_running_, false)) return;
-    for (const trained_table& each : tables_) each.rows->abandon();
     drop();
     slots_->abandon();
   }
 
+ protected:
+  /// Local: the pass is known, nothing is sent yet.
+  virtual void begin_pass() {}
+  /// Blocks until the step header has arrived.
+  virtual void receive_header() { headers().wait(); }
+  /// Gives all sums up.
+  virtual void drop() noexcept {
+    for (const trained_table& each : tables_) each.rows->abandon();
+    drop_sums();
+  }
+
+  const reduction_layout how_;
+  const call_site site_;
+  std::vector<trained_table> tables_;
+  std::vector<std::unique_ptr<flat_sum>> sums_;  ///< by flat, in launch order
+  reduction_pass pass_{};
+  bool has_sums_ = false;  ///< the parts have sums of earlier passes
+  bool is_running_ = false;
+
  private:
+  void drop_sums() noexcept {
+    for (const auto& each : sums_) each->drop();
+  }
   static constexpr std::size_t nobody = gradient_slots::nobody;
 
   /// Allocates memory for the trained flats and binds the gradients to it.
@@ -144,34 +153,10 @@ class unit_gradients final : public gradient_sums {
     const auto make = [&]<typename Sum>(std::type_identity<Sum>) -> std::unique_ptr<flat_sum> {
       return std::make_unique<Sum>(how_, flat, slots_->part(i), headers().own(), site_);
     };
-    if (counts_) return make(std::type_identity<replica_flat_sum>());
+    if (how_.virtual_replicas) return make(std::type_identity<replica_flat_sum>());
     if (is_narrowed(how_.wire.reduce, flat.type)) return make(std::type_identity<narrow_sum>());
     if (how_.in_pieces()) return make(std::type_identity<pieced_sum>());
     return make(std::type_identity<scattered_sum>());
-  }
-  /// Gives all sums up.
-  void drop() noexcept {
-    for (const auto& each : sums_) each->drop();
-    if (counts_) counts_->drop();
-  }
-  /// Of the virtual ones.
-  void begin_replica() {
-    if (!pass_.adds) {
-      for (const trained_table& each : tables_) each.rows->abandon();
-      drop();
-    }
-    pass_.is_idle = !pass_.adds && how_.virtual_replicas->is_short();
-    require(!pass_.is_idle || pass_.count == 0,
-            "{}: other ranks have a replica more than this one, whose first pass of a step is "
-            "therefore of an empty batch; this one has {} samples",
-            headers().who(), pass_.count);
-    if (pass_.is_last) counts_->send(pass_.count);
-    else if (!pass_.is_idle) counts_->add(pass_.count);
-  }
-  /// Blocks until the step header has arrived.
-  void receive_header() {
-    headers().wait();
-    if (counts_) headers().own().count() = counts_->receive();
   }
 
   /// Throws if the ranks used units in different orders: a gather then mixed units of equal sizes,
@@ -209,9 +194,7 @@ class unit_gradients final : public gradient_sums {
     slots_->take(i);
   }
   void launch_rows(row_table_part& table) {
-    if (pass_.is_last) table.announce();
-    else if (pass_.is_idle) table.add_nothing();
-    else if (counts_) table.add_replica();
+    pass_.is_last ? table.announce() : table.keep(pass_);
   }
   void launch(std::size_t i) {
     take_slot(i);
@@ -222,20 +205,12 @@ class unit_gradients final : public gradient_sums {
 
   const unit_plan& plan_;
   const parameters& all_;
-  std::vector<trained_table> tables_;
   unit_prefetcher& uses_;
-  const reduction_layout how_;
   const gradient_memory_of kind_;
-  const call_site site_;
-  std::optional<replica_counts> counts_;
   std::optional<gradient_slots> slots_;
-  std::vector<std::unique_ptr<flat_sum>> sums_;  ///< by flat, in launch order
-  std::vector<std::size_t> numbers_;             ///< by parameter
-  std::size_t launched_ = 0, passed_on_ = 0;     ///< flats, in this pass
+  std::vector<std::size_t> numbers_;          ///< by parameter
+  std::size_t launched_ = 0, passed_on_ = 0;  ///< flats, in this pass
   double own_order_hash_ = 0;
-  reduction_pass pass_{};
-  bool has_sums_ = false;  ///< the parts have sums of earlier passes
-  bool is_running_ = false;
 };
 
 inline void unit_gradients::require_unfrozen(const std::vector<std::size_t>& unfrozen) {

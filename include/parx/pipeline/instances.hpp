@@ -2,7 +2,6 @@
 #pragma once
 
 #include <parx/ddp/ddp.hpp>
-#include <parx/ddp/instances.hpp>
 #include <parx/fsdp/instances.hpp>
 #include <parx/pipeline/any_pipeline.hpp>
 #include <parx/pipeline/runner.hpp>

@@ -11,15 +11,14 @@
 // not name are the observer's. Between the wrappers these differ:
 //
 //               gradient_buckets (ddp)               unit_gradients (fsdp)
-//   start()     sends the headers; clears gradients  sends the header in the last pass of a step
-//               that this rank does not have
+//   start()     sends the headers                    sends the header in the last pass of a step
 //   launch()    all_reduce of a bucket, or what a    reduce_scatter of a flat to this rank's part,
 //               hook sends, or the numbers of rows   over shards, then replicas; exact or bfloat16
 //   finish()    receives the headers; waits; divides by the samples where that is not done yet
 //   abandon()   nothing                              gradients return to the parameters
 //
 // Another form of reduction is another implementation of this class, or of what the two delegate
-// to: comm_hook (ddp/hook.hpp) and flat_sum (fsdp/flat_sum.hpp).
+// to: bucket_sum (ddp/bucket_sum.hpp), comm_hook (ddp/hook.hpp), flat_sum (fsdp/flat_sum.hpp).
 // Threads: the one that runs backward.
 #pragma once
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +17,7 @@
 #include <parx/comm/collectives/scatter.hpp>
 #include <parx/fsdp/gathered_values.hpp>
 #include <parx/fsdp/host_values.hpp>
+#include <parx/fsdp/replica_gradients.hpp>
 #include <parx/fsdp/sharded_units.hpp>
 #include <parx/fsdp/unit_gradients.hpp>
 #include <parx/fsdp/values_in_place.hpp>
@@ -44,9 +46,13 @@ PARX_INLINE sharded_units::sharded_units(process_group& group, shard_groups grou
   reduction_layout sums = layout_of(std::move(groups.part_of), options, site);
   cut_tables(sums, site);
   uses_.emplace(plan_, *values_, options.prefetch);
-  gradients_.reset(new unit_gradients(
-      plan_, all_, trained_tables(), *uses_, std::move(sums),
-      options.stage == 1 ? gradient_memory_of::all_flats : gradient_memory_of::slots, who_, site));
+  const auto kind = options.stage == 1 ? gradient_memory_of::all_flats : gradient_memory_of::slots;
+  const auto make = [this, &sums, kind, site]<typename Made>(std::type_identity<Made>) {
+    gradients_.reset(new Made(plan_, all_, trained_tables(), *uses_, std::move(sums), kind, who_,
+                              site));
+  };
+  if (options.replicas == 0) make(std::type_identity<unit_gradients>());
+  else make(std::type_identity<replica_gradients>());
   std::vector<reduction_group> others{{"gathers", gathering_}, {"replicas", replicas_}};
   if (shard_sums_) others.push_back({"sums", *shard_sums_});
   reducer_.emplace(*this, reduction_groups(group_, std::move(others), who_), options.finish);
