@@ -13,3 +13,4 @@
 #include <parx/reduction/replica_tree.hpp>           // IWYU pragma: export
 #include <parx/reduction/step_header.hpp>            // IWYU pragma: export
 #include <parx/reduction/times.hpp>                  // IWYU pragma: export
+#include <parx/reduction/training_engine.hpp>        // IWYU pragma: export

@@ -129,7 +129,7 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
   /// Collective. Copies rank 0's buffers, the ones that save() writes, to all ranks. Call it before
   /// an evaluation, so that all ranks evaluate the same model; the trainer does. PyTorch's DDP
   /// broadcasts them in every forward pass instead.
-  void broadcast_buffers(call_site site = call_site::current()) {
+  void broadcast_buffers(call_site site = call_site::current()) override {
     if constexpr (requires { model_.for_each_buffer([](const std::string&, auto&) {}); }) {
       model_.for_each_buffer([&](const std::string&, auto& buffer) {
         broadcast(group_, buffer.value().span(), {.root = 0}, site);
@@ -137,9 +137,8 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
     }
   }
 
-  /// Drops the gradients of all parameters, including those that no optimizer has: the next
-  /// backward overwrites them. Same as the model's zero_grad(), without a walk over its layers.
-  void zero_grad() {
+  /// Same as the model's zero_grad(), without a walk over its layers.
+  void zero_grad() override {
     buckets_->drop_replicas();
     for (const auto& each : buckets_->parameters()) each->zero_grad();
   }
@@ -184,7 +183,7 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
             "the ranks that hold the parts, and save each part",
             site);
   }
-  void before_write() const noexcept {}
+  void before_write() noexcept override {}
   /// Local. Why training cannot continue after a rank is lost; empty if it can.
   [[nodiscard]] std::string reason_to_stop_at_loss() {
     if (!has_one_group()) {

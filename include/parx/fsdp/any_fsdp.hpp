@@ -88,9 +88,7 @@ class any_fsdp : public distributed_wrapper, public data_parallel_wrapper {
   [[nodiscard]] gathered_values_scope gathered(const parameter<T>&... parameters) {
     return {*units_, {unit_of(parameters.node().get())...}};
   }
-  /// Call this on all ranks before writing to parameters() by any means other than an optimizer, an
-  /// average of parx::optim or load(): it invalidates the gathered values.
-  void before_write() { units_->written(); }
+  void before_write() override { units_->written(); }
   /// Collective. Call this before an operation that all ranks must take part in, such as a save. If
   /// one rank is there while others run on, all of them throw errc::mismatch that names both
   /// places, instead of waiting for each other.
@@ -105,10 +103,10 @@ class any_fsdp : public distributed_wrapper, public data_parallel_wrapper {
   /// values that the model would get from this seed, and seeds the model's random layers.
   void initialize(std::uint64_t seed);
 
-  void zero_grad() { units_->zero_grad(); }
+  void zero_grad() override { units_->zero_grad(); }
 
   /// Collective. Gives all ranks rank 0's buffers.
-  void broadcast_buffers(call_site site = call_site::current());
+  void broadcast_buffers(call_site site = call_site::current()) override;
 
   /// Collective. A hash of all values: the same on all ranks, and equal to that of a ddp with the
   /// same values. Gathers one unit at a time.

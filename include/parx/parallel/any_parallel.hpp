@@ -33,7 +33,7 @@
 #include <parx/parallel/strategy.hpp>
 #include <parx/pipeline/same_batches.hpp>
 #include <parx/reduction/metrics.hpp>
-#include <parx/reduction/replica_tree.hpp>
+#include <parx/reduction/training_engine.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>
 #include <parx/types/replica_range.hpp>
 
@@ -64,15 +64,20 @@ class any_parallel : public staged_wrapper {
 
   /// A scope in which forward_backward adds gradients up on each rank alone; the first one after it
   /// sums them over the ranks.
-  [[nodiscard]] no_sync_scope no_sync() { return strategy().no_sync(); }
+  [[nodiscard]] no_sync_scope no_sync() {
+    require(layout_.replicas == 0,
+            "gradients of several batches cannot be added up with replicas= in the layout, which "
+            "says how many micro-batches a step has: ask for more replicas");
+    return engine().no_sync();
+  }
   /// Local. The next forward_backward overwrites the gradients.
-  void zero_grad() { strategy().zero_grad(); }
+  void zero_grad() { engine().zero_grad(); }
   /// Local. Tells all ranks something that this one has noticed (its host goes down), with the
   /// gradients of the next forward_backward.
-  void raise_flag() { strategy().raise_flag(); }
+  void raise_flag() { engine().raise_flag(); }
   /// Collective. Whether any rank's flag was raised before the last forward_backward.
   [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
-    const bool here = strategy().flag_raised(site);
+    const bool here = engine().flag_raised(site);
     return cut_ && strategy().stages() == nullptr ? on_any_rank(tensor_group(), here, site) : here;
   }
 
@@ -114,7 +119,7 @@ class any_parallel : public staged_wrapper {
   [[nodiscard]] bool replicas_equal(call_site site = call_site::current());
   /// Collective. Gives the ranks of each stage the buffers of the first of them.
   void broadcast_buffers(call_site site = call_site::current()) {
-    strategy().broadcast_buffers(site);
+    engine().broadcast_buffers(site);
   }
 
   /// Collective. Ends this object early and leaves the model its values, whole on every rank. (The
@@ -178,7 +183,7 @@ class any_parallel : public staged_wrapper {
   }
   /// Call this on all ranks before parameters are written by anything other than an optimizer or
   /// load().
-  void before_write() { strategy().before_write(); }
+  void before_write() { engine().before_write(); }
   [[nodiscard]] parallel_part<T>& module() {
     (void)strategy();
     return *part_;
@@ -187,10 +192,10 @@ class any_parallel : public staged_wrapper {
     (void)strategy();
     return *shapes_;
   }
-  [[nodiscard]] reduction_times times() const { return strategy().times(); }
-  [[nodiscard]] std::size_t bucket_count() const { return strategy().bucket_bytes().size(); }
+  [[nodiscard]] reduction_times times() const { return engine().times(); }
+  [[nodiscard]] std::size_t bucket_count() const { return engine().bucket_count(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const {
-    return strategy().bucket_bytes().at(index);
+    return engine().bucket_bytes(index);
   }
 
   /// See parx::generate.
@@ -200,6 +205,7 @@ class any_parallel : public staged_wrapper {
             site_);
     return *strategy_;
   }
+  [[nodiscard]] training_engine& engine() const { return strategy().engine(); }
   /// The layers' cut; null where tp is 1.
   [[nodiscard]] const parallelized* cut() const noexcept { return cut_ ? &*cut_ : nullptr; }
 

@@ -32,11 +32,6 @@ namespace parx::inline PARX_ABI {
           rows.value_or(0), own.size());
   return own.size();
 }
-inline void require_no_replicas_to_add_to(int replicas) {
-  require(replicas == 0,
-          "gradients of several batches cannot be added up with replicas= in the layout, which "
-          "says how many micro-batches a step has: ask for more replicas");
-}
 
 template <typename T>
 class replica_pass {

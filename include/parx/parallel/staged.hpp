@@ -9,63 +9,31 @@
 #include <vector>
 
 #include <parx/models/decoding_cache.hpp>
-#include <parx/nn/replica_scope.hpp>
-#include <parx/parallel/replica_pass.hpp>
 #include <parx/parallel/strategy.hpp>
 #include <parx/pipeline/any_pipeline.hpp>
-#include <parx/types/replica_range.hpp>
 
 namespace parx::inline PARX_ABI {
 
 template <typename T>
-class staged_strategy final : public strategy_of_model<T> {
+class staged_strategy : public strategy_of_model<T> {
   using base = parallel_strategy<T>;
 
  public:
   /// Collective over the groups of the options. `stages` has the ranks of a replica that have the
-  /// same piece of each layer. The micro-batches of a step are this rank's virtual replicas if
-  /// .reductions has those.
+  /// same piece of each layer.
   staged_strategy(any_model<T>& model, process_group& stages, pipeline_options options,
                   call_site site)
       : strategy_of_model<T>(model),
         stages_(stages),
-        own_(own_replicas(options)),
         pipe_(model, model.blocks(), stages, std::move(options), site) {}
 
   int parts_of(std::optional<std::size_t> rows, batch_use use) override {
-    if (own_.size() > 0 && use == batch_use::step) return parts_of_replicas(rows, own_);
     return pipe_.agree_on_parts(rows, use);
   }
   bool begins_idle() override { return false; }
-  nn::tally train(const microbatches<T>& all) override {
-    if (own_.size() == 0) return pipe_.run_backward(all);
-    const nn::replica_scope by_replica;
-    replica_pass<T> replicas(this->model());
-    // Read at the beginning of each forward of a stage.
-    const auto with_input = [&](std::size_t i, function_ref<void(const any_input&)> take) {
-      replicas.begin(own_.first + static_cast<int>(i));
-      all.with_input(i, take);
-    };
-    const nn::tally total =
-        pipe_.run_backward({all.count, with_input, all.has_samples, all.result});
-    replicas.end();
-    broadcast_buffers(call_site::current());
-    return total;
-  }
+  nn::tally train(const microbatches<T>& all) override { return pipe_.run_backward(all); }
   nn::tally evaluate(const microbatches<T>& all) override { return pipe_.run_forward(all); }
-  no_sync_scope no_sync() override {
-    require_no_replicas_to_add_to(own_.size());
-    return pipe_.no_sync();
-  }
-  void zero_grad() override { pipe_.zero_grad(); }
-  void raise_flag() override { pipe_.raise_flag(); }
-  bool flag_raised(call_site site) override { return pipe_.flag_raised(site); }
-  reduction_times times() const override { return pipe_.times(); }
-  std::vector<std::size_t> bucket_bytes() const override {
-    std::vector<std::size_t> all;
-    for (std::size_t i = 0; i < pipe_.bucket_count(); ++i) all.push_back(pipe_.bucket_bytes(i));
-    return all;
-  }
+  training_engine& engine() noexcept override { return pipe_; }
 
   void begin_text(std::size_t positions) override {
     this->model().begin_text_of_blocks(positions);
@@ -99,22 +67,13 @@ class staged_strategy final : public strategy_of_model<T> {
   shard_place copies(const std::string& name) override {
     return place_within(pipe_.user_of(name), pipe_.replica_of(name));
   }
-  void before_write() override { pipe_.before_write(); }
-  void broadcast_buffers(call_site site) override { pipe_.broadcast_buffers(site); }
   process_group* stages() noexcept override { return &stages_; }
   int last_stage() const noexcept override { return pipe_.last_rank(); }
   bool reads_batches() const noexcept override { return pipe_.reads_batches(); }
   void regroup(process_group) override { throw_usage("stages cannot be given other ranks"); }
 
  private:
-  [[nodiscard]] static replica_range own_replicas(const pipeline_options& options) {
-    const int replicas = options.reductions.replicas;
-    if (replicas == 0) return {};
-    return replicas_of(options.data_parallel->rank(), options.data_parallel->size(), replicas);
-  }
-
   process_group& stages_;
-  const replica_range own_;  ///< virtual ones; empty: none
   any_pipeline<T> pipe_;
 };
 

@@ -27,8 +27,7 @@
 #include <parx/parallel/any_model.hpp>
 #include <parx/pipeline/batch_parts.hpp>
 #include <parx/pipeline/microbatches.hpp>
-#include <parx/reduction/gradient_reducer.hpp>
-#include <parx/reduction/times.hpp>
+#include <parx/reduction/training_engine.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -67,12 +66,8 @@ class parallel_strategy {
   virtual nn::tally train(const microbatches<T>& all) = 0;
   /// Forwards alone. The figures of this replica, on all its ranks.
   virtual nn::tally evaluate(const microbatches<T>& all) = 0;
-  [[nodiscard]] virtual no_sync_scope no_sync() = 0;
-  virtual void zero_grad() = 0;
-  virtual void raise_flag() = 0;
-  [[nodiscard]] virtual bool flag_raised(call_site site) = 0;
-  [[nodiscard]] virtual reduction_times times() const = 0;
-  [[nodiscard]] virtual std::vector<std::size_t> bucket_bytes() const = 0;
+  /// What computes and sums the gradients.
+  [[nodiscard]] virtual training_engine& engine() noexcept = 0;
 
   // Generation by a language model.
 
@@ -94,8 +89,6 @@ class parallel_strategy {
   /// Of the ranks that have the same piece of a layer: how many have the same part of the
   /// parameter, or of its optimizer state, and which of them this one is.
   [[nodiscard]] virtual shard_place copies(const std::string& name) = 0;
-  virtual void before_write() = 0;
-  virtual void broadcast_buffers(call_site site) = 0;
   /// The ranks of a replica that have other stages; null where each runs all layers.
   [[nodiscard]] virtual process_group* stages() noexcept = 0;
   /// The one of stages() that has the model's result.

@@ -48,11 +48,12 @@
 #include <parx/pipeline/tied_stages.hpp>
 #include <parx/pipeline/timeline.hpp>
 #include <parx/plan/cut.hpp>
+#include <parx/reduction/training_engine.hpp>
 
 namespace parx::inline PARX_ABI {
 
 template <typename T>
-class any_pipeline : public staged_wrapper {
+class any_pipeline : public staged_wrapper, public training_engine {
  public:
   /// As pipeline(model, blocks, group, options): see there.
   any_pipeline(nn::any_module<T> model, nn::model_blocks<any_input, T> blocks,
@@ -129,10 +130,8 @@ class any_pipeline : public staged_wrapper {
   /// in the model.
   [[nodiscard]] stage_module<T>& module() noexcept { return *module_; }
   [[nodiscard]] const stage_module<T>& module() const noexcept { return *module_; }
-  void zero_grad() { reductions_->zero_grad(); }
-  /// Call this on all ranks before parameters are written by anything other than an optimizer or
-  /// load(): it invalidates the gathered values of sharded stages.
-  void before_write() { reductions_->before_write(); }
+  void zero_grad() override { reductions_->zero_grad(); }
+  void before_write() override { reductions_->before_write(); }
   void before_save(call_site /*site*/) const noexcept {}
   [[nodiscard]] std::string reason_to_stop_at_loss() const {
     return "a pipeline keeps a stage on each rank, and a lost rank's is gone";
@@ -141,7 +140,7 @@ class any_pipeline : public staged_wrapper {
   [[nodiscard]] bool is_sharded() const noexcept { return options_.sharding.has_value(); }
 
   /// Gradient accumulation over several steps: run all but the last one within this scope.
-  [[nodiscard]] no_sync_scope no_sync() noexcept {
+  [[nodiscard]] no_sync_scope no_sync() noexcept override {
     return no_sync_scope(reductions_->synchronising());
   }
 
@@ -174,23 +173,25 @@ class any_pipeline : public staged_wrapper {
     return place_in(data_group());
   }
   /// A flag raised on any rank of the job reaches all ranks with the gradients of the next step.
-  void raise_flag() noexcept {
+  void raise_flag() noexcept override {
     if (reductions_->carries_flags()) reductions_->raise_flag();
     own_flag_ = true;
   }
   /// Collective over the model's ranks; over the job's if some rank has no gradients to send.
-  [[nodiscard]] bool flag_raised(call_site site = call_site::current()) {
+  [[nodiscard]] bool flag_raised(call_site site = call_site::current()) override {
     const bool own = std::exchange(own_flag_, false);
     const bool mine = reductions_->carries_flags() ? reductions_->flag_raised() : own;
     return on_any_rank(all_carry_flags_ ? flag_group() : job_group(), mine, site);
   }
   /// Collective over the data-parallel ranks.
-  void broadcast_buffers(call_site site = call_site::current()) {
+  void broadcast_buffers(call_site site = call_site::current()) override {
     reductions_->broadcast_buffers(site);
   }
-  [[nodiscard]] reduction_times times() const noexcept { return reductions_->times(); }
-  [[nodiscard]] std::size_t bucket_count() const { return reductions_->bucket_bytes().size(); }
-  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const {
+  [[nodiscard]] reduction_times times() const noexcept override { return reductions_->times(); }
+  [[nodiscard]] std::size_t bucket_count() const override {
+    return reductions_->bucket_bytes().size();
+  }
+  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const override {
     return reductions_->bucket_bytes().at(index);
   }
   [[nodiscard]] const pipeline_table& table() { return tables_.of(options_.microbatches).table; }

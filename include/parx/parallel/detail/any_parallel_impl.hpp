@@ -47,7 +47,7 @@ any_parallel<T>::any_parallel(std::unique_ptr<any_model<T>> model, process_group
 template <typename T>
 void any_parallel<T>::initialize(std::uint64_t seed, call_site site) {
   detail::require_same(world_, "seed", std::to_string(seed), site);
-  strategy().before_write();
+  before_write();
   std::map<std::string, nn::initializer> starts;
   strategy().for_each_start([&](const std::string& path, const nn::initializer& start) {
     starts.emplace(path, start);

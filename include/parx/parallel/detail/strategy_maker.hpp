@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include <parx/parallel/automatic.hpp>
 #include <parx/parallel/choices.hpp>
 #include <parx/parallel/layout.hpp>
+#include <parx/parallel/replica_strategies.hpp>
 #include <parx/parallel/staged.hpp>
 #include <parx/parallel/strategy.hpp>
 #include <parx/parallel/unstaged.hpp>
@@ -102,13 +104,10 @@ class strategy_maker {
     if (how_.pp > 1) return make_stages(choices);
     if (how_.zero == 0) {
       model_.materialize_where([](const std::string&) { return true; });
-      return std::make_unique<unstaged_strategy<T, ddp>>(
-          model_, data_group(),
-          ddp_options{.order = reduction_order::serial, .replicas = how_.replicas}, how_.parts(),
-          site_);
+      return make_unstaged<ddp>(
+          ddp_options{.order = reduction_order::serial, .replicas = how_.replicas});
     }
-    return std::make_unique<unstaged_strategy<T, any_fsdp>>(model_, data_group(),
-                                                            sharding(choices), how_.parts(), site_);
+    return make_unstaged<any_fsdp>(sharding(choices));
   }
 
  private:
@@ -159,6 +158,14 @@ class strategy_maker {
             .values = how_.gathered ? value_storage::gathered : value_storage::by_hosts,
             .replicas = how_.replicas};
   }
+  template <template <typename> typename Wrapper, typename Options>
+  [[nodiscard]] pointer make_unstaged(const Options& options) {
+    const auto make = [this, &options]<typename Strategy>(std::type_identity<Strategy>) -> pointer {
+      return std::make_unique<Strategy>(model_, data_group(), options, how_.parts(), site_);
+    };
+    if (how_.replicas == 0) return make(std::type_identity<unstaged_strategy<T, Wrapper>>());
+    return make(std::type_identity<unstaged_replicas<T, Wrapper>>());
+  }
   /// A unit for each block that is one module which no other block uses.
   [[nodiscard]] unit_choice units(const parallel_choices& choices) {
     const unit_choice& given = choices.units;
@@ -202,7 +209,12 @@ class strategy_maker {
     options.tensor_parallel = &over["tp"];
     options.model_parallel = &over.flatten({"pp", "tp"});
     options.job = &over.all();
-    return std::make_unique<staged_strategy<T>>(model_, over["pp"], std::move(options), site_);
+    const auto make =
+        [this, &over, &options]<typename Strategy>(std::type_identity<Strategy>) -> pointer {
+      return std::make_unique<Strategy>(model_, over["pp"], std::move(options), site_);
+    };
+    return how_.replicas == 0 ? make(std::type_identity<staged_strategy<T>>())
+                              : make(std::type_identity<staged_replicas<T>>());
   }
 
   any_model<T>& model_;
