@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/options.hpp"
-#include <parx/parallel/layout.hpp>
+#include <parx/plan/layout.hpp>
 
 namespace examples {
 

@@ -11,6 +11,6 @@
 #include <parx/parallel/automatic.hpp>  // IWYU pragma: export
 #include <parx/parallel/explain.hpp>   // IWYU pragma: export
 #include <parx/parallel/generate.hpp>  // IWYU pragma: export
-#include <parx/parallel/layout.hpp>    // IWYU pragma: export
 #include <parx/parallel/models.hpp>    // IWYU pragma: export
 #include <parx/parallel/parallel.hpp>  // IWYU pragma: export
+#include <parx/plan/layout.hpp>        // IWYU pragma: export

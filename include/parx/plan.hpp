@@ -6,6 +6,7 @@
 #include <parx/plan/cluster.hpp>       // IWYU pragma: export
 #include <parx/plan/cluster_of.hpp>    // IWYU pragma: export
 #include <parx/plan/cut.hpp>           // IWYU pragma: export
+#include <parx/plan/layout.hpp>        // IWYU pragma: export
 #include <parx/plan/plan.hpp>          // IWYU pragma: export
 #include <parx/plan/require_fits.hpp>  // IWYU pragma: export
 #include <parx/plan/shapes.hpp>        // IWYU pragma: export

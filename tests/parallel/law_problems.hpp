@@ -15,8 +15,8 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
-#include <parx/parallel/layout.hpp>
 #include <parx/pipeline/catalog.hpp>
+#include <parx/plan/layout.hpp>
 
 namespace law {
 

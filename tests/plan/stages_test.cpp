@@ -38,7 +38,7 @@ cluster slow(int ranks, int hosts = 1) {
 constexpr step_work work{.forward_flops = 4, .backward_flops = 8, .activation_bytes = 20 * MiB,
                          .layers = 4, .boundary_bytes = MiB};
 
-planned_step made(const cluster& machine, const plan_layout& layout) {
+planned_step made(const cluster& machine, const planned_layout& layout) {
   return plan_step(four_layers(), machine, work, layout);
 }
 double bytes_along(const planned_step& step, const std::string& axis) {
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(the_time_of_1f1b_is_that_of_its_simulation) {
 
 BOOST_AUTO_TEST_CASE(a_rank_has_its_part_of_the_heaviest_stage) {
   for (const auto& [pp, tp] : {std::pair{1, 2}, {2, 1}, {2, 2}, {4, 2}}) {
-    const auto step = made(slow(8), {.name = "x", .pp = pp, .tp = tp});
+    const auto step = made(slow(8), {{.pp = pp, .tp = tp}});
     const auto parts = static_cast<std::size_t>(pp * tp);
     BOOST_TEST(step.memory.values == 16 * MiB / parts);
     BOOST_TEST(step.memory.gradients == 16 * MiB / parts);
@@ -75,38 +75,38 @@ BOOST_AUTO_TEST_CASE(a_rank_has_its_part_of_the_heaviest_stage) {
   // Three stages of four layers: one of them has two. Vectors are whole.
   model_shapes shapes = four_layers();
   for (planned_parameter& each : shapes.parameters) each.extents = {1024};
-  const auto step = plan_step(shapes, slow(6), work, {.name = "x", .pp = 3, .tp = 2});
+  const auto step = plan_step(shapes, slow(6), work, {{.pp = 3, .tp = 2}});
   BOOST_TEST(step.memory.values == 2u * 4096);
   // What goes between layers is whole on all ranks that cut them, the rest of 16 MiB is not; a
   // stage of one layer keeps that of as many micro-batches as there are stages.
-  BOOST_TEST(made(slow(8), {.name = "x", .pp = 4, .tp = 2}).memory.activations ==
+  BOOST_TEST(made(slow(8), {{.pp = 4, .tp = 2}}).memory.activations ==
              4 * (4 * MiB + 16 * MiB / 2) / 4);
 }
 
 BOOST_AUTO_TEST_CASE(traffic_along_each_axis_follows_the_formulas) {
   // 2 x 2 x 2 ranks: 4 micro-batches, of 1 MiB between two layers.
-  const auto cube = made(slow(8), {.name = "x", .pp = 2, .tp = 2});
+  const auto cube = made(slow(8), {{.pp = 2, .tp = 2}});
   BOOST_TEST(bytes_along(cube, "pp") == 4.0 * MiB);
   // Two layers, two all-reduces each way of 2 (t - 1) / t.
   BOOST_TEST(bytes_along(cube, "tp") == 4.0 * 2 * 2 * 2 * MiB);
   BOOST_TEST(bytes_along(cube, "dp") == 4.0 * MiB);  // 2 (n - 1) / n of 4 MiB
   // Inner stages send both ways.
-  BOOST_TEST(bytes_along(made(slow(4), {.name = "x", .pp = 4}), "pp") == 2 * 4.0 * MiB);
-  BOOST_TEST(bytes_along(made(slow(4), {.name = "x", .pp = 4}), "dp") == 0);
+  BOOST_TEST(bytes_along(made(slow(4), {{.pp = 4}}), "pp") == 2 * 4.0 * MiB);
+  BOOST_TEST(bytes_along(made(slow(4), {{.pp = 4}}), "dp") == 0);
 }
 
 BOOST_AUTO_TEST_CASE(time_is_that_of_the_schedule_and_of_what_it_waits_for) {
   cluster fast = slow(4);
   fast.memory_link = {1e30, 0};
   // Four stages of 1 s and 2 s, four micro-batches: (4 + 3) 3 s, of which 9 s are idle.
-  const auto stages = made(fast, {.name = "x", .pp = 4});
+  const auto stages = made(fast, {{.pp = 4}});
   BOOST_TEST(stages.compute == 12);
   BOOST_TEST(stages.bubble == 9);
   BOOST_TEST(stages.seconds == 21);
-  const auto both = made(fast, {.name = "x", .pp = 2, .tp = 2});
+  const auto both = made(fast, {{.pp = 2, .tp = 2}});
   BOOST_TEST(both.seconds == 3 * (4 + 1));
   // A layer cut in two: 4 micro-batches, of which each sends 2 MiB a layer and way at 1 MiB/s.
-  const auto cut = made(slow(2), {.name = "x", .tp = 2});
+  const auto cut = made(slow(2), {{.tp = 2}});
   BOOST_TEST(cut.seconds == 12 + 2 * 2 * (4 * 2.0));
   // Lines along an axis share a host's link to others.
   BOOST_TEST(link_along(slow(8, 2), 1, 4).bytes_per_second == 1.0 * MiB);
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(time_is_that_of_the_schedule_and_of_what_it_waits_for) {
 BOOST_AUTO_TEST_CASE(a_plan_lists_stages_and_cut_layers_fastest_first_and_says_why) {
   const auto names = [](const training_plan& found) {
     std::vector<std::string> all;
-    for (const planned_step& each : found.steps) all.push_back(each.layout.name);
+    for (const planned_step& each : found.steps) all.push_back(to_string(each.layout.how));
     return all;
   };
   // 64 MiB of state: no rank of 4 has that, but a quarter fits everywhere.
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(a_plan_lists_stages_and_cut_layers_fastest_first_and_says_w
   const training_plan found = plan(four_layers(), small, work);
   BOOST_TEST(found.steps.front().fits);
   const auto& last = found.steps.back();
-  BOOST_TEST(last.layout.name == "ddp");
+  BOOST_TEST(to_string(last.layout.how) == "ddp");
   BOOST_TEST(!last.fits);
   const std::string text = to_text(found);
   BOOST_TEST(mentions(text, "pp=4,microbatches=4"), text);
@@ -140,12 +140,12 @@ BOOST_AUTO_TEST_CASE(a_plan_lists_stages_and_cut_layers_fastest_first_and_says_w
 }
 
 BOOST_AUTO_TEST_CASE(layouts_that_cannot_be_planned_are_refused) {
-  const auto refused = [](const plan_layout& layout, const step_work& of, const char* why) {
+  const auto refused = [](const planned_layout& layout, const step_work& of, const char* why) {
     BOOST_CHECK_EXCEPTION((void)plan_step(four_layers(), slow(8), of, layout), usage_error,
                           [&](const usage_error& wrong) { return mentions(wrong.what(), why); });
   };
-  refused({.name = "x", .pp = 3}, work, "8 ranks are not 3 stages x 1 parts");
-  refused({.name = "x", .pp = 8}, work, "8 stages of 4 layers");
-  refused({.name = "x", .tp = 2}, {.forward_flops = 1, .backward_flops = 2},
+  refused({{.pp = 3}}, work, "8 ranks are not 3 stages x 1 parts");
+  refused({{.pp = 8}}, work, "8 stages of 4 layers");
+  refused({{.tp = 2}}, {.forward_flops = 1, .backward_flops = 2},
           "give step_work::layers");
 }

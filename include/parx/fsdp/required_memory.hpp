@@ -19,7 +19,7 @@ namespace parx::inline PARX_ABI::detail {
 inline void require_memory(const unit_plan& plan,
                            const std::vector<std::unique_ptr<sharded_parameter>>& all,
                            const process_group& group, const fsdp_options& options,
-                           std::string who) {
+                           const std::string& who) {
   model_shapes shapes;
   shapes.units.clear();
   for (const planned_unit& each : plan.units()) shapes.units.push_back(each.path);
@@ -35,8 +35,8 @@ inline void require_memory(const unit_plan& plan,
   }
   const bool shared = options.stage == 3 && options.values != value_storage::gathered &&
                       group.shares_memory();
-  require_fits(shapes, cluster_of(group),
-               {.name = std::move(who), .stage = options.stage, .host_pages = shared});
+  require_fits(who, shapes, cluster_of(group),
+               {.how = {.zero = options.stage}, .host_pages = shared});
 }
 
 }  // namespace parx::detail

@@ -28,10 +28,10 @@
 #include <parx/mesh/mesh.hpp>
 #include <parx/parallel/any_model.hpp>
 #include <parx/parallel/choices.hpp>
-#include <parx/parallel/layout.hpp>
 #include <parx/parallel/part.hpp>
 #include <parx/parallel/strategy.hpp>
 #include <parx/pipeline/same_batches.hpp>
+#include <parx/plan/layout.hpp>
 #include <parx/reduction/metrics.hpp>
 #include <parx/reduction/training_engine.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>

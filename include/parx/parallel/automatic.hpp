@@ -5,7 +5,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/parallel/layout.hpp>
+#include <parx/plan/layout.hpp>
 #include <parx/plan/plan.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -30,7 +30,7 @@ struct model_abilities {
   const training_plan found = plan(shapes, machine, work, {.optimizer_bytes = optimizer_bytes});
   const auto first =
       std::find_if(found.steps.begin(), found.steps.end(), [&](const planned_step& each) {
-        const layout how = layout::parse(each.layout.name);
+        const layout& how = each.layout.how;
         return how.pp <= abilities.most_stages && how.zero <= abilities.most_zero &&
                (how.tp == 1 || abilities.can_be_cut) && abilities.ranks % (how.pp * how.tp) == 0 &&
                (!how.hybrid || abilities.has_even_hosts);
@@ -39,7 +39,7 @@ struct model_abilities {
           "layout \"auto\": no layout of this model fits into the memory of {} ranks on {} hosts: "
           "take more ranks or hosts (parx_plan shows what each layout needs)",
           machine.ranks, machine.hosts);
-  return layout::parse(first->layout.name);
+  return first->layout.how;
 }
 
 }  // namespace parx

@@ -36,8 +36,8 @@
 #include <parx/parallel/any_model.hpp>
 #include <parx/parallel/choices.hpp>
 #include <parx/parallel/instances.hpp>
-#include <parx/parallel/layout.hpp>
 #include <parx/parallel/model.hpp>
+#include <parx/plan/layout.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <parx/parallel/detail/any_parallel_impl.hpp>
-#include <parx/parallel/detail/layout_impl.hpp>
 #include <parx/parallel/instances.hpp>
 #include <parx/pipeline/instances.hpp>
 

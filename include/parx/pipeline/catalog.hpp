@@ -1,11 +1,12 @@
 // The schedules of parx by name, for flags and configurations.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <string>
 #include <string_view>
 
-#include <parx/core/formatted.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/pipeline/eager_one_f_one_b.hpp>
 #include <parx/pipeline/gpipe.hpp>
 #include <parx/pipeline/interleaved.hpp>
@@ -13,6 +14,7 @@
 #include <parx/pipeline/one_f_one_b.hpp>
 #include <parx/pipeline/zb1p.hpp>
 #include <parx/pipeline/zbv.hpp>
+#include <parx/plan/layout.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -21,7 +23,7 @@ struct named_schedule {
   pipeline_schedule make;
 };
 
-inline constexpr std::array<named_schedule, 7> pipeline_schedules{{
+inline constexpr std::array<named_schedule, pipeline_schedule_names.size()> pipeline_schedules{{
     {"gpipe", schedules::gpipe},
     {"1f1b", schedules::one_f_one_b},
     {"eager_1f1b", schedules::eager_one_f_one_b},
@@ -30,6 +32,10 @@ inline constexpr std::array<named_schedule, 7> pipeline_schedules{{
     {"zb1p", schedules::zb1p},
     {"zbv", schedules::zbv},
 }};
+static_assert(std::equal(pipeline_schedules.begin(), pipeline_schedules.end(),
+                         pipeline_schedule_names.begin(),
+                         [](const auto& each, std::string_view name) { return each.name == name; }),
+              "plan/layout.hpp names the schedules that a layout can have");
 
 /// Null where there is no schedule of this name.
 [[nodiscard]] constexpr const named_schedule* find_schedule(std::string_view name) noexcept {
@@ -39,20 +45,12 @@ inline constexpr std::array<named_schedule, 7> pipeline_schedules{{
   return nullptr;
 }
 
-/// "gpipe, 1f1b, ...".
-[[nodiscard]] inline std::string schedule_names() {
-  std::string known;
-  for (const named_schedule& each : pipeline_schedules) {
-    known += formatted("{}{}", known.empty() ? "" : ", ", each.name);
-  }
-  return known;
-}
-
 /// Throws usage_error that lists the names.
 [[nodiscard]] inline pipeline_schedule schedule_named(std::string_view name) {
   const named_schedule* const found = find_schedule(name);
   if (found != nullptr) return found->make;
-  throw_usage("there is no pipeline schedule \"{}\", but {}", name, schedule_names());
+  throw_usage("there is no pipeline schedule \"{}\", but {}", name,
+              joined_text(pipeline_schedule_names));
 }
 
 }  // namespace parx

@@ -24,19 +24,18 @@
 #include <vector>
 
 #include <parx/plan/cluster.hpp>
+#include <parx/plan/layout.hpp>
 #include <parx/plan/shapes.hpp>
 #include <parx/plan/work.hpp>
 
 namespace parx::inline PARX_ABI {
 
-/// One way to train. Ranks = pp x tp x shards x replicas.
-struct plan_layout {
-  std::string name = "ddp";
-  int stage = 0;            ///< the ZeRO stage; 0: ddp
-  int replicas = 1;         ///< copies of the sharded model; the shards of one are neighbours
+/// A layout on a cluster. Ranks = pp x tp x shards x copies; stages are those of 1F1B, and the tp
+/// ranks over which layers are cut are neighbours.
+struct planned_layout {
+  layout how;
+  int copies = 1;           ///< of the sharded model; the shards of one are neighbours
   bool host_pages = false;  ///< the shards share memory pages, so nothing is gathered
-  int pp = 1;               ///< stages of a pipeline, by 1F1B
-  int tp = 1;               ///< ranks over which layers are cut; neighbours
 };
 
 /// Bytes of one rank.
@@ -58,7 +57,7 @@ struct planned_traffic {
 };
 
 struct planned_step {
-  plan_layout layout;
+  planned_layout layout;
   planned_memory memory;
   std::vector<planned_traffic> traffic = {};
   double compute = 0, communication = 0, optimizer = 0;  ///< seconds, each alone
@@ -74,23 +73,23 @@ struct plan_options {
   /// 4 with momentum. 16-bit parameters have 4 more, a copy in float32.
   std::size_t optimizer_bytes = 8;
   /// Empty: all that the cluster permits.
-  std::vector<plan_layout> layouts = {};
+  std::vector<planned_layout> layouts = {};
 };
 
 /// The layouts with stages or cut layers that `machine` permits: up to one stage for each layer,
-/// and layers cut inside a host. Their names are what layout::parse takes.
-[[nodiscard]] std::vector<plan_layout> mesh_layouts_of(const cluster& machine,
+/// and layers cut inside a host.
+[[nodiscard]] std::vector<planned_layout> mesh_layouts_of(const cluster& machine,
                                                        const step_work& work);
 
 /// The layouts that `machine` permits without stages and cut layers: ddp, zero=1, zero=2, fsdp
 /// (stage 3); hybrid, on several hosts with several ranks each; inside one host fsdp shares its
-/// pages, and "fsdp,gathered" does not. Their names, too, are what layout::parse takes.
-[[nodiscard]] std::vector<plan_layout> layouts_of(const cluster& machine);
+/// pages, and "fsdp,gathered" does not.
+[[nodiscard]] std::vector<planned_layout> layouts_of(const cluster& machine);
 
 /// Memory, traffic and time of one layout. Throws usage_error for an invalid cluster, layout or
 /// unit.
 [[nodiscard]] planned_step plan_step(const model_shapes& shapes, const cluster& machine,
-                                     const step_work& work, const plan_layout& layout,
+                                     const step_work& work, const planned_layout& layout,
                                      std::size_t optimizer_bytes = 8);
 
 /// `steps` has the layouts that fit into memory, the fastest first, then those that do not.

@@ -46,7 +46,7 @@ inline constexpr std::array<const char*, 10> plan_columns{
   const double bubble = 100 * step.bubble / step.seconds, percent = 100 * waits / step.seconds;
   std::string said;
   if (bubble >= 1) {
-    said = formatted("idle {:.0f} % in the bubble of {} stages", bubble, step.layout.pp);
+    said = formatted("idle {:.0f} % in the bubble of {} stages", bubble, step.layout.how.pp);
   }
   if (percent >= 1) {
     said += formatted("{}waits for other ranks {:.0f} % of the time", said.empty() ? "" : ", ",
@@ -62,7 +62,7 @@ inline constexpr std::array<const char*, 10> plan_columns{
   for (const planned_traffic& each : step.traffic) {
     axes += formatted("{}{} {}", axes.empty() ? "" : ", ", each.axis, readable_bytes(each.bytes));
   }
-  return {step.layout.name,
+  return {to_string(step.layout.how),
           readable_bytes(m.total()),
           readable_bytes(m.values),
           readable_bytes(m.gradients),
@@ -125,8 +125,8 @@ inline constexpr std::array<const char*, 10> plan_columns{
   if (plan.steps.empty() || plan.steps.front().fits) return "";
   const planned_step smallest = shown_of(plan).front();
   return formatted("None of {} layout{} fits; {} takes the least memory. What would fit: {}.\n",
-                   plan.steps.size(), plan.steps.size() == 1 ? "" : "s", smallest.layout.name,
-                   remedies_of(smallest, plan.machine));
+                   plan.steps.size(), plan.steps.size() == 1 ? "" : "s",
+                   to_string(smallest.layout.how), remedies_of(smallest, plan.machine));
 }
 
 }  // namespace detail

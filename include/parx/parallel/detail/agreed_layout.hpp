@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@
 #include <parx/core/hash.hpp>
 #include <parx/core/source.hpp>
 #include <parx/mesh/layout.hpp>
-#include <parx/parallel/layout.hpp>
+#include <parx/plan/layout.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -36,6 +37,15 @@ inline void require_same(process_group& world, const char* what, const std::stri
   throw_usage(
       "parallel at {}: rank {} was given the {} \"{}\", rank 0 \"{}\": give all ranks the same",
       site, rank, what, different, first);
+}
+
+/// Whether each host has as many ranks as any other, of the ranks on these hosts: hybrid needs
+/// that.
+[[nodiscard]] inline bool are_even(std::span<const int> hosts) {
+  std::map<int, int> ranks;
+  for (const int host : hosts) ++ranks[host];
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](const auto& each) { return each.second == ranks.begin()->second; });
 }
 
 /// All ranks look at the groups of all, and come to the same result.

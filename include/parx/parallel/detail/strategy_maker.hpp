@@ -25,13 +25,14 @@
 #include <parx/parallel/any_model.hpp>
 #include <parx/parallel/automatic.hpp>
 #include <parx/parallel/choices.hpp>
-#include <parx/parallel/layout.hpp>
+#include <parx/parallel/detail/agreed_layout.hpp>
 #include <parx/parallel/replica_strategies.hpp>
 #include <parx/parallel/staged.hpp>
 #include <parx/parallel/strategy.hpp>
 #include <parx/parallel/unstaged.hpp>
 #include <parx/pipeline/catalog.hpp>
 #include <parx/plan/cluster_of.hpp>
+#include <parx/plan/layout.hpp>
 #include <parx/plan/require_fits.hpp>
 #include <parx/plan/shapes.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>
@@ -135,10 +136,9 @@ class strategy_maker {
     const cluster machine = cluster_of(job_group());
     const bool shares_pages =
         how_.zero == 3 && !how_.gathered && (how_.hybrid || data_group().shares_memory());
-    require_fits(shapes_of(model_), machine,
-                 {.name = to_string(how_),
-                  .stage = how_.zero,
-                  .replicas = how_.tp * (how_.hybrid ? machine.hosts : 1),
+    require_fits(to_string(how_), shapes_of(model_), machine,
+                 {.how = {.zero = how_.zero},
+                  .copies = how_.tp * (how_.hybrid ? machine.hosts : 1),
                   .host_pages = shares_pages},
                  {}, adamw_bytes);
   }

@@ -32,35 +32,36 @@ PARX_INLINE std::size_t part_of(std::size_t count, std::size_t shards,
 
 PARX_INLINE planner::planner(const model_shapes& shapes, const cluster& machine,
                              const step_work& work, std::size_t optimizer,
-                             const plan_layout& layout)
+                             const planned_layout& layout)
     : shapes_(shapes),
       machine_(machine),
       work_(work),
       optimizer_(optimizer),
       layout_(layout),
-      shards_(static_cast<std::size_t>(machine.ranks / layout.replicas)) {
-  require(layout.stage >= 0 && layout.stage <= 3, "plan: stage {} of {}: give 0 to 3", layout.stage,
-          layout.name);
-  require(layout.replicas >= 1 && machine.ranks % layout.replicas == 0,
-          "plan: {} ranks are not {} replicas of {}", machine.ranks, layout.replicas, layout.name);
-  if (layout.stage == 0) shards_ = 1;
+      shards_(static_cast<std::size_t>(machine.ranks / layout.copies)) {
+  require(layout.how.zero >= 0 && layout.how.zero <= 3, "plan: {}: give zero= 0 to 3",
+          to_string(layout.how));
+  require(layout.copies >= 1 && machine.ranks % layout.copies == 0,
+          "plan: {} ranks are not {} copies of {}", machine.ranks, layout.copies,
+          to_string(layout.how));
+  if (layout.how.zero == 0) shards_ = 1;
   add_units();
   add_tables();
 }
 
 PARX_INLINE planned_step planner::result() const {
   planned_step step{.layout = layout_, .memory = memory()};
-  const double parts = layout_.stage == 0 ? machine_.ranks : static_cast<double>(shards_);
+  const double parts = layout_.how.zero == 0 ? machine_.ranks : static_cast<double>(shards_);
   const double others = (parts - 1) / parts;  // the fraction that a rank sends
   const double passes = static_cast<double>(work_.micro_batches);
-  const bool gathers = layout_.stage == 3 && !layout_.host_pages;
+  const bool gathers = layout_.how.zero == 3 && !layout_.host_pages;
   const double values = static_cast<double>(total_.values.whole);
   const double gradients = static_cast<double>(total_.gradients.whole);
   // The bytes of one gather and one reduction of all units. Stages 1 and 2 only gather values that
   // the optimizer has changed.
   const double gather = layout_.host_pages ? 0 : others * (gathers ? values : gradients);
   const double reduce = others * gradients;
-  const std::string axis = layout_.replicas > 1 ? "shard" : "dp";
+  const std::string axis = layout_.copies > 1 ? "shard" : "dp";
   const double units = operations();
   const double rounds = units * (parts - 1);
   const double gather_time = layout_.host_pages ? 0 : time(gather, rounds, crosses(), 1);
@@ -68,8 +69,8 @@ PARX_INLINE planned_step planner::result() const {
   const double gathers_a_step = gathers ? 2 * passes : 1;
   add(step, axis, gathers_a_step * gather + reduce, gathers_a_step * gather_time + reduce_time);
   double replicas_time = 0;
-  if (layout_.replicas > 1) {
-    const auto replicas = static_cast<double>(layout_.replicas);
+  if (layout_.copies > 1) {
+    const auto replicas = static_cast<double>(layout_.copies);
     const double bytes = 2 * gradients / parts * (replicas - 1) / replicas;
     // All ranks of a host do that at the same time.
     replicas_time =
@@ -79,7 +80,7 @@ PARX_INLINE planned_step planner::result() const {
   double rows_time = 0;
   if (table_traffic_ > 0) {
     rows_time = time(table_traffic_, 3.0 * (machine_.ranks - 1), machine_.hosts > 1,
-                     layout_.stage == 0 ? 1 : machine_.ranks_a_host());
+                     layout_.how.zero == 0 ? 1 : machine_.ranks_a_host());
     add(step, "tables", table_traffic_, rows_time);
   }
   const double forward = work_.forward_flops / machine_.flops;
@@ -90,7 +91,7 @@ PARX_INLINE planned_step planner::result() const {
                    machine_.memory_bandwidth;
   step.compute = passes * (forward + backward);
   const double last = (reduce_time + replicas_time) / units;
-  if (layout_.stage == 0) {
+  if (layout_.how.zero == 0) {
     step.seconds = step.compute - backward + std::max(backward, gather_time + reduce_time) + last +
                    gather_time / units;
   } else if (!gathers) {
@@ -138,14 +139,14 @@ PARX_INLINE void planner::add_tables() {
     const std::size_t rows = std::min(work_.table_rows, each.extents[0]);
     const std::size_t row = each.bytes() / std::max<std::size_t>(each.extents[0], 1);
     const std::size_t state = each.count() * state_bytes(each.type, optimizer_);
-    const std::size_t parts = layout_.stage == 0 ? 1 : shards_;
+    const std::size_t parts = layout_.how.zero == 0 ? 1 : shards_;
     const std::size_t part = (each.extents[0] + parts - 1) / parts * row;
-    tables_.values += layout_.stage == 0 ? each.bytes() : part;
-    tables_.gradients += each.trainable ? (layout_.stage == 0 ? each.bytes() : part) : 0;
+    tables_.values += layout_.how.zero == 0 ? each.bytes() : part;
+    tables_.gradients += each.trainable ? (layout_.how.zero == 0 ? each.bytes() : part) : 0;
     tables_.optimizer += each.trainable ? state / parts : 0;
     constexpr double number = 4;  // bytes of a row's number
     const auto batch = static_cast<double>(rows), width = static_cast<double>(row);
-    if (layout_.stage == 0) {
+    if (layout_.how.zero == 0) {
       if (!each.trainable) continue;
       // Every rank gets all ranks' rows, unless an all-reduce of the whole table is cheaper.
       const double by_rows = (ranks - 1) * batch * (width + number);
@@ -156,7 +157,7 @@ PARX_INLINE void planner::add_tables() {
       const double shards = static_cast<double>(shards_), others = (shards - 1) / shards;
       const double sent = batch * (width + number);
       // A row's gradient goes to its owner in every replica.
-      const double owners = layout_.replicas - 1 / shards;
+      const double owners = layout_.copies - 1 / shards;
       table_traffic_ += others * passes * sent + (each.trainable ? owners * sent : 0);
       tables_.working += rows * row * (each.trainable ? 2 : 1);
     }
@@ -166,16 +167,16 @@ PARX_INLINE void planner::add_tables() {
 PARX_INLINE planned_memory planner::memory() const {
   planned_memory m = tables_;
   const bool accumulates = work_.micro_batches > 1;
-  m.values += layout_.stage == 3 ? total_.values.part : total_.values.whole;
+  m.values += layout_.how.zero == 3 ? total_.values.part : total_.values.whole;
   m.optimizer += total_.optimizer.part;
-  if (layout_.stage < 2) {
+  if (layout_.how.zero < 2) {
     m.gradients += total_.gradients.whole;
   } else {
     // Several micro-batches are added up in whole gradients.
     m.gradients += total_.gradients.part + (accumulates ? total_.gradients.whole : 0);
     if (!accumulates) m.working += in_use(&unit_bytes::gradients);
   }
-  if (layout_.stage == 3 && !layout_.host_pages) m.working += in_use(&unit_bytes::values);
+  if (layout_.how.zero == 3 && !layout_.host_pages) m.working += in_use(&unit_bytes::values);
   m.activations = work_.activation_bytes;
   return m;
 }
@@ -210,15 +211,15 @@ PARX_INLINE void planner::add(planned_step& step, std::string axis, double bytes
 /// Plans a layout with stages or cut layers, for the ranks that have a part of the heaviest stage.
 [[nodiscard]] PARX_INLINE planned_step plan_mesh(const model_shapes& shapes, const cluster& machine,
                                                  const step_work& work, std::size_t optimizer,
-                                                 const plan_layout& layout) {
-  const int pp = layout.pp, tp = layout.tp, dp = machine.ranks / (pp * tp);
+                                                 const planned_layout& layout) {
+  const int pp = layout.how.pp, tp = layout.how.tp, dp = machine.ranks / (pp * tp);
   require(pp > 0 && tp > 0 && dp * pp * tp == machine.ranks,
-          "plan: {}: {} ranks are not {} stages x {} parts of a layer x others", layout.name,
-          machine.ranks, pp, tp);
+          "plan: {}: {} ranks are not {} stages x {} parts of a layer x others",
+          to_string(layout.how), machine.ranks, pp, tp);
   require(work.layers > 0 && work.boundary_bytes > 0,
           "plan: {} has stages or cut layers: give step_work::layers and boundary_bytes, as "
           "work_of() does",
-          layout.name);
+          to_string(layout.how));
   const model_shapes stage = heaviest_stage(shapes, pp, tp);
   cluster copies = machine;
   copies.ranks = dp;
@@ -237,8 +238,8 @@ PARX_INLINE void planner::add(planned_step& step, std::string axis, double bytes
   const std::size_t borders = std::min(work.layers * work.boundary_bytes, work.activation_bytes);
   part.activation_bytes =
       kept * layers * (borders + (work.activation_bytes - borders) / parts) / work.layers;
-  plan_layout among = layout;
-  among.pp = among.tp = 1;
+  planned_layout among = layout;
+  among.how.pp = among.how.tp = 1;
   planned_step step = planner(stage, copies, part, optimizer, among).result();
   step.layout = layout;
 
@@ -274,45 +275,39 @@ PARX_INLINE void planner::add(planned_step& step, std::string axis, double bytes
 
 namespace parx::inline PARX_ABI {
 
-PARX_INLINE std::vector<plan_layout> mesh_layouts_of(const cluster& machine,
+PARX_INLINE std::vector<planned_layout> mesh_layouts_of(const cluster& machine,
                                                      const step_work& work) {
-  std::vector<plan_layout> all;
+  std::vector<planned_layout> all;
   for (int pp = 1; pp <= machine.ranks && static_cast<std::size_t>(pp) <= work.layers; ++pp) {
     for (int tp = 1; tp <= machine.ranks_a_host(); ++tp) {
       if (pp * tp == 1 || machine.ranks % (pp * tp) != 0 || machine.ranks_a_host() % tp != 0) {
         continue;
       }
-      std::string name;
-      const auto add_word = [&](const char* word, std::size_t number) {
-        name += formatted("{}{}={}", name.empty() ? "" : ",", word, number);
-      };
-      const int dp = machine.ranks / (pp * tp);
-      if (pp > 1) add_word("pp", static_cast<std::size_t>(pp));
-      if (dp > 1) add_word("dp", static_cast<std::size_t>(dp));
-      if (tp > 1) add_word("tp", static_cast<std::size_t>(tp));
-      if (pp > 1) add_word("microbatches", static_cast<std::size_t>(pp * tp) * work.micro_batches);
-      all.push_back({.name = std::move(name), .pp = pp, .tp = tp});
+      layout how{.pp = pp, .tp = tp};
+      if (const int dp = machine.ranks / (pp * tp); dp > 1) how.dp = dp;
+      if (pp > 1) how.microbatches = pp * tp * static_cast<int>(work.micro_batches);
+      all.push_back({how});
     }
   }
   return all;
 }
 
-PARX_INLINE std::vector<plan_layout> layouts_of(const cluster& machine) {
-  std::vector<plan_layout> all{{.name = "ddp"}};
+PARX_INLINE std::vector<planned_layout> layouts_of(const cluster& machine) {
+  std::vector<planned_layout> all{planned_layout{}};
   if (machine.ranks == 1) return all;
-  all.push_back({.name = "zero=1", .stage = 1});
-  all.push_back({.name = "zero=2", .stage = 2});
+  all.push_back({{.zero = 1}});
+  all.push_back({{.zero = 2}});
   const bool one_host = machine.hosts == 1 && machine.shares_memory;
-  all.push_back({.name = "fsdp", .stage = 3, .host_pages = one_host});
-  if (one_host) all.push_back({.name = "fsdp,gathered", .stage = 3});
+  all.push_back({{.zero = 3}, 1, one_host});
+  if (one_host) all.push_back({{.zero = 3, .gathered = true}});
   if (machine.hosts > 1 && machine.ranks_a_host() > 1) {
-    all.push_back({.name = "hybrid", .stage = 3, .replicas = machine.hosts});
+    all.push_back({{.zero = 3, .hybrid = true}, machine.hosts});
   }
   return all;
 }
 
 PARX_INLINE planned_step plan_step(const model_shapes& shapes, const cluster& machine,
-                                   const step_work& work, const plan_layout& layout,
+                                   const step_work& work, const planned_layout& layout,
                                    std::size_t optimizer_bytes) {
   require(machine.ranks >= 1 && machine.hosts >= 1 && machine.ranks % machine.hosts == 0,
           "plan: {} ranks on {} hosts: give as many ranks to each", machine.ranks, machine.hosts);
@@ -320,7 +315,7 @@ PARX_INLINE planned_step plan_step(const model_shapes& shapes, const cluster& ma
               machine.network.bytes_per_second > 0 && machine.memory_link.bytes_per_second > 0,
           "plan: the speeds of ranks and links must be above 0");
   require(work.micro_batches > 0, "plan: a step has at least one micro-batch");
-  if (layout.pp != 1 || layout.tp != 1) {
+  if (layout.how.pp != 1 || layout.how.tp != 1) {
     return detail::plan_mesh(shapes, machine, work, optimizer_bytes, layout);
   }
   return detail::planner(shapes, machine, work, optimizer_bytes, layout).result();
@@ -329,13 +324,13 @@ PARX_INLINE planned_step plan_step(const model_shapes& shapes, const cluster& ma
 PARX_INLINE training_plan plan(const model_shapes& shapes, const cluster& machine,
                                const step_work& work, const plan_options& options) {
   training_plan all{.machine = machine, .parameters = shapes.count(), .steps = {}};
-  std::vector<plan_layout> layouts = options.layouts;
+  std::vector<planned_layout> layouts = options.layouts;
   if (layouts.empty()) {
     layouts = layouts_of(machine);
-    const std::vector<plan_layout> meshes = mesh_layouts_of(machine, work);
+    const std::vector<planned_layout> meshes = mesh_layouts_of(machine, work);
     layouts.insert(layouts.end(), meshes.begin(), meshes.end());
   }
-  for (const plan_layout& each : layouts) {
+  for (const planned_layout& each : layouts) {
     all.steps.push_back(plan_step(shapes, machine, work, each, options.optimizer_bytes));
   }
   std::stable_sort(all.steps.begin(), all.steps.end(),

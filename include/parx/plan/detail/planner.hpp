@@ -39,7 +39,7 @@ class planner {
  public:
   /// `optimizer` is plan_options::optimizer_bytes. All else is borrowed.
   planner(const model_shapes& shapes, const cluster& machine, const step_work& work,
-          std::size_t optimizer, const plan_layout& layout);
+          std::size_t optimizer, const planned_layout& layout);
 
   [[nodiscard]] planned_step result() const;
 
@@ -62,7 +62,7 @@ class planner {
   }
   /// Whether the ranks that share the state are on several hosts.
   [[nodiscard]] bool crosses() const noexcept {
-    return machine_.hosts > 1 && machine_.ranks / layout_.replicas > machine_.ranks_a_host();
+    return machine_.hosts > 1 && machine_.ranks / layout_.copies > machine_.ranks_a_host();
   }
   /// Seconds of a ring. It visits ranks host by host, so a host's link carries it once in each
   /// direction; `at_a_time` rings share the link.
@@ -74,7 +74,7 @@ class planner {
   const cluster& machine_;
   const step_work& work_;
   const std::size_t optimizer_;
-  const plan_layout& layout_;
+  const planned_layout& layout_;
   std::size_t shards_;
   std::vector<unit_bytes> units_;
   unit_bytes total_;

@@ -3,19 +3,17 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/split.hpp>
-#include <parx/parallel/layout.hpp>
-#include <parx/pipeline/catalog.hpp>
+#include <parx/plan/layout.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -141,9 +139,10 @@ PARX_INLINE void detail::require_possible_layout(const layout& how, std::string_
   require(!how.gathered || how.zero == 3, "layout \"{}\": gathered goes with fsdp or hybrid", text);
   require(how.pp > 1 || (how.chunks == 1 && how.schedule == layout().schedule),
           "layout \"{}\": schedule= and chunks= are for stages: give pp= of several ranks", text);
-  require(find_schedule(how.schedule) != nullptr,
+  const auto& names = pipeline_schedule_names;
+  require(std::find(names.begin(), names.end(), how.schedule) != names.end(),
           "layout \"{}\": there is no pipeline schedule \"{}\", but {}", text,
-          printable(how.schedule), schedule_names());
+          printable(how.schedule), joined_text(names));
   require(how.replicas == 0 || how.microbatches == 0,
           "layout \"{}\": replicas= are the micro-batches of a step: leave microbatches= out",
           text);
@@ -159,13 +158,6 @@ PARX_INLINE void detail::require_possible_layout(const layout& how, std::string_
   require(how.replicas == 0 || how.dp == remaining_ranks || how.dp <= how.replicas,
           "layout \"{}\": {} replicas cannot be dealt to {} ranks: each needs one at least", text,
           how.replicas, how.dp);
-}
-
-PARX_INLINE bool detail::are_even(std::span<const int> hosts) {
-  std::map<int, int> ranks;
-  for (const int host : hosts) ++ranks[host];
-  return std::all_of(ranks.begin(), ranks.end(),
-                     [&](const auto& each) { return each.second == ranks.begin()->second; });
 }
 
 }  // namespace parx

@@ -20,7 +20,7 @@
 #pragma once
 
 #include <algorithm>
-#include <span>
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -28,6 +28,10 @@
 #include <parx/mesh/layout.hpp>
 
 namespace parx::inline PARX_ABI {
+
+/// Of stages: the schedules of pipeline/catalog.hpp, in its order.
+inline constexpr std::array<std::string_view, 7> pipeline_schedule_names{
+    "gpipe", "1f1b", "eager_1f1b", "interleaved", "looped_bfs", "zb1p", "zbv"};
 
 struct layout {
   bool is_automatic = false;  ///< the others are chosen when a model is given (automatic.hpp)
@@ -44,7 +48,7 @@ struct layout {
   /// Virtual replicas: the micro-batches of a step of all ranks together, dealt to the dp ranks.
   /// The bits of a step do not depend on dp then (reduction/replica_tree.hpp). 0: each rank is one.
   int replicas = 0;
-  std::string schedule = "1f1b";  ///< one of pipeline_schedules
+  std::string schedule = "1f1b";  ///< one of pipeline_schedule_names
   int chunks = 1;                 ///< stages of each rank, for schedules that support several
 
   /// Throws usage_error that says what is wrong and what is allowed.
@@ -69,15 +73,8 @@ struct layout {
 /// layout that passes can be multiplied as int.
 void require_possible(const layout& how);
 
-namespace detail {
-
-/// Whether each host has as many ranks as any other, of the ranks on these hosts: hybrid needs
-/// that.
-[[nodiscard]] bool are_even(std::span<const int> hosts);
-
-}  // namespace detail
 }  // namespace parx
 
 #ifndef PARX_SEPARATE_COMPILATION
-#include <parx/parallel/detail/layout_impl.hpp>
+#include <parx/plan/detail/layout_impl.hpp>
 #endif
