@@ -7,6 +7,9 @@
 // instead.
 #include <parx/tensor_parallel.hpp>
 
+#include "placements/algebra.hpp"
+#include "placements/transitions.hpp"
+
 using namespace parx::tp;
 using parx::tensor;
 using parx::variable;

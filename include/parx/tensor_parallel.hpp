@@ -9,12 +9,8 @@
 #include <parx/launch.hpp>                           // IWYU pragma: export
 #include <parx/mesh.hpp>                             // IWYU pragma: export
 #include <parx/nn/loss.hpp>                          // IWYU pragma: export
-#include <parx/tensor_parallel/algebra.hpp>          // IWYU pragma: export
 #include <parx/tensor_parallel/axis.hpp>             // IWYU pragma: export
 #include <parx/tensor_parallel/explain.hpp>          // IWYU pragma: export
 #include <parx/tensor_parallel/parallelize.hpp>      // IWYU pragma: export
-#include <parx/tensor_parallel/placement.hpp>        // IWYU pragma: export
 #include <parx/tensor_parallel/plan.hpp>             // IWYU pragma: export
 #include <parx/tensor_parallel/plans.hpp>            // IWYU pragma: export
-#include <parx/tensor_parallel/transitions.hpp>      // IWYU pragma: export
-#include <parx/tensor_parallel/vocabulary.hpp>       // IWYU pragma: export

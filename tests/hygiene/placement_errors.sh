@@ -52,10 +52,10 @@ mistakes=(  # a statement, and words of the sentence
 )
 program() {  # program STATEMENT...
   cat <<'END'
-#include <parx/tensor_parallel/algebra.hpp>
+#include <first/placements/algebra.hpp>
 #include <parx/tensor_parallel/plans.hpp>
-#include <parx/tensor_parallel/transitions.hpp>
-#include <parx/tensor_parallel/vocabulary.hpp>
+#include <first/placements/transitions.hpp>
+#include <first/placements/vocabulary.hpp>
 using namespace parx::tp;
 using f = float;
 void calls(parx::rank_axis& a, replicated<f> R, invariant<f> I, partial<f> P, sharded<f, -1> S,

@@ -1,4 +1,4 @@
-#include <parx/tensor_parallel/algebra.hpp>
+#include "../../examples/first/placements/algebra.hpp"
 
 #include <cmath>
 #include <string>
@@ -10,7 +10,7 @@
 #include <tensor_parallel/dense.hpp>
 
 #include <parx/tensor_parallel/axis.hpp>
-#include <parx/tensor_parallel/transitions.hpp>
+#include "../../examples/first/placements/transitions.hpp"
 
 using namespace parx::tp;
 using parx::tensor;

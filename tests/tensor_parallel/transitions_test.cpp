@@ -1,4 +1,4 @@
-#include <parx/tensor_parallel/transitions.hpp>
+#include "../../examples/first/placements/transitions.hpp"
 
 #include <algorithm>
 #include <cstdint>

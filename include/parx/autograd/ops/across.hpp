@@ -2,8 +2,8 @@
 //
 // What an operation must communicate in backward depends on the gradients that the ranks have of a
 // tensor that is on all of them: the same gradient, or each a summand of it (whole_gradient). These
-// functions take that as an argument and check only shapes; parx/tensor_parallel/transitions.hpp
-// makes it part of the type. The axis is borrowed: it must outlive the graph. In recomputed parts
+// functions take that as an argument and check only shapes; examples/first/placements makes it part
+// of the type. The axis is borrowed: it must outlive the graph. In recomputed parts
 // of a model (autograd/checkpoint.hpp) nothing is sent a second time.
 // Shoeybi et al.: Megatron-LM (arXiv 1909.08053); Korthikanti et al. (arXiv 2205.05198).
 #pragma once

@@ -12,7 +12,7 @@
 
 #include <parx/autograd/ops/vocabulary.hpp>
 #include <parx/core/source.hpp>
-#include <parx/tensor_parallel/placement.hpp>
+#include "placement.hpp"
 
 namespace parx::inline PARX_ABI::tp {
 

@@ -22,7 +22,7 @@
 #include <cstddef>
 
 #include <parx/autograd/ops/across.hpp>
-#include <parx/tensor_parallel/placement.hpp>
+#include "placement.hpp"
 
 namespace parx::inline PARX_ABI::tp {
 

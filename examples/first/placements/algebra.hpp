@@ -21,7 +21,7 @@
 #include <parx/autograd/ops/matmul.hpp>
 #include <parx/autograd/ops/reduce.hpp>
 #include <parx/autograd/ops/rms_norm.hpp>
-#include <parx/tensor_parallel/placement.hpp>
+#include "placement.hpp"
 
 namespace parx::inline PARX_ABI::tp {
 
