@@ -24,6 +24,7 @@
 #include <parx/checkpoint/shard_layout.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/comm/collectives/warm_up.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/nn/any_module.hpp>
 #include <parx/nn/blocks.hpp>
@@ -31,7 +32,6 @@
 #include <parx/nn/model_input.hpp>
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/batch_parts.hpp>
-#include <parx/pipeline/links.hpp>
 #include <parx/pipeline/microbatches.hpp>
 #include <parx/pipeline/options.hpp>
 #include <parx/pipeline/replica_order.hpp>
@@ -81,7 +81,7 @@ class any_pipeline : public staged_wrapper, public training_engine {
     make_stages(site);
     all_carry_flags_ = !on_any_rank(job_group(), !reductions_->carries_flags(), site);
     has_cut_tables_ = on_any_rank(job_group(), reductions_->has_cut_tables(), site);
-    detail::open_links(group_, owner_);
+    open_links();
     runner_.emplace(group_, blocks_, owner_, cut_, *reductions_);
   }
   any_pipeline(const any_pipeline&) = delete;
@@ -263,6 +263,18 @@ class any_pipeline : public staged_wrapper, public training_engine {
     return found;
   }
 
+  /// Collective. Opens the connections between neighbouring stages: a link's first message takes
+  /// milliseconds, for which each stage in turn would wait in the first step.
+  void open_links() {
+    std::vector<int> peers;
+    for (std::size_t s = 0; s + 1 < owner_.size(); ++s) {
+      const int a = owner_[s], b = owner_[s + 1];
+      if (a == b || (a != group_.rank() && b != group_.rank())) continue;
+      const int peer = a == group_.rank() ? b : a;
+      if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
+    }
+    warm_up(group_, peers);
+  }
   void require_unwrapped(call_site site) {
     model_.for_each_parameter([&](const std::string& path, auto& each) {
       require(each.observer() == nullptr,
