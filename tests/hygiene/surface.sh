@@ -17,7 +17,6 @@ parx/comm/schedule/staged.hpp staged_all_reduce
 parx/core/check.hpp require
 parx/core/job_key.hpp job_key
 parx/optim/over_ranks.hpp on_any_rank_of
-parx/parallel/strategy.hpp set_training
 parx/train/run_plan.hpp is_due
 parx/transport/shm.hpp ready
 parx/transport/striped.hpp before_sleep

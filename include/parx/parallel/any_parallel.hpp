@@ -198,6 +198,8 @@ class any_parallel : public staged_wrapper {
     return engine().bucket_bytes(index);
   }
 
+  /// Of a language model; 0 where it has no limit to tell.
+  [[nodiscard]] std::size_t max_positions() const { return whole_->max_positions(); }
   /// See parx::generate.
   [[nodiscard]] parallel_strategy<T>& strategy() const {
     require(strategy_ != nullptr,

@@ -57,7 +57,8 @@ template <typename T, typename Id>
                                                  call_site site = call_site::current()) {
   require(!prompt.empty(), "generate needs a prompt of at least one token");
   auto& strategy = model.strategy();
-  require(strategy.max_positions() > 0,
+  const std::size_t max_positions = model.max_positions();
+  require(max_positions > 0,
           "generate: this model has no max_positions() and no caches");
   in_call("generate", site, [&] {
     detail::require_same_arguments(model.ranks_in_step(),
@@ -67,7 +68,7 @@ template <typename T, typename Id>
   const whole_positions positions;
   const random_stream stream(options.seed, "generate");
   const std::size_t window =
-      std::min(strategy.max_positions(), prompt.size() + options.max_new_tokens);
+      std::min(max_positions, prompt.size() + options.max_new_tokens);
   std::vector<Id> text(prompt.begin(), prompt.end());
   std::size_t seen = text.size() > window ? text.size() - window : 0, cached = 0;
   strategy.begin_text(window);

@@ -37,7 +37,7 @@ class unstaged_replicas final : public unstaged_strategy<T, Wrapper> {
   }
   nn::tally train(const microbatches<T>& all) override {
     const nn::replica_scope by_replica;
-    replica_pass<T> replicas(this->model());
+    replica_pass<T> replicas(this->model_);
     const replica_range mine = own();
     const int idle = static_cast<int>(all.count) - mine.size();
     const nn::tally total = this->train_each(all, [&replicas, idle, mine](std::size_t i) {
@@ -75,7 +75,7 @@ class staged_replicas final : public staged_strategy<T> {
   }
   nn::tally train(const microbatches<T>& all) override {
     const nn::replica_scope by_replica;
-    replica_pass<T> replicas(this->model());
+    replica_pass<T> replicas(this->model_);
     // Read at the beginning of each forward of a stage.
     const auto with_input = [this, &replicas, &all](
                                 std::size_t i, function_ref<void(const any_input&)> take) {

@@ -15,7 +15,7 @@
 namespace parx::inline PARX_ABI {
 
 template <typename T>
-class staged_strategy : public strategy_of_model<T> {
+class staged_strategy : public parallel_strategy<T> {
   using base = parallel_strategy<T>;
 
  public:
@@ -23,7 +23,7 @@ class staged_strategy : public strategy_of_model<T> {
   /// same piece of each layer.
   staged_strategy(any_model<T>& model, process_group& stages, pipeline_options options,
                   call_site site)
-      : strategy_of_model<T>(model),
+      : model_(model),
         stages_(stages),
         pipe_(model, model.blocks(), stages, std::move(options), site) {}
 
@@ -36,12 +36,12 @@ class staged_strategy : public strategy_of_model<T> {
   training_engine& engine() noexcept override { return pipe_; }
 
   void begin_text(std::size_t positions) override {
-    this->model().begin_text_of_blocks(positions);
+    model_.begin_text_of_blocks(positions);
   }
   /// The token goes to all stages as the figure of an evaluation.
   std::int64_t decode(const any_input& ids, std::size_t positions,
                       function_ref<std::int64_t(const variable<T>&)> choose) override {
-    models::decoded_text<T>& text = this->model().text_of_blocks();
+    models::decoded_text<T>& text = model_.text_of_blocks();
     const auto with_input = [&](std::size_t, function_ref<void(const any_input&)> take) {
       take(ids);
     };
@@ -71,6 +71,9 @@ class staged_strategy : public strategy_of_model<T> {
   int last_stage() const noexcept override { return pipe_.last_rank(); }
   bool reads_batches() const noexcept override { return pipe_.reads_batches(); }
   void regroup(process_group) override { throw_usage("stages cannot be given other ranks"); }
+
+ protected:
+  any_model<T>& model_;
 
  private:
   process_group& stages_;

@@ -1,4 +1,5 @@
-// parallel_strategy: all in which layouts differ, as a parallel model sees it.
+// parallel_strategy: all in which layouts differ, as a parallel model sees it. What concerns the
+// model alone is any_model's.
 //
 // One object for a model, of one of two kinds: every rank runs all layers (unstaged.hpp: in a ddp
 // or an fsdp), or a rank runs some stages (staged.hpp). Layers that are cut over ranks are no
@@ -20,10 +21,8 @@
 #include <parx/comm/process_group.hpp>
 #include <parx/core/function_ref.hpp>
 #include <parx/core/source.hpp>
-#include <parx/nn/init.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/nn/model_input.hpp>
-#include <parx/nn/training_modes.hpp>
 #include <parx/parallel/any_model.hpp>
 #include <parx/pipeline/batch_parts.hpp>
 #include <parx/pipeline/microbatches.hpp>
@@ -47,8 +46,6 @@ template <typename T>
 class parallel_strategy {
  public:
   using parameter_visitor = function_ref<void(const std::string&, parameter<T>&)>;
-  using name_visitor = function_ref<void(const std::string&, const std::string&)>;
-  using start_visitor = function_ref<void(const std::string&, const nn::initializer&)>;
 
   parallel_strategy() = default;
   parallel_strategy(const parallel_strategy&) = delete;
@@ -97,60 +94,6 @@ class parallel_strategy {
 
   /// Collective over `next`: see ddp::regroup. For a strategy whose ranks all have the whole model.
   virtual void regroup(process_group next) = 0;
-
-  // The whole model.
-
-  virtual void for_each_whole_parameter(parameter_visitor visit) = 0;  ///< shapes
-  virtual void for_each_whole_buffer(const buffer_visitor<T>& visit) = 0;
-  virtual void for_each_start(start_visitor visit) = 0;
-  virtual void for_each_other_name(name_visitor visit) = 0;
-  virtual void for_each_constant_name(function_ref<void(const std::string&)> visit) = 0;
-  [[nodiscard]] virtual std::size_t parameter_count() = 0;
-  /// Of a language model; 0 where it has no limit to tell.
-  [[nodiscard]] virtual std::size_t max_positions() const = 0;
-  virtual void set_training(bool is_on) = 0;
-  [[nodiscard]] virtual nn::training_modes training_modes() = 0;
-  virtual void reseed(std::uint64_t seed) = 0;
-  virtual void checkpoint_gradients() = 0;
-};
-
-/// The part of a strategy that concerns the model alone.
-template <typename T>
-class strategy_of_model : public parallel_strategy<T> {
-  using base = parallel_strategy<T>;
-
- public:
-  /// The model is borrowed.
-  explicit strategy_of_model(any_model<T>& model) : model_(model) {}
-
-  void for_each_whole_parameter(typename base::parameter_visitor visit) override {
-    model_.for_each_parameter(visit);
-  }
-  void for_each_whole_buffer(const buffer_visitor<T>& visit) override {
-    model_.for_each_buffer(visit);
-  }
-  void for_each_start(typename base::start_visitor visit) override {
-    model_.for_each_parameter_path(
-        [&](const std::string& path, auto&, const nn::initializer& start) { visit(path, start); });
-  }
-  void for_each_other_name(typename base::name_visitor visit) override {
-    model_.for_each_other_name(visit);
-  }
-  void for_each_constant_name(function_ref<void(const std::string&)> visit) override {
-    model_.for_each_constant_name(visit);
-  }
-  std::size_t parameter_count() override { return model_.parameter_count(); }
-  std::size_t max_positions() const override { return model_.max_positions(); }
-  void set_training(bool is_on) override { is_on ? model_.train() : model_.eval(); }
-  nn::training_modes training_modes() override { return model_.training_modes(); }
-  void reseed(std::uint64_t seed) override { model_.reseed(seed); }
-  void checkpoint_gradients() override { model_.gradient_checkpointing_enable(); }
-
- protected:
-  [[nodiscard]] any_model<T>& model() const noexcept { return model_; }
-
- private:
-  any_model<T>& model_;
 };
 
 }  // namespace parx

@@ -22,7 +22,7 @@ namespace parx::inline PARX_ABI {
 
 /// Wrapper: ddp or any_fsdp, of the handle of a model.
 template <typename T, template <typename> typename Wrapper>
-class unstaged_strategy : public strategy_of_model<T> {
+class unstaged_strategy : public parallel_strategy<T> {
   using base = parallel_strategy<T>;
   using wrapper_type = Wrapper<nn::any_module<T>>;
 
@@ -31,7 +31,7 @@ class unstaged_strategy : public strategy_of_model<T> {
   template <typename Options>
   unstaged_strategy(any_model<T>& model, process_group& data, Options options, int parts,
                     call_site site)
-      : strategy_of_model<T>(model),
+      : model_(model),
         wrapper_(model, data, std::move(options), site),
         parts_(parts) {}
 
@@ -54,12 +54,12 @@ class unstaged_strategy : public strategy_of_model<T> {
   training_engine& engine() noexcept override { return wrapper_; }
 
   void begin_text(std::size_t positions) override {
-    this->model().begin_text(positions);
+    model_.begin_text(positions);
   }
   std::int64_t decode(const any_input& ids, std::size_t,
                       function_ref<std::int64_t(const variable<T>&)> choose) override {
     const no_grad guard;
-    return choose(this->model().continue_text(ids));
+    return choose(model_.continue_text(ids));
   }
 
   parameter_list<T> parameters(call_site site) override {
@@ -85,6 +85,7 @@ class unstaged_strategy : public strategy_of_model<T> {
   }
 
  protected:
+  any_model<T>& model_;
   static constexpr bool is_sharded = std::is_same_v<wrapper_type, any_fsdp<nn::any_module<T>>>;
 
   /// Calls begin(i) before the forward of each micro-batch.
@@ -110,7 +111,7 @@ class unstaged_strategy : public strategy_of_model<T> {
   [[nodiscard]] variable<T> forward(const microbatches<T>& all, std::size_t number) {
     variable<T> result;
     all.with_input(number,
-                   [&](const any_input& input) { result = this->model().forward(input); });
+                   [&](const any_input& input) { result = model_.forward(input); });
     return result;
   }
 

@@ -40,8 +40,8 @@ any_parallel<T>::any_parallel(std::unique_ptr<any_model<T>> model, process_group
   maker.agree_on_values();
   cut_ = maker.cut_layers(choices);
   strategy_ = maker.make(choices);
-  part_.emplace(*strategy_);
-  shapes_.emplace(*strategy_);
+  part_.emplace(*strategy_, *whole_);
+  shapes_.emplace(*whole_);
 }
 
 template <typename T>
@@ -49,14 +49,15 @@ void any_parallel<T>::initialize(std::uint64_t seed, call_site site) {
   detail::require_same(world_, "seed", std::to_string(seed), site);
   before_write();
   std::map<std::string, nn::initializer> starts;
-  strategy().for_each_start([&](const std::string& path, const nn::initializer& start) {
-    starts.emplace(path, start);
-  });
+  whole_->for_each_parameter_path(
+      [&](const std::string& path, auto&, const nn::initializer& start) {
+        starts.emplace(path, start);
+      });
   strategy().for_each_parameter([&](const std::string& path, parameter<T>& part) {
     starts.at(path).fill(part.value(), seed, path, part.spec());
     part.note_change();
   });
-  strategy().reseed(seed);
+  whole_->reseed(seed);
 }
 
 template <typename T>
@@ -66,7 +67,7 @@ void any_parallel<T>::for_each_whole_value(
   strategy().for_each_parameter([&](const std::string& path, parameter<T>& part) {
     if (copies(path).index == 0) parts.emplace(path, part);
   });
-  strategy().for_each_whole_parameter([&](const std::string& path, parameter<T>& shape) {
+  whole_->for_each_parameter([&](const std::string& path, parameter<T>& shape) {
     const auto part = parts.find(path);
     const parameter<T>* const here = part == parts.end() ? nullptr : &part->second;
     use(path, detail::whole_value(job_group(), shape.global_shape(), here, site));
@@ -149,7 +150,8 @@ template <typename T>
 std::string any_parallel<T>::difference_from(const std::map<std::string, parameter<T>>& others) {
   std::string fault;
   std::size_t found = 0;
-  strategy().for_each_whole_parameter([&](const std::string& path, parameter<T>& each) {
+  (void)strategy();
+  whole_->for_each_parameter([&](const std::string& path, parameter<T>& each) {
     const auto other = others.find(path);
     if (other != others.end()) ++found;
     if (!fault.empty()) return;
@@ -163,7 +165,7 @@ std::string any_parallel<T>::difference_from(const std::map<std::string, paramet
   });
   if (!fault.empty() || found == others.size()) return fault;
   std::map<std::string, parameter<T>> left = others;
-  strategy().for_each_whole_parameter(
+  whole_->for_each_parameter(
       [&](const std::string& path, parameter<T>&) { left.erase(path); });
   return formatted("the copy has {} parameters that the model has not, such as \"{}\"",
                    left.size(), left.begin()->first);
