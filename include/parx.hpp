@@ -20,6 +20,7 @@
 #include <parx/data.hpp>
 #include <parx/nn.hpp>
 #include <parx/models.hpp>
+#include <parx/ops.hpp>
 #include <parx/optim.hpp>
 #include <parx/checkpoint.hpp>
 #include <parx/plan.hpp>

@@ -30,6 +30,7 @@ data            4 tensor
 nn              5 tensor
 optim           5 tensor
 models          6 tensor
+ops             6 tensor
 checkpoint      7 both
 plan            7 both
 slurm           7 communication

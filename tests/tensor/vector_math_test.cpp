@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <parx/autograd/ops/detail/activations.hpp>
+#include <parx/tensor/elementary.hpp>
 #include <parx/tensor/pointwise.hpp>
 
 namespace detail = parx::detail;
@@ -48,6 +49,11 @@ float at(float x, F f) {
 
 constexpr auto exp_of = [](auto v) { return detail::vector_exp(v); };
 constexpr auto tanh_of = [](auto v) { return detail::vector_tanh(v); };
+constexpr auto log_of = [](auto v) { return detail::vector_log(v); };
+constexpr auto log1p_of = [](auto v) { return detail::vector_log1p(v); };
+constexpr auto expm1_of = [](auto v) { return detail::vector_expm1(v); };
+constexpr auto sin_of = [](auto v) { return detail::vector_sin(v); };
+constexpr auto cos_of = [](auto v) { return detail::vector_cos(v); };
 constexpr auto cumulative_of = [](auto v) {
   return detail::normal_distribution<decltype(v)>(v).cumulative;
 };
@@ -103,6 +109,46 @@ BOOST_AUTO_TEST_CASE(exp_goes_to_zero_and_infinity_and_keeps_nan) {
   BOOST_TEST(at(infinity, exp_of) == infinity);
   BOOST_TEST(at(88.8F, exp_of) == infinity);
   BOOST_TEST(std::isnan(at(not_a_number, exp_of)));
+}
+
+BOOST_AUTO_TEST_CASE(log_is_within_a_unit_in_the_last_place_and_knows_its_edges) {
+  std::vector<float> x;
+  for (float v = 1e-40F; v < 3e38F; v *= 1.00093F) x.push_back(v);
+  const auto near_1 = range(0.5F, 2.0F, 0.000013F);
+  const auto log_in_double = [](double v) { return std::log(v); };
+  BOOST_TEST(worst_ulp(x, in_vectors<16>(x, log_of), log_in_double) < 1);
+  BOOST_TEST(worst_ulp(near_1, in_vectors<16>(near_1, log_of), log_in_double) < 1);
+  BOOST_TEST(at(0.0F, log_of) == -infinity);
+  BOOST_TEST(at(infinity, log_of) == infinity);
+  BOOST_TEST(std::isnan(at(-1.0F, log_of)));
+  BOOST_TEST(std::isnan(at(not_a_number, log_of)));
+}
+
+BOOST_AUTO_TEST_CASE(log1p_and_expm1_keep_small_numbers) {
+  std::vector<float> x;
+  for (float v = 1e-30F; v < 80.0F; v *= 1.0013F) x.insert(x.end(), {v, v < 0.99F ? -v : v});
+  BOOST_TEST(worst_ulp(x, in_vectors<16>(x, log1p_of), [](double v) { return std::log1p(v); }) < 4);
+  BOOST_TEST(worst_ulp(x, in_vectors<16>(x, expm1_of), [](double v) { return std::expm1(v); }) < 4);
+  BOOST_TEST(at(-1.0F, log1p_of) == -infinity);
+  BOOST_TEST(at(infinity, log1p_of) == infinity);
+  BOOST_TEST(at(infinity, expm1_of) == infinity);
+  BOOST_TEST(at(-infinity, expm1_of) == -1.0F);
+  BOOST_TEST(std::isnan(at(-2.0F, log1p_of)));
+  BOOST_TEST(std::isnan(at(not_a_number, expm1_of)));
+}
+
+BOOST_AUTO_TEST_CASE(sin_and_cos_are_accurate_for_large_angles_too) {
+  const auto all = range(-8200.0F, 8200.0F, 0.137F), usual = range(-10.0F, 10.0F, 0.00019F);
+  const auto sin_in_double = [](double v) { return std::sin(v); };
+  const auto cos_in_double = [](double v) { return std::cos(v); };
+  BOOST_TEST(worst_difference(all, in_vectors<16>(all, sin_of), sin_in_double) < 1.2e-7);
+  BOOST_TEST(worst_difference(all, in_vectors<16>(all, cos_of), cos_in_double) < 1.2e-7);
+  BOOST_TEST(worst_difference(usual, in_vectors<16>(usual, sin_of), sin_in_double) < 1e-7);
+  BOOST_TEST(worst_difference(usual, in_vectors<16>(usual, cos_of), cos_in_double) < 1e-7);
+  BOOST_TEST(at(1e20F, sin_of) == static_cast<float>(std::sin(static_cast<double>(1e20F))));
+  BOOST_TEST(at(-0.0F, sin_of) == 0.0F);
+  BOOST_TEST(std::isnan(at(infinity, cos_of)));
+  BOOST_TEST(std::isnan(at(not_a_number, sin_of)));
 }
 
 BOOST_AUTO_TEST_CASE(tanh_is_within_a_few_units_and_never_leaves_its_range) {
@@ -174,6 +220,11 @@ BOOST_AUTO_TEST_CASE(bits_do_not_depend_on_the_width_of_the_vectors) {
   };
   check(exp_of);
   check(tanh_of);
+  check(log_of);
+  check(log1p_of);
+  check(expm1_of);
+  check(sin_of);
+  check(cos_of);
   check(value<detail::gelu_function<float>>);
   check(slope<detail::gelu_function<float>>);
   check(value<detail::gelu_tanh_function<float>>);

@@ -22,6 +22,7 @@
 #include <parx/tensor/cut_rows.hpp>
 #include <parx/tensor/detail/loop_nest.hpp>
 #include <parx/tensor/tensor.hpp>
+#include <parx/types/half.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -44,12 +45,32 @@ struct max_op {
 
 namespace detail {
 
-struct min_op {
+/// The larger one; NaN where one of them is NaN.
+struct largest_op {
   template <typename T>
   [[nodiscard]] T operator()(T a, T b) const noexcept {
-    return b < a ? b : a;
+    return a < b || b != b ? b : a;
   }
 };
+struct smallest_op {
+  template <typename T>
+  [[nodiscard]] T operator()(T a, T b) const noexcept {
+    return b < a || b != b ? b : a;
+  }
+};
+/// Not larger than any number of T.
+template <typename T>
+[[nodiscard]] constexpr T least_of() noexcept {
+  using limits = std::numeric_limits<T>;
+  if constexpr (limits::has_infinity) return static_cast<T>(-limits::infinity());
+  else return limits::lowest();
+}
+template <typename T>
+[[nodiscard]] constexpr T most_of() noexcept {
+  using limits = std::numeric_limits<T>;
+  if constexpr (limits::has_infinity) return limits::infinity();
+  else return limits::max();
+}
 
 inline constexpr std::size_t reduction_lanes = 16, longest_run = 128 * reduction_lanes;
 
@@ -183,6 +204,12 @@ void reduce_runs(const tensor<T>& source, const tensor<T>& target, T start, Comb
   return result;
 }
 
+/// Throws usage_error where an element of the result has none behind it.
+inline void require_elements(const shape& s, std::span<const int> axes, std::string_view which) {
+  require(s.size() > 0 || drop_reduced(s, axes).size() == 0,
+          "a tensor of shape {} has no {} element", to_string(s), which);
+}
+
 template <typename T, typename Combine>
 [[nodiscard]] tensor<T> reduce(const tensor<T>& source, std::span<const int> axes,
                                reduced_axes after, T start, Combine combine) {
@@ -209,13 +236,17 @@ void sum_into(const tensor<T>& source, const tensor<T>& target, accumulate how) 
 
 // Of logits that are cut by classes over ranks these throw usage_error, with the caller's line.
 
-/// The sum over some axes; over none for an empty list.
+/// The sum over some axes; over none for an empty list. Numbers of 16 bits are summed as floats.
 template <typename T>
 [[nodiscard]] tensor<T> sum(const tensor<T>& source, std::span<const int> axes,
                             reduced_axes after = reduced_axes::dropped,
                             call_site site = call_site::current()) {
   detail::require_no_cut_logits(source, "sum", site);
-  return detail::reduce(source, axes, after, T(0), add_op{});
+  if constexpr (is_half<T>) {
+    return sum(source.template cast<float>(), axes, after, site).template cast<T>();
+  } else {
+    return detail::reduce(source, axes, after, T(0), add_op{});
+  }
 }
 template <typename T>
 [[nodiscard]] tensor<T> sum(const tensor<T>& source, std::initializer_list<int> axes,
@@ -230,26 +261,25 @@ template <typename T>
              reduced_axes::dropped, site);
 }
 
-/// The largest element along some axes. Throws usage_error when there is none.
+/// The largest element along some axes; NaN where one is NaN. Throws usage_error where there is
+/// none.
 template <typename T>
 [[nodiscard]] tensor<T> max(const tensor<T>& source, std::initializer_list<int> axes,
                             reduced_axes after = reduced_axes::dropped,
                             call_site site = call_site::current()) {
   detail::require_no_cut_logits(source, "max", site);
-  require(source.size() > 0, "a tensor of shape {} has no largest element",
-          to_string(source.shape()));
-  return detail::reduce(source, {axes.begin(), axes.size()}, after,
-                        std::numeric_limits<T>::lowest(), max_op{});
+  detail::require_elements(source.shape(), {axes.begin(), axes.size()}, "largest");
+  return detail::reduce(source, {axes.begin(), axes.size()}, after, detail::least_of<T>(),
+                        detail::largest_op{});
 }
 template <typename T>
 [[nodiscard]] tensor<T> min(const tensor<T>& source, std::initializer_list<int> axes,
                             reduced_axes after = reduced_axes::dropped,
                             call_site site = call_site::current()) {
   detail::require_no_cut_logits(source, "min", site);
-  require(source.size() > 0, "a tensor of shape {} has no smallest element",
-          to_string(source.shape()));
-  return detail::reduce(source, {axes.begin(), axes.size()}, after, std::numeric_limits<T>::max(),
-                        detail::min_op{});
+  detail::require_elements(source.shape(), {axes.begin(), axes.size()}, "smallest");
+  return detail::reduce(source, {axes.begin(), axes.size()}, after, detail::most_of<T>(),
+                        detail::smallest_op{});
 }
 
 /// See argmax. Errors begin with `call`.

@@ -39,13 +39,17 @@ PARX_INLINE std::string operation_name(const char* mangled) {
     const std::string_view name = rest.substr(0, rest.find_first_of("<(: "));
     rest.remove_prefix(name.size());
     if (rest.substr(0, 1) == "<") {
-      std::size_t end = 1;
-      while (end < rest.size() && (std::isalnum(static_cast<unsigned char>(rest[end])) != 0 ||
-                                   rest[end] == '_' || rest[end] == ' ' || rest[end] == ',')) {
+      std::size_t end = 0, depth = 0;
+      do {
+        depth += rest[end] == '<';
+        depth -= rest[end] == '>';
+        const bool of_a_type = std::isalnum(static_cast<unsigned char>(rest[end])) != 0 ||
+                               std::string_view("_ ,:<>").find(rest[end]) != std::string_view::npos;
+        if (!of_a_type) break;
         ++end;
-      }
-      if (end >= rest.size() || rest[end] != '>') continue;
-      rest.remove_prefix(end + 1);
+      } while (depth > 0 && end < rest.size());
+      if (depth > 0) continue;
+      rest.remove_prefix(end);
     }
     if (rest.substr(0, 1) == "(" && !name.empty()) return std::string(name);
   }

@@ -2,31 +2,13 @@
 // their results.
 #pragma once
 
-#include <parx/autograd/detail/saved.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/detail/activations.hpp>
+#include <parx/autograd/ops/detail/element_wise.hpp>
 
 namespace parx::inline PARX_ABI {
 
 namespace detail {
-
-/// y = f(x), with dx = upstream * derivative(saved), where `saved` is x or y. Both are functions of
-/// packets.
-enum class saved_value { input, output };
-
-template <typename T, typename Function, typename Derivative>
-[[nodiscard]] variable<T> element_wise(const variable<T>& x, saved_value what, Function f,
-                                       Derivative derivative) {
-  tensor<T> y = map(on_packets(f), x.value());
-  const saved<T> kept(what == saved_value::input ? x.value() : y);
-  return differentiable(
-      std::move(y),
-      [kept, derivative](const tensor<T>& upstream, grad_sink<T> dx) {
-        dx.map(on_packets([=](auto u, auto v) { return u * derivative(v); }), upstream,
-               kept.values());
-      },
-      x);
-}
 
 template <typename Function, typename T>
 [[nodiscard]] variable<T> activate(const variable<T>& x, saved_value what) {
@@ -40,7 +22,8 @@ template <typename Function, typename T>
 /// max(x, 0); the derivative at 0 is 0.
 template <typename T>
 [[nodiscard]] variable<T> relu(const variable<T>& x) {
-  return detail::activate<detail::relu_function<T>>(x, detail::saved_value::output);
+  return detail::activate<detail::relu_function<arithmetic_type<T>>>(x,
+                                                                     detail::saved_value::output);
 }
 
 template <typename T>
@@ -61,7 +44,7 @@ template <typename T>
 /// x sigmoid(x), also called swish. Elfwing, Uchibe, Doya (arXiv 1702.03118).
 template <typename T>
 [[nodiscard]] variable<T> silu(const variable<T>& x) {
-  return detail::activate<detail::silu_function<T>>(x, detail::saved_value::input);
+  return detail::activate<detail::silu_function<arithmetic_type<T>>>(x, detail::saved_value::input);
 }
 
 enum class gelu_form {
@@ -73,9 +56,10 @@ enum class gelu_form {
 template <typename T>
 [[nodiscard]] variable<T> gelu(const variable<T>& x, gelu_form form = gelu_form::erf) {
   if (form == gelu_form::tanh) {
-    return detail::activate<detail::gelu_tanh_function<T>>(x, detail::saved_value::input);
+    return detail::activate<detail::gelu_tanh_function<arithmetic_type<T>>>(
+        x, detail::saved_value::input);
   }
-  return detail::activate<detail::gelu_function<T>>(x, detail::saved_value::input);
+  return detail::activate<detail::gelu_function<arithmetic_type<T>>>(x, detail::saved_value::input);
 }
 
 }  // namespace parx

@@ -6,7 +6,9 @@
 #include <span>
 
 #include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/cast.hpp>
 #include <parx/core/source.hpp>
+#include <parx/types/half.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -15,10 +17,11 @@ namespace detail {
 /// scale * sum over `axes`.
 template <typename T>
 [[nodiscard]] variable<T> scaled_sum(const variable<T>& x, std::span<const int> axes,
-                                     reduced_axes after, T scale) {
+                                     reduced_axes after, arithmetic_type<T> scale) {
+  if constexpr (is_half<T>) return cast<T>(scaled_sum(cast<float>(x), axes, after, scale));
   const shape kept = keep_reduced(x.shape(), axes);
   tensor<T> total = sum(x.value(), axes, after);
-  if (scale != T(1)) {
+  if (scale != 1) {
     for (T& element : total) element *= scale;
   }
   return differentiable(
@@ -39,6 +42,11 @@ template <typename T>
   return count;
 }
 
+template <typename T>
+[[nodiscard]] arithmetic_type<T> reciprocal_of(std::size_t count) {
+  return arithmetic_type<T>(1) / static_cast<arithmetic_type<T>>(count);
+}
+
 }  // namespace detail
 
 /// The sum over some axes.
@@ -47,14 +55,14 @@ template <typename T>
                               reduced_axes after = reduced_axes::dropped,
                               call_site site = call_site::current()) {
   detail::require_no_cut_logits(x, "sum", site);
-  return detail::scaled_sum(x, {axes.begin(), axes.size()}, after, T(1));
+  return detail::scaled_sum(x, {axes.begin(), axes.size()}, after, 1);
 }
 /// The sum of all elements, a scalar.
 template <typename T>
 [[nodiscard]] variable<T> sum(const variable<T>& x, call_site site = call_site::current()) {
   detail::require_no_cut_logits(x, "sum", site);
   return detail::scaled_sum(x, std::span<const int>(detail::all_axes).first(x.rank()),
-                            reduced_axes::dropped, T(1));
+                            reduced_axes::dropped, 1);
 }
 
 /// The mean over some axes. Throws usage_error when there is nothing to average.
@@ -65,7 +73,7 @@ template <typename T>
   detail::require_no_cut_logits(x, "mean", site);
   const std::span<const int> list(axes.begin(), axes.size());
   const std::size_t count = detail::values_behind_mean(x.shape(), list);
-  return detail::scaled_sum(x, list, after, T(1) / static_cast<T>(count));
+  return detail::scaled_sum(x, list, after, detail::reciprocal_of<T>(count));
 }
 /// The mean of all elements, a scalar.
 template <typename T>
@@ -74,7 +82,7 @@ template <typename T>
   require(x.size() > 0, "the mean of a variable of shape {} is the mean of nothing",
           to_string(x.shape()));
   return detail::scaled_sum(x, std::span<const int>(detail::all_axes).first(x.rank()),
-                            reduced_axes::dropped, T(1) / static_cast<T>(x.size()));
+                            reduced_axes::dropped, detail::reciprocal_of<T>(x.size()));
 }
 
 }  // namespace parx

@@ -1,0 +1,300 @@
+// maximum, minimum, clamp, where, masked_fill, lerp, pow, and comparisons.
+//
+// Operands are broadcast; beside a variable a tensor is a constant. Results are new tensors. All
+// throw usage_error naming both shapes where these do not broadcast, and those of variables for
+// logits that are cut over ranks, naming parx::whole.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/detail/binary.hpp>
+#include <parx/autograd/ops/detail/element_wise.hpp>
+#include <parx/autograd/ops/detail/kinds.hpp>
+#include <parx/autograd/ops/elementary.hpp>
+#include <parx/tensor/arithmetic.hpp>
+
+namespace parx::inline PARX_ABI {
+
+namespace detail {
+
+/// An operand beside a variable<T>: a variable, a tensor or a number.
+template <typename T>
+struct variable_operand {
+  variable<T> value;
+
+  variable_operand(variable<T> all) : value(std::move(all)) {}  // NOLINT(google-explicit-*)
+  variable_operand(tensor<T> all) : value(std::move(all)) {}    // NOLINT(google-explicit-*)
+  template <typename Number>
+  requires(std::is_arithmetic_v<Number> || std::is_same_v<Number, T>)
+      variable_operand(Number number)  // NOLINT(google-explicit-*)
+      : value(tensor<T>::scalar(static_cast<T>(number))) {}
+};
+template <typename T>
+using beside = std::type_identity_t<variable_operand<T>>;
+template <typename X>
+using compared_with = variable_operand<typename X::value_type>;
+
+/// The larger number; NaN where one of them is NaN.
+template <typename A>
+[[nodiscard, gnu::always_inline]] inline A larger(A x, A y) noexcept {
+  return x > y || x != x ? x : y;
+}
+template <typename A>
+[[nodiscard, gnu::always_inline]] inline A smaller(A x, A y) noexcept {
+  return x < y || x != x ? x : y;
+}
+
+}  // namespace detail
+
+/// The larger of two elements; NaN where one of them is NaN. Of equal ones each gets half of the
+/// gradient.
+template <typename T>
+[[nodiscard]] tensor<T> maximum(const tensor<T>& a, const operand_of<T>& b) {
+  return detail::apply(a, b.value, [](auto x, auto y) { return detail::larger(x, y); });
+}
+template <typename T>
+[[nodiscard]] variable<T> maximum(const variable<T>& a, const detail::beside<T>& b) {
+  using A = arithmetic_type<T>;
+  return detail::binary(
+      a, b.value, [](A x, A y) { return detail::larger(x, y); },
+      [](A u, A x, A y) { return x < y    ? A(0)
+                                 : x == y ? u / 2
+                                          : u; },
+      [](A u, A x, A y) { return x > y    ? A(0)
+                                 : x == y ? u / 2
+                                          : u; });
+}
+
+/// The smaller of two elements; likewise.
+template <typename T>
+[[nodiscard]] tensor<T> minimum(const tensor<T>& a, const operand_of<T>& b) {
+  return detail::apply(a, b.value, [](auto x, auto y) { return detail::smaller(x, y); });
+}
+template <typename T>
+[[nodiscard]] variable<T> minimum(const variable<T>& a, const detail::beside<T>& b) {
+  using A = arithmetic_type<T>;
+  return detail::binary(
+      a, b.value, [](A x, A y) { return detail::smaller(x, y); },
+      [](A u, A x, A y) { return x > y    ? A(0)
+                                 : x == y ? u / 2
+                                          : u; },
+      [](A u, A x, A y) { return x < y    ? A(0)
+                                 : x == y ? u / 2
+                                          : u; });
+}
+
+/// x between `min` and `max`; NaN stays. Where min > max all are max. The gradient passes where
+/// min <= x <= max. An infinite bound bounds nothing.
+template <detail::tensor_or_variable X>
+[[nodiscard]] auto clamp(const X& x, double min, double max) {
+  return detail::of_input(
+      x,
+      [=](auto v) {
+        using V = decltype(v);
+        const V low = detail::all_of<V>(detail::rounded_as(v, min));
+        return detail::at_most(detail::at_least(v, low),
+                               detail::all_of<V>(detail::rounded_as(v, max)));
+      },
+      [=](auto v) {
+        using V = decltype(v);
+        const V above = v < detail::rounded_as(v, min) ? V{} : detail::all_of<V>(1);
+        return v > detail::rounded_as(v, max) ? V{} : above;
+      });
+}
+/// max(x, min)
+template <detail::tensor_or_variable X>
+[[nodiscard]] auto clamp_min(const X& x, double min) {
+  return clamp(x, min, std::numeric_limits<double>::infinity());
+}
+/// min(x, max)
+template <detail::tensor_or_variable X>
+[[nodiscard]] auto clamp_max(const X& x, double max) {
+  return clamp(x, -std::numeric_limits<double>::infinity(), max);
+}
+
+/// a where `condition`, else b.
+template <typename T>
+[[nodiscard]] tensor<T> where(const tensor<bool>& condition, const tensor<T>& a,
+                              const operand_of<T>& b) {
+  return map([](bool c, T x, T y) { return c ? x : y; }, condition, a, b.value);
+}
+template <typename T>
+[[nodiscard]] variable<T> where(const tensor<bool>& condition, const variable<T>& a,
+                                const detail::beside<T>& b) {
+  return differentiable(
+      where(condition, a.value(), b.value.value()),
+      [condition](const tensor<T>& upstream, grad_sink<T> da, grad_sink<T> db) {
+        if (da.needed()) da.map([](bool c, T u) { return c ? u : T(0); }, condition, upstream);
+        if (db.needed()) db.map([](bool c, T u) { return c ? T(0) : u; }, condition, upstream);
+      },
+      a, b.value);
+}
+template <typename T>
+[[nodiscard]] variable<T> where(const tensor<bool>& condition, const tensor<T>& a,
+                                const variable<T>& b) {
+  return where(condition, variable<T>(a), b);
+}
+
+/// x, and `value` where `mask` is true. The mask broadcasts to x's shape.
+template <typename T>
+[[nodiscard]] tensor<T> masked_fill(const tensor<T>& x, const tensor<bool>& mask,
+                                    std::type_identity_t<T> value) {
+  require(broadcast_shapes(mask.shape(), x.shape()) == x.shape(),
+          "masked_fill: a mask of shape {} for a tensor of shape {}", to_string(mask.shape()),
+          to_string(x.shape()));
+  return map([=](bool m, T v) { return m ? value : v; }, mask, x);
+}
+template <typename T>
+[[nodiscard]] variable<T> masked_fill(const variable<T>& x, const tensor<bool>& mask,
+                                      std::type_identity_t<T> value) {
+  return differentiable(
+      masked_fill(x.value(), mask, value),
+      [mask](const tensor<T>& upstream, grad_sink<T> dx) {
+        dx.map([](bool m, T u) { return m ? T(0) : u; }, mask, upstream);
+      },
+      x);
+}
+
+/// a + weight (b - a)
+template <typename T>
+[[nodiscard]] tensor<T> lerp(const tensor<T>& a, const tensor<T>& b, double weight) {
+  const auto w = static_cast<arithmetic_type<T>>(weight);
+  return detail::apply(a, b, [=](auto x, auto y) { return detail::simd::fma(w, y - x, x); });
+}
+template <typename T>
+[[nodiscard]] variable<T> lerp(const variable<T>& a, const detail::beside<T>& b, double weight) {
+  using A = arithmetic_type<T>;
+  const auto w = static_cast<A>(weight);
+  return detail::binary(
+      a, b.value, [=](A x, A y) { return detail::simd::fma(w, y - x, x); },
+      [=](A u, A, A) { return u * (1 - w); }, [=](A u, A, A) { return u * w; });
+}
+
+/// x^exponent. Exponents 2, 3, 0.5, 1, 0, -0.5, -1 and -2 are products, quotients and roots; others
+/// are the C library's pow of each element, NaN for x < 0 unless the exponent is whole.
+template <typename T>
+[[nodiscard]] tensor<T> pow(const tensor<T>& x, double exponent) {
+  const auto one = [](auto v) { return detail::all_of<decltype(v)>(1); };
+  if (exponent == 2) return square(x);
+  if (exponent == 3) return detail::apply(x, [](auto v) { return v * v * v; });
+  if (exponent == 0.5) return sqrt(x);
+  if (exponent == 1) return x.clone();
+  if (exponent == 0) return detail::apply(x, one);
+  if (exponent == -0.5) return rsqrt(x);
+  if (exponent == -1) return reciprocal(x);
+  if (exponent == -2) return detail::apply(x, [](auto v) { return 1.0F / (v * v); });
+  return detail::apply(x, [=](auto v) {
+    const auto y = detail::rounded_as(v, exponent);
+    return detail::by_element(v, [=](auto e) { return std::pow(e, y); });
+  });
+}
+template <typename T>
+[[nodiscard]] variable<T> pow(const variable<T>& x, double exponent) {
+  tensor<T> y = pow(x.value(), exponent);
+  return differentiable(
+      std::move(y),
+      [exponent, v = x.value()](const tensor<T>& upstream, grad_sink<T> dx) {
+        using A = arithmetic_type<T>;
+        const auto factor = static_cast<A>(exponent);
+        if (exponent == 0) {
+          dx.map([](A) { return A(0); }, upstream);
+        } else if (exponent == 2) {
+          dx.map([](A u, A e) { return 2 * u * e; }, upstream, v);
+        } else {
+          dx.map([=](A u, A d) { return u * factor * d; }, upstream, pow(v, exponent - 1));
+        }
+      },
+      x);
+}
+/// a^b, element by element: the C library's pow.
+template <typename T>
+[[nodiscard]] tensor<T> pow(const tensor<T>& a, const tensor<T>& b) {
+  return detail::apply(a, b, [](auto x, auto y) { return std::pow(x, y); });
+}
+template <typename T>
+[[nodiscard]] variable<T> pow(const variable<T>& a, const std::type_identity_t<variable<T>>& b) {
+  using A = arithmetic_type<T>;
+  return detail::binary(
+      a, b, [](A x, A y) { return std::pow(x, y); },
+      [](A u, A x, A y) { return y == 0 ? A(0) : u * y * std::pow(x, y - 1); },
+      [](A u, A x, A y) { return x == 0 && y >= 0 ? A(0) : u * std::pow(x, y) * std::log(x); });
+}
+/// base^x
+template <typename T>
+[[nodiscard]] variable<T> pow(double base, const variable<T>& x) {
+  return pow(variable<T>(tensor<T>::scalar(static_cast<T>(base))), x);
+}
+
+// Comparisons of tensors and variables, which have no gradient. One with NaN is false, but ne() is
+// true.
+
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> lt(const X& a, const detail::compared_with<X>& b) {
+  return map([](auto x, auto y) { return x < y; }, detail::values_of(a), b.value.value());
+}
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> le(const X& a, const detail::compared_with<X>& b) {
+  return map([](auto x, auto y) { return x <= y; }, detail::values_of(a), b.value.value());
+}
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> gt(const X& a, const detail::compared_with<X>& b) {
+  return map([](auto x, auto y) { return x > y; }, detail::values_of(a), b.value.value());
+}
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> ge(const X& a, const detail::compared_with<X>& b) {
+  return map([](auto x, auto y) { return x >= y; }, detail::values_of(a), b.value.value());
+}
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> eq(const X& a, const detail::compared_with<X>& b) {
+  return map([](auto x, auto y) { return x == y; }, detail::values_of(a), b.value.value());
+}
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> ne(const X& a, const detail::compared_with<X>& b) {
+  return map([](auto x, auto y) { return x != y; }, detail::values_of(a), b.value.value());
+}
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> operator<(const X& a, const detail::compared_with<X>& b) {
+  return lt(a, b);
+}
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> operator<=(const X& a, const detail::compared_with<X>& b) {
+  return le(a, b);
+}
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> operator>(const X& a, const detail::compared_with<X>& b) {
+  return gt(a, b);
+}
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> operator>=(const X& a, const detail::compared_with<X>& b) {
+  return ge(a, b);
+}
+
+[[nodiscard]] inline tensor<bool> logical_and(const tensor<bool>& a, const tensor<bool>& b) {
+  return map([](bool x, bool y) { return x && y; }, a, b);
+}
+[[nodiscard]] inline tensor<bool> logical_or(const tensor<bool>& a, const tensor<bool>& b) {
+  return map([](bool x, bool y) { return x || y; }, a, b);
+}
+[[nodiscard]] inline tensor<bool> logical_not(const tensor<bool>& a) {
+  return map([](bool x) { return !x; }, a);
+}
+
+/// Whether each element is NaN, infinite, neither.
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> isnan(const X& x) {
+  return map([](auto v) { return v != v; }, detail::values_of(x));
+}
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> isinf(const X& x) {
+  return map([](auto v) { return v == v && v - v != v - v; }, detail::values_of(x));
+}
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<bool> isfinite(const X& x) {
+  return map([](auto v) { return v - v == v - v; }, detail::values_of(x));
+}
+
+}  // namespace parx

@@ -1,0 +1,411 @@
+// gather, scatter, scatter_add, index_select, index_add, masked_select, one_hot, sort, argsort and
+// topk, of tensors and variables.
+//
+// Indices are tensors of integers, counted from 0. Where several values go to one place they are
+// added in the order in which they lie along the axis. All throw usage_error for shapes that do not
+// fit, for an index outside (with its value), and for logits that are cut over ranks, naming
+// parx::whole.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <parx/autograd/function.hpp>
+#include <parx/autograd/ops/detail/axis_layout.hpp>
+#include <parx/autograd/ops/detail/element_wise.hpp>
+#include <parx/autograd/ops/detail/kinds.hpp>
+#include <parx/autograd/ops/view.hpp>
+#include <parx/tensor/tensor.hpp>
+
+namespace parx::inline PARX_ABI {
+
+namespace detail {
+
+/// An index as a place below `extent`.
+template <typename Index>
+[[nodiscard]] std::size_t checked_place(std::string_view call, Index index, std::size_t extent) {
+  const auto place = static_cast<std::size_t>(index);  // a negative index becomes huge
+  if (place >= extent) [[unlikely]]
+    throw_usage("{}: index {} is outside an axis of extent {}", call, index, extent);
+  return place;
+}
+
+/// The part of x with the extents of `index` on all axes but `axis`. Throws where that has more.
+template <typename T>
+[[nodiscard]] tensor<T> narrowed(std::string_view call, const tensor<T>& x, int axis,
+                                 const shape& index) {
+  require_uncut(x, call);
+  const std::size_t along = resolve_axis(axis, x.shape());
+  bool fits = index.rank() == x.rank();
+  for (std::size_t i = 0; fits && i < index.rank(); ++i)
+    fits = i == along || index[i] <= x.shape()[i];
+  require(fits,
+          "{}: an index of shape {} for a tensor of shape {} along axis {}: it has as many "
+          "axes, and no larger extents on the others",
+          call, to_string(index), to_string(x.shape()), axis);
+  tensor<T> part = x;
+  for (std::size_t i = 0; i < index.rank(); ++i) {
+    if (i != along && index[i] < x.shape()[i]) part = part.slice(static_cast<int>(i), 0, index[i]);
+  }
+  return part;
+}
+
+/// visit(place in the tensor of `extent`, place in the index), of contiguous tensors, in the order
+/// of the axis where the place in the tensor is the same.
+template <typename Index, typename Visit>
+void each_indexed(std::string_view call, const tensor<Index>& index, int axis, std::size_t extent,
+                  const Visit& visit) {
+  const axis_layout at(index.shape(), axis);
+  at.for_each_slab([&](std::size_t outer, std::size_t begin, std::size_t end) {
+    for (std::size_t k = 0; k < at.extent; ++k) {
+      const std::size_t row = outer * at.slab() + k * at.inner;
+      for (std::size_t i = begin; i < end; ++i) {
+        const std::size_t place = checked_place(call, index.data()[row + i], extent);
+        visit(outer * extent * at.inner + place * at.inner + i, row + i);
+      }
+    }
+  });
+}
+
+template <typename T, typename Index>
+[[nodiscard]] tensor<T> gathered(std::string_view call, const tensor<T>& x, int axis,
+                                 const tensor<Index>& index) {
+  const tensor<T> part = narrowed(call, x, axis, index.shape()).contiguous();
+  const tensor<Index> at = index.contiguous();
+  tensor<T> y = tensor<T>::empty(index.shape());
+  each_indexed(call, at, axis, x.extent(axis),
+               [&](std::size_t from, std::size_t to) { y.data()[to] = part.data()[from]; });
+  return y;
+}
+
+/// target[..., index, ...] = f(target[..., index, ...], source): target is not contiguous perhaps.
+template <typename T, typename Index, typename Function>
+void scatter_into(std::string_view call, const tensor<T>& target, int axis,
+                  const tensor<Index>& index, const tensor<T>& source, Function f) {
+  require(source.shape() == index.shape(), "{}: an index of shape {} for values of shape {}", call,
+          to_string(index.shape()), to_string(source.shape()));
+  const tensor<T> part = narrowed(call, target, axis, index.shape());
+  const tensor<T> sums = part.contiguous(), values = source.contiguous();
+  each_indexed(call, index.contiguous(), axis, target.extent(axis),
+               [&](std::size_t to, std::size_t from) {
+                 T& place = sums.data()[to];
+                 place = f(place, values.data()[from]);
+               });
+  if (!part.is_contiguous()) part.copy_from(sums);
+}
+
+struct keep_second {
+  template <typename T>
+  [[nodiscard]] T operator()(T, T b) const noexcept {
+    return b;
+  }
+};
+
+/// `y`, which was gathered from x, as a variable.
+template <typename T, typename Index>
+[[nodiscard]] variable<T> with_gathered_gradient(std::string_view call, const variable<T>& x,
+                                                 tensor<T> y, int axis,
+                                                 const tensor<Index>& index) {
+  return differentiable(
+      std::move(y),
+      [call, axis, index](const tensor<T>& upstream, grad_sink<T> dx) {
+        scatter_into(call, dx.zeroed(), axis, index, upstream.reshape(index.shape()), add_op{});
+      },
+      x);
+}
+
+}  // namespace detail
+
+/// result[i][j] = x[index[i][j]][j] for axis 0, x[i][index[i][j]] for axis 1; likewise for more
+/// axes. On the other axes the index may have smaller extents than x.
+template <typename T, std::integral Index>
+[[nodiscard]] tensor<T> gather(const tensor<T>& x, int axis, const tensor<Index>& index) {
+  return detail::gathered("gather", x, axis, index);
+}
+template <typename T, std::integral Index>
+[[nodiscard]] variable<T> gather(const variable<T>& x, int axis, const tensor<Index>& index) {
+  return detail::with_gathered_gradient("gather", x, gather(x.value(), axis, index), axis, index);
+}
+
+/// x with source[i][j] added at [index[i][j]][j] for axis 0, likewise for others: the inverse of
+/// gather. index and source have one shape.
+template <typename T, std::integral Index>
+[[nodiscard]] tensor<T> scatter_add(const tensor<T>& x, int axis, const tensor<Index>& index,
+                                    const tensor<T>& source) {
+  tensor<T> y = x.clone();
+  detail::scatter_into("scatter_add", y, axis, index, source, add_op{});
+  return y;
+}
+template <typename T, std::integral Index>
+[[nodiscard]] variable<T> scatter_add(const variable<T>& x, int axis, const tensor<Index>& index,
+                                      const std::type_identity_t<variable<T>>& source) {
+  return differentiable(
+      scatter_add(x.value(), axis, index, source.value()),
+      [axis, index](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dsource) {
+        if (dx.needed()) dx.add(upstream);
+        if (dsource.needed()) dsource.add(gather(upstream, axis, index));
+      },
+      x, source);
+}
+
+/// x with source[i][j] in place of the element at [index[i][j]][j]; the last of several stays.
+/// Only without repeated places are its gradients right, as in PyTorch.
+template <typename T, std::integral Index>
+[[nodiscard]] tensor<T> scatter(const tensor<T>& x, int axis, const tensor<Index>& index,
+                                const tensor<T>& source) {
+  tensor<T> y = x.clone();
+  detail::scatter_into("scatter", y, axis, index, source, detail::keep_second{});
+  return y;
+}
+template <typename T, std::integral Index>
+[[nodiscard]] variable<T> scatter(const variable<T>& x, int axis, const tensor<Index>& index,
+                                  const std::type_identity_t<variable<T>>& source) {
+  return differentiable(
+      scatter(x.value(), axis, index, source.value()),
+      [axis, index](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dsource) {
+        if (dx.needed()) dx.add(scatter(upstream, axis, index, tensor<T>::zeros(index.shape())));
+        if (dsource.needed()) dsource.add(gather(upstream, axis, index));
+      },
+      x, source);
+}
+
+namespace detail {
+
+using places = std::vector<std::size_t>;
+
+template <typename Index>
+[[nodiscard]] places places_of(std::string_view call, const tensor<Index>& index,
+                               std::size_t extent) {
+  require(index.rank() == 1, "{}: the index has one axis, not shape {}", call,
+          to_string(index.shape()));
+  places result;
+  for (const Index each : index.contiguous()) {
+    result.push_back(checked_place(call, each, extent));
+  }
+  return result;
+}
+
+/// Index k of `axis` of the result is index from[k] of x.
+template <typename T>
+[[nodiscard]] tensor<T> taken(std::string_view call, const tensor<T>& x, int axis,
+                              const places& from) {
+  require_uncut(x, call);
+  const axis_layout all(x.shape(), axis);
+  const tensor<T> input = x.contiguous();
+  shape s = x.shape();
+  s[resolve_axis(axis, s)] = from.size();
+  tensor<T> y = tensor<T>::empty(s);
+  const axis_layout picked(s, axis);
+  picked.for_each_slab([&](std::size_t outer, std::size_t begin, std::size_t end) {
+    const T* const source = input.data() + outer * all.slab();
+    T* const to = y.data() + outer * picked.slab();
+    if (all.inner == 1) {
+      for (std::size_t k = 0; k < from.size(); ++k) to[k] = source[from[k]];
+    } else {
+      for (std::size_t k = 0; k < from.size(); ++k) {
+        std::copy(source + from[k] * all.inner + begin, source + from[k] * all.inner + end,
+                  to + k * all.inner + begin);
+      }
+    }
+  });
+  return y;
+}
+/// Adds index k of `source` to index to[k] of the contiguous `target`.
+template <typename T>
+void add_taken(const tensor<T>& target, int axis, const places& to, const tensor<T>& source) {
+  const axis_layout all(target.shape(), axis);
+  const tensor<T> values = source.contiguous();
+  const axis_layout picked(source.shape(), axis);
+  picked.for_each_slab([&](std::size_t outer, std::size_t begin, std::size_t end) {
+    for (std::size_t k = 0; k < to.size(); ++k) {
+      const T* const from = values.data() + outer * picked.slab() + k * picked.inner;
+      T* const sum = target.data() + outer * all.slab() + to[k] * all.inner;
+      for (std::size_t i = begin; i < end; ++i) sum[i] = static_cast<T>(sum[i] + from[i]);
+    }
+  });
+}
+template <typename T>
+[[nodiscard]] variable<T> taken(std::string_view call, const variable<T>& x, int axis,
+                                places from) {
+  tensor<T> y = taken(call, x.value(), axis, from);
+  return differentiable(
+      std::move(y),
+      [axis, from = std::move(from)](const tensor<T>& upstream, grad_sink<T> dx) {
+        add_taken(dx.zeroed(), axis, from, upstream);
+      },
+      x);
+}
+
+}  // namespace detail
+
+/// The indices `index` (n) of an axis, in this order, perhaps several times. X is a tensor or a
+/// variable.
+template <detail::tensor_or_variable X, std::integral Index>
+[[nodiscard]] auto index_select(const X& x, int axis, const tensor<Index>& index) {
+  const std::size_t extent = x.shape()[resolve_axis(axis, x.shape())];
+  return detail::taken("index_select", x, axis, detail::places_of("index_select", index, extent));
+}
+
+/// x with index k of `source`'s axis added to index index[k] of its own.
+template <typename T, std::integral Index>
+[[nodiscard]] tensor<T> index_add(const tensor<T>& x, int axis, const tensor<Index>& index,
+                                  const tensor<T>& source) {
+  detail::require_uncut(x, "index_add");
+  shape s = x.shape();
+  s[resolve_axis(axis, s)] = index.size();
+  require(source.shape() == s, "index_add: values of shape {} in place of {}",
+          to_string(source.shape()), to_string(s));
+  tensor<T> y = x.contiguous().clone();
+  detail::add_taken(y, axis, detail::places_of("index_add", index, x.extent(axis)), source);
+  return y;
+}
+template <typename T, std::integral Index>
+[[nodiscard]] variable<T> index_add(const variable<T>& x, int axis, const tensor<Index>& index,
+                                    const std::type_identity_t<variable<T>>& source) {
+  return differentiable(
+      index_add(x.value(), axis, index, source.value()),
+      [axis, index](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dsource) {
+        if (dx.needed()) dx.add(upstream);
+        if (dsource.needed()) dsource.add(index_select(upstream, axis, index));
+      },
+      x, source);
+}
+
+/// The elements of x where `mask`, of the same shape, is true, as one axis in row-major order.
+template <detail::tensor_or_variable X>
+[[nodiscard]] auto masked_select(const X& x, const tensor<bool>& mask) {
+  require(mask.shape() == x.shape(), "masked_select: a mask of shape {} for a tensor of shape {}",
+          to_string(mask.shape()), to_string(x.shape()));
+  detail::places from;
+  const tensor<bool> all = mask.contiguous();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all.data()[i]) from.push_back(i);
+  }
+  return detail::taken("masked_select", detail::in_a_row(x), 0, std::move(from));
+}
+
+/// Rows of 0 with a 1 at each number: (...) becomes (..., classes).
+template <typename T = float, std::integral Index>
+[[nodiscard]] tensor<T> one_hot(const tensor<Index>& numbers, std::size_t classes) {
+  shape s = numbers.shape();
+  s.push_back(classes);
+  tensor<T> y = tensor<T>::zeros(s);
+  const tensor<Index> all = numbers.contiguous();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    y.data()[i * classes + detail::checked_place("one_hot", all.data()[i], classes)] = T(1);
+  }
+  return y;
+}
+
+/// Elements along an axis, and where they were.
+template <typename X>
+struct indexed_values {
+  X values;
+  tensor<std::int64_t> indices;
+};
+
+namespace detail {
+
+/// The elements of x at `index`, one for each line along `axis`, which disappears.
+template <tensor_or_variable X>
+[[nodiscard]] auto picked(const X& x, int axis, const tensor<std::int64_t>& index) {
+  const auto along = static_cast<int>(resolve_axis(axis, x.shape()));
+  auto values = without_axis(gather(x, axis, index.unsqueeze(along)), along);
+  return indexed_values<decltype(values)>{std::move(values), index};
+}
+
+}  // namespace detail
+
+enum class sort_order { ascending, descending };
+
+namespace detail {
+
+/// The indices of the first `count` elements of each line in this order, and, unless `count` is all
+/// of them, of equal elements the first. A NaN is the largest.
+template <typename T>
+[[nodiscard]] tensor<std::int64_t> sorted_places(const tensor<T>& x, int axis, sort_order order,
+                                                 std::size_t count) {
+  using A = arithmetic_type<T>;
+  struct element {
+    A value;
+    std::int64_t place;
+  };
+  const tensor<T> lines = x.transpose(axis, -1).contiguous();
+  shape s = lines.shape();
+  const std::size_t width = s.back();
+  s[s.rank() - 1] = count;
+  const tensor<std::int64_t> result = tensor<std::int64_t>::empty(s);
+  const auto less = [](const element& a, const element& b) {
+    if (a.value < b.value) return true;
+    if (b.value < a.value) return false;
+    if (const bool nan = a.value != a.value; nan != (b.value != b.value)) return !nan;
+    return a.place < b.place;
+  };
+  const auto greater = [](const element& a, const element& b) {
+    if (b.value < a.value) return true;
+    if (a.value < b.value) return false;
+    if (const bool nan = a.value != a.value; nan != (b.value != b.value)) return nan;
+    return a.place < b.place;
+  };
+  const auto arrange = [&](std::vector<element>& all, auto before) {
+    const auto end = all.begin() + static_cast<std::ptrdiff_t>(count);
+    if (end != all.end()) std::nth_element(all.begin(), end, all.end(), before);
+    std::sort(all.begin(), end, before);
+  };
+  const std::size_t number = width == 0 ? 0 : lines.size() / width;
+  parallel_for(number, rows_of_a_block(16 * width), [&](std::size_t line, std::size_t last) {
+    std::vector<element> all(width);
+    for (; line < last; ++line) {
+      for (std::size_t i = 0; i < width; ++i) {
+        all[i] = {static_cast<A>(lines.data()[line * width + i]), static_cast<std::int64_t>(i)};
+      }
+      if (order == sort_order::ascending) arrange(all, less);
+      else arrange(all, greater);
+      for (std::size_t i = 0; i < count; ++i) result.data()[line * count + i] = all[i].place;
+    }
+  });
+  return result.transpose(axis, -1).contiguous();
+}
+
+template <tensor_or_variable X>
+[[nodiscard]] auto taken_in_order(std::string_view call, const X& x, int axis, sort_order order,
+                                  std::size_t count) {
+  require_uncut(x, call);
+  auto places = sorted_places(values_of(x), axis, order, count);
+  auto values = gather(x, axis, places);
+  return indexed_values<decltype(values)>{std::move(values), std::move(places)};
+}
+
+}  // namespace detail
+
+/// The elements along `axis` in order, and where they were; equal ones in the order of x, a NaN as
+/// the largest of all.
+template <detail::tensor_or_variable X>
+[[nodiscard]] auto sort(const X& x, int axis = -1, sort_order order = sort_order::ascending) {
+  return detail::taken_in_order("sort", x, axis, order, x.shape()[resolve_axis(axis, x.shape())]);
+}
+/// Where they were.
+template <detail::tensor_or_variable X>
+[[nodiscard]] tensor<std::int64_t> argsort(const X& x, int axis = -1,
+                                           sort_order order = sort_order::ascending) {
+  return detail::sorted_places(detail::values_of(x), axis, order,
+                               x.shape()[resolve_axis(axis, x.shape())]);
+}
+/// The first k of sort(x, axis, order): by default the k largest. Throws usage_error for more than
+/// there are.
+template <detail::tensor_or_variable X>
+[[nodiscard]] auto topk(const X& x, std::size_t k, int axis = -1,
+                        sort_order order = sort_order::descending) {
+  require(k <= x.shape()[resolve_axis(axis, x.shape())],
+          "topk: there are no {} elements along axis {} of shape {}", k, axis,
+          to_string(x.shape()));
+  return detail::taken_in_order("topk", x, axis, order, k);
+}
+
+}  // namespace parx

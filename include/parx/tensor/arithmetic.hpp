@@ -1,0 +1,67 @@
+// a + b, a - b, a * b, a / b of tensors and numbers, with broadcasting.
+//
+// All make new contiguous tensors, and throw usage_error naming both shapes where they do not
+// broadcast. Numbers of 16 bits are computed as floats and rounded.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include <parx/tensor/pointwise.hpp>
+#include <parx/tensor/tensor.hpp>
+
+namespace parx::inline PARX_ABI {
+
+/// The other operand: a tensor, or a number, which is a scalar tensor.
+template <typename T>
+struct tensor_operand {
+  tensor<T> value;
+
+  tensor_operand(tensor<T> all) : value(std::move(all)) {}  // NOLINT(google-explicit-*)
+  template <typename Number>
+  requires(std::is_arithmetic_v<Number> || std::is_same_v<Number, T>)
+      tensor_operand(Number number)  // NOLINT(google-explicit-*)
+      : value(tensor<T>::scalar(static_cast<T>(number))) {}
+};
+template <typename T>
+using operand_of = std::type_identity_t<tensor_operand<T>>;
+
+template <typename T>
+[[nodiscard]] tensor<T> operator+(const tensor<T>& a, const operand_of<T>& b) {
+  return map([](T x, T y) { return static_cast<T>(x + y); }, a, b.value);
+}
+template <typename T>
+[[nodiscard]] tensor<T> operator-(const tensor<T>& a, const operand_of<T>& b) {
+  return map([](T x, T y) { return static_cast<T>(x - y); }, a, b.value);
+}
+template <typename T>
+[[nodiscard]] tensor<T> operator*(const tensor<T>& a, const operand_of<T>& b) {
+  return map([](T x, T y) { return static_cast<T>(x * y); }, a, b.value);
+}
+/// Of integers: the quotient without its fraction; the divisors must not be 0.
+template <typename T>
+[[nodiscard]] tensor<T> operator/(const tensor<T>& a, const operand_of<T>& b) {
+  return map([](T x, T y) { return static_cast<T>(x / y); }, a, b.value);
+}
+template <typename T>
+[[nodiscard]] tensor<T> operator+(std::type_identity_t<T> a, const tensor<T>& b) {
+  return b + a;
+}
+template <typename T>
+[[nodiscard]] tensor<T> operator-(std::type_identity_t<T> a, const tensor<T>& b) {
+  return tensor<T>::scalar(a) - b;
+}
+template <typename T>
+[[nodiscard]] tensor<T> operator*(std::type_identity_t<T> a, const tensor<T>& b) {
+  return b * a;
+}
+template <typename T>
+[[nodiscard]] tensor<T> operator/(std::type_identity_t<T> a, const tensor<T>& b) {
+  return tensor<T>::scalar(a) / b;
+}
+template <typename T>
+[[nodiscard]] tensor<T> operator-(const tensor<T>& a) {
+  return map([](T x) { return static_cast<T>(-x); }, a);
+}
+
+}  // namespace parx

@@ -1,0 +1,199 @@
+// log, log1p, expm1, sin, cos and their kin on packets, as vector_math.hpp has exp and tanh.
+//
+// On floats they are polynomials of multiply-adds by name: the same bits on all machines that have
+// the instruction, at every width of the registers, from every compiler. On doubles they are the C
+// library's. NaN stays NaN.
+//
+//   log           within 1 unit in the last place, denormal numbers too
+//   log1p, expm1  within 4 units in the last place, by Kahan's corrections of log and exp
+//   sin, cos      within 2 units in the last place, or 6e-8 absolute, for |x| <= 8192; beyond that
+//                 the C library's, of the number as a double
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <parx/tensor/packet.hpp>
+#include <parx/tensor/vector_math.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_abs(V x) noexcept {
+  if constexpr (std::is_arithmetic_v<V>) {
+    return std::abs(x);
+  } else {
+    using integers = simd::vector_like<std::int32_t, V>;
+    return std::bit_cast<V>(integers(std::bit_cast<integers>(x) & 0x7FFFFFFF));
+  }
+}
+
+/// f of each element, a number at a time.
+template <typename V, typename Function>
+[[nodiscard, gnu::always_inline]] inline V by_element(V x, Function f) noexcept {
+  if constexpr (std::is_arithmetic_v<V>) {
+    return f(x);
+  } else {
+    for (std::size_t i = 0; i < sizeof(V) / sizeof x[0]; ++i) x[i] = f(x[i]);
+    return x;
+  }
+}
+
+/// Correctly rounded.
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_sqrt(V x) noexcept {
+  if constexpr (std::is_same_v<V, simd::floats>) {
+    return simd::square_root<float>(x);
+  } else {
+    return by_element(x, [](auto v) { return std::sqrt(v); });
+  }
+}
+
+/// x = 2^e m with sqrt(1/2) <= m < sqrt(2); the polynomial of Cephes' logf in m - 1.
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_log(V x) noexcept {
+  if constexpr (std::is_arithmetic_v<V>) {
+    return std::log(x);
+  } else {
+    using integers = simd::vector_like<std::int32_t, V>;
+    constexpr float smallest = std::numeric_limits<float>::min();
+    const V scaled = x < smallest ? x * 8388608.0F : x;  // 2^23: no longer denormal
+    const V shift = x < smallest ? all_of<V>(-23.0F) : V{};
+    constexpr std::int32_t root_half = 0x3F3504F3;
+    const integers bits = std::bit_cast<integers>(scaled) - root_half;
+    const V e = __builtin_convertvector(integers(bits >> 23), V) + shift;
+    const V m = std::bit_cast<V>(integers((bits & 0x007FFFFF) + root_half)) - 1.0F;
+    V p = all_of<V>(7.0376836292e-2F);
+    p = simd::fma(p, m, all_of<V>(-1.1514610310e-1F));
+    p = simd::fma(p, m, all_of<V>(1.1676998740e-1F));
+    p = simd::fma(p, m, all_of<V>(-1.2420140846e-1F));
+    p = simd::fma(p, m, all_of<V>(1.4249322787e-1F));
+    p = simd::fma(p, m, all_of<V>(-1.6668057665e-1F));
+    p = simd::fma(p, m, all_of<V>(2.0000714765e-1F));
+    p = simd::fma(p, m, all_of<V>(-2.4999993993e-1F));
+    p = simd::fma(p, m, all_of<V>(3.3333331174e-1F));
+    const V square = m * m;
+    V y = simd::fma(e, all_of<V>(-2.12194440e-4F), V(p * m * square));
+    y = simd::fma(square, all_of<V>(-0.5F), y);
+    const V result = simd::fma(e, all_of<V>(0.693359375F), V(y + m));
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    const V of_zero = x == 0.0F ? all_of<V>(-infinity) : result;
+    const V of_negative = x < 0.0F ? all_of<V>(std::numeric_limits<float>::quiet_NaN()) : of_zero;
+    return x < infinity ? of_negative : x;  // infinity and NaN
+  }
+}
+
+/// log(1 + x)
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_log1p(V x) noexcept {
+  if constexpr (std::is_arithmetic_v<V>) {
+    return std::log1p(x);
+  } else {
+    const V u = x + 1.0F, d = u - 1.0F;
+    const V y = vector_log<V>(u) * (x / d);
+    const V small = d == 0.0F ? x : y;
+    return u < std::numeric_limits<float>::infinity() && u > 0.0F ? small : vector_log<V>(u);
+  }
+}
+
+/// exp(x) - 1
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_expm1(V x) noexcept {
+  if constexpr (std::is_arithmetic_v<V>) {
+    return std::expm1(x);
+  } else {
+    const V u = vector_exp<V>(x), d = u - 1.0F;
+    const V y = d * (x / vector_log<V>(u));
+    const V small = d == 0.0F ? x : y;
+    return d == -1.0F || u > 3e38F ? d : small;
+  }
+}
+
+enum class circular { sine, cosine };
+
+/// Cody-Waite reduction to |r| <= pi / 4 and the minimax polynomials of Cephes' sinf and cosf.
+template <circular F, typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_circular(V x) noexcept {
+  constexpr bool is_sine = F == circular::sine;
+  const auto of_library = [](auto v) {
+    return static_cast<decltype(v)>(is_sine ? std::sin(static_cast<double>(v))
+                                            : std::cos(static_cast<double>(v)));
+  };
+  if constexpr (std::is_arithmetic_v<V>) {
+    return of_library(x);
+  } else {
+    using integers = simd::vector_like<std::int32_t, V>;
+    const V magic = all_of<V>(12582912.0F);  // rounds to an integer, as in vector_exp
+    const V size = vector_abs<V>(x), bounded = size <= 8192.0F ? x : V{};
+    const V shifted = simd::fma(bounded, all_of<V>(0.636619772F), magic);
+    const V n = shifted - magic;
+    // pi / 2 in three parts, of which the first two times n are exact.
+    V r = simd::fma(n, all_of<V>(-1.5703125F), bounded);
+    r = simd::fma(n, all_of<V>(-4.837512969970703125e-4F), r);
+    r = simd::fma(n, all_of<V>(-7.549789948768648e-8F), r);
+    integers quadrant = std::bit_cast<integers>(shifted);
+    if constexpr (!is_sine) quadrant += 1;
+    const V square = r * r;
+    V sine = all_of<V>(-1.9515295891e-4F);
+    sine = simd::fma(sine, square, all_of<V>(8.3321608736e-3F));
+    sine = simd::fma(sine, square, all_of<V>(-1.6666654611e-1F));
+    sine = simd::fma(V(sine * square), r, r);
+    V cosine = all_of<V>(2.443315711809948e-5F);
+    cosine = simd::fma(cosine, square, all_of<V>(-1.388731625493765e-3F));
+    cosine = simd::fma(cosine, square, all_of<V>(4.166664568298827e-2F));
+    cosine =
+        simd::fma(V(cosine * square), square, simd::fma(square, all_of<V>(-0.5F), all_of<V>(1.0F)));
+    const V part = (quadrant & 1) != 0 ? cosine : sine;
+    V result = std::bit_cast<V>(integers(std::bit_cast<integers>(part) ^ ((quadrant & 2) << 30)));
+    const integers within = size <= 8192.0F;
+    std::int32_t all = -1;
+    for (std::size_t i = 0; i < sizeof(V) / sizeof(float); ++i) all &= within[i];
+    if (all == 0) [[unlikely]] {
+      for (std::size_t i = 0; i < sizeof(V) / sizeof(float); ++i) {
+        if (within[i] == 0) result[i] = of_library(x[i]);
+      }
+    }
+    return result;
+  }
+}
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_sin(V x) noexcept {
+  return vector_circular<circular::sine>(x);
+}
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_cos(V x) noexcept {
+  return vector_circular<circular::cosine>(x);
+}
+
+/// `number` in the precision of v.
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline auto rounded_as(V /*v*/, double number) noexcept {
+  return static_cast<typename packet_element<V>::type>(number);
+}
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V scaled_log(V v, double scale) noexcept {
+  return vector_log<V>(v) * rounded_as(v, scale);
+}
+/// 1 + a b, rounded once.
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V one_plus_product(V a,
+                                                            std::type_identity_t<V> b) noexcept {
+  return simd::fma(a, b, all_of<V>(1));
+}
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_sign(V v) noexcept {
+  const V one = all_of<V>(1), below = v < V{} ? V(-one) : V{};
+  return v > V{} ? one : below;
+}
+
+/// log(1 + exp(x)), without overflow.
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_softplus(V x) noexcept {
+  return at_least<V>(x, V{}) + vector_log1p<V>(vector_exp<V>(-vector_abs<V>(x)));
+}
+
+}  // namespace parx::detail
