@@ -108,7 +108,7 @@ template <typename T, typename Loss, typename OfP, typename OfT>
       [=](const tensor<T>& upstream, grad_sink<T> dp, grad_sink<T> dt) {
         const T u = upstream.item();
         const auto contribute = [&](const grad_sink<T>& sink, auto derivative) {
-          const auto scaled = [=](auto x, auto y) { return derivative(x, y) * u; };
+          const auto scaled = [derivative, u](auto x, auto y) { return derivative(x, y) * u; };
           sink.add(map(weighted(scaled), p, t, weights).reshape(sink.shape()));
         };
         if (dp.needed()) contribute(dp, of_p);
@@ -157,21 +157,21 @@ template <typename T>
                                           double delta = 1, const loss_options& options = {},
                                           call_site site = call_site::current()) {
   require(delta > 0, "huber_loss at {}: delta is {}, not above 0", site, delta);
-  const auto slope = [=](auto d) {
+  const auto slope = [delta](auto d) {
     using V = decltype(d);
     const V most = detail::number<V>(delta);
     return detail::at_least<V>(detail::at_most<V>(d, most), -most);
   };
   return detail::element_loss(
       "huber_loss", site, prediction, target, options.row_weights,
-      [=](auto p, auto t) {
+      [delta](auto p, auto t) {
         using V = decltype(p);
         const V d = detail::vector_abs<V>(p - t), most = detail::number<V>(delta);
         const V square = d * d * 0.5F, line = most * (d - most * 0.5F);
         return d < most ? square : line;
       },
-      [=](auto p, auto t) { return slope(decltype(p)(p - t)); },
-      [=](auto p, auto t) { return slope(decltype(p)(t - p)); });
+      [slope](auto p, auto t) { return slope(decltype(p)(p - t)); },
+      [slope](auto p, auto t) { return slope(decltype(p)(t - p)); });
 }
 
 /// huber_loss / beta. With beta = 0 the l1_loss.
@@ -198,17 +198,17 @@ template <typename T>
   // (1 - t) x + (1 + more t) softplus(-x)
   return detail::element_loss(
       "binary_cross_entropy_with_logits", site, logits, target, options.row_weights,
-      [=](auto x, auto t) {
+      [more](auto x, auto t) {
         using V = decltype(x);
         const V factor = detail::one_plus_product<V>(t, detail::number<V>(more));
         return detail::fma(factor, detail::vector_softplus<V>(-x), V((1.0F - t) * x));
       },
-      [=](auto x, auto t) {
+      [more](auto x, auto t) {
         using V = decltype(x);
         const V factor = detail::one_plus_product<V>(t, detail::number<V>(more));
         return detail::fma(V(-factor), detail::vector_sigmoid<V>(-x), V(1.0F - t));
       },
-      [=](auto x, auto) {
+      [more](auto x, auto) {
         using V = decltype(x);
         return detail::fma(detail::number<V>(more), detail::vector_softplus<V>(-x), V(-x));
       });
@@ -227,7 +227,7 @@ template <typename T>
   };
   return detail::element_loss(
       "binary_cross_entropy", site, probabilities, target, options.row_weights,
-      [=](auto p, auto t) {
+      [log_of](auto p, auto t) {
         using V = decltype(p);
         return V(-t) * log_of(p) - V(1.0F - t) * log_of(V(1.0F - p));
       },
@@ -235,7 +235,7 @@ template <typename T>
         using V = decltype(p);
         return V(p - t) / detail::at_least<V>(V(p * V(1.0F - p)), detail::number<V>(1e-12));
       },
-      [=](auto p, auto) {
+      [log_of](auto p, auto) {
         using V = decltype(p);
         return V(log_of(V(1.0F - p)) - log_of(p));
       });

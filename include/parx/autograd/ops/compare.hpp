@@ -93,13 +93,13 @@ template <detail::tensor_or_variable X>
 [[nodiscard]] auto clamp(const X& x, double min, double max) {
   return detail::of_input(
       x,
-      [=](auto v) {
+      [min, max](auto v) {
         using V = decltype(v);
         const V low = detail::all_of<V>(detail::rounded_as(v, min));
         return detail::at_most(detail::at_least(v, low),
                                detail::all_of<V>(detail::rounded_as(v, max)));
       },
-      [=](auto v) {
+      [min, max](auto v) {
         using V = decltype(v);
         const V above = v < detail::rounded_as(v, min) ? V{} : detail::all_of<V>(1);
         return v > detail::rounded_as(v, max) ? V{} : above;
@@ -163,7 +163,7 @@ template <typename T>
 template <typename T>
 [[nodiscard]] tensor<T> lerp(const tensor<T>& a, const tensor<T>& b, double weight) {
   const auto w = static_cast<arithmetic_type<T>>(weight);
-  return detail::apply(a, b, [=](auto x, auto y) { return detail::simd::fma(w, y - x, x); });
+  return detail::apply(a, b, [w](auto x, auto y) { return detail::simd::fma(w, y - x, x); });
 }
 template <typename T>
 [[nodiscard]] variable<T> lerp(const variable<T>& a, const detail::beside<T>& b, double weight) {
@@ -187,9 +187,9 @@ template <typename T>
   if (exponent == -0.5) return rsqrt(x);
   if (exponent == -1) return reciprocal(x);
   if (exponent == -2) return detail::apply(x, [](auto v) { return 1.0F / (v * v); });
-  return detail::apply(x, [=](auto v) {
+  return detail::apply(x, [exponent](auto v) {
     const auto y = detail::rounded_as(v, exponent);
-    return detail::by_element(v, [=](auto e) { return std::pow(e, y); });
+    return detail::by_element(v, [y](auto e) { return std::pow(e, y); });
   });
 }
 template <typename T>

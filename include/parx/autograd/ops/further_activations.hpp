@@ -59,13 +59,13 @@ template <detail::tensor_or_variable X>
 [[nodiscard]] auto softplus(const X& x, double beta = 1, double threshold = 20) {
   return detail::of_input(
       x,
-      [=](auto v) {
+      [beta, threshold](auto v) {
         const auto b = detail::rounded_as(v, beta), limit = detail::rounded_as(v, threshold);
         const auto z = v * b;
         const auto y = detail::vector_softplus(z) / b;
         return z > limit ? v : y;
       },
-      [=](auto v) {
+      [beta, threshold](auto v) {
         const auto b = detail::rounded_as(v, beta), limit = detail::rounded_as(v, threshold);
         const auto z = v * b;
         const auto y = detail::vector_sigmoid(z);
@@ -78,12 +78,12 @@ template <detail::tensor_or_variable X>
 [[nodiscard]] auto leaky_relu(const X& x, double negative_slope = 0.01) {
   return detail::of_input(
       x,
-      [=](auto v) {
+      [negative_slope](auto v) {
         const auto a = detail::rounded_as(v, negative_slope);
         return detail::by_sign(
-            v, [](auto e) { return e; }, [=](auto e) { return e * a; });
+            v, [](auto e) { return e; }, [a](auto e) { return e * a; });
       },
-      [=](auto v) {
+      [negative_slope](auto v) {
         const auto a = detail::all_of<decltype(v)>(detail::rounded_as(v, negative_slope));
         return v > decltype(v){} ? detail::all_of<decltype(v)>(1) : a;
       });
@@ -96,19 +96,19 @@ template <tensor_or_variable X>
 [[nodiscard]] auto exponential_unit(const X& x, double scale, double alpha, double width) {
   return of_input(
       x,
-      [=](auto v) {
+      [scale, alpha, width](auto v) {
         const auto s = rounded_as(v, scale), a = rounded_as(v, scale * alpha);
         const auto w = rounded_as(v, 1 / width);
         return by_sign(
-            v, [=](auto e) { return e * s; },
-            [=](auto e) { return vector_expm1<decltype(e)>(e * w) * a; });
+            v, [s](auto e) { return e * s; },
+            [w, a](auto e) { return vector_expm1<decltype(e)>(e * w) * a; });
       },
-      [=](auto v) {
+      [scale, alpha, width](auto v) {
         const auto s = rounded_as(v, scale), a = rounded_as(v, scale * alpha / width);
         const auto w = rounded_as(v, 1 / width);
         return by_sign(
-            v, [=](auto e) { return all_of<decltype(e)>(s); },
-            [=](auto e) { return vector_exp<decltype(e)>(e * w) * a; });
+            v, [s](auto e) { return all_of<decltype(e)>(s); },
+            [w, a](auto e) { return vector_exp<decltype(e)>(e * w) * a; });
       });
 }
 
@@ -136,13 +136,13 @@ template <detail::tensor_or_variable X>
 [[nodiscard]] auto hardtanh(const X& x, double min_val = -1, double max_val = 1) {
   return detail::of_input(
       x,
-      [=](auto v) {
+      [min_val, max_val](auto v) {
         using V = decltype(v);
         const V low = detail::all_of<V>(detail::rounded_as(v, min_val));
         const V high = detail::all_of<V>(detail::rounded_as(v, max_val));
         return detail::at_most(detail::at_least(v, low), high);
       },
-      [=](auto v) {
+      [min_val, max_val](auto v) {
         using V = decltype(v);
         const V low = detail::all_of<V>(detail::rounded_as(v, min_val));
         const V high = detail::all_of<V>(detail::rounded_as(v, max_val));
