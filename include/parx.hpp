@@ -24,7 +24,6 @@
 #include <parx/optim.hpp>
 #include <parx/checkpoint.hpp>
 #include <parx/plan.hpp>
-#include <parx/slurm.hpp>
 #include <parx/reduction.hpp>
 #include <parx/ddp.hpp>
 #include <parx/parallel.hpp>

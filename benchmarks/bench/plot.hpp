@@ -15,7 +15,7 @@
 
 #include <fmt/format.h>
 
-#include <parx/core/xml_text.hpp>
+#include "common/xml_text.hpp"
 
 namespace bench {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/xml_text.hpp"
 #include <parx/core/formatted.hpp>
-#include <parx/core/xml_text.hpp>
 
 namespace examples {
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/options.hpp"
+#include "common/pipeline/draw.hpp"
 #include "sleeper.hpp"
 #include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/threads.hpp>

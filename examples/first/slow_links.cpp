@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "common/generated_text.hpp"
 #include "common/options.hpp"
 #include <parx/data.hpp>
 #include <parx/ddp.hpp>
@@ -48,7 +49,7 @@ int train(const cxxopts::ParseResult& given) {
   const auto every = examples::number<std::uint64_t>(given, "sync-every", 1, 1'000'000);
   const auto width = examples::number<std::size_t>(given, "width", 16, 4096);
   return parx::run([&](parx::world& world) {
-    const std::string text = parx::data::generate_corpus(400'000);
+    const std::string text = examples::generate_corpus(400'000);
     const std::string train_text = text.substr(0, 360'000), held_out = text.substr(360'000);
     parx::models::gpt<> model{{.vocab_size = 256,
                                .n_positions = positions,

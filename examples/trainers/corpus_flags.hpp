@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/generated_text.hpp"
 #include "common/options.hpp"
 #include <parx/checkpoint/pretrained.hpp>
 #include <parx/data.hpp>
@@ -58,7 +59,7 @@ struct corpus {
   const std::size_t block = whole("block-size", 1), size = whole("vocab-size", 257);
   const parx::models::sampling_options sampling{
       whole("sample", 0), number(given, "temperature", 0.0, 1e6), whole("top-k", 0)};
-  const std::string text = path.empty() ? data::generate_corpus(1'000'000) : data::read_text(path);
+  const std::string text = path.empty() ? generate_corpus(1'000'000) : data::read_text(path);
   std::size_t cut = text.size() / 10 * 9;
   while (cut < text.size() && (text[cut] & 0xC0) == 0x80) ++cut;  // not within a UTF-8 character
   const auto first = std::string_view(text).substr(0, cut),

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "common/options.hpp"
+#include "common/shell_text.hpp"
 #include <parx/core/log.hpp>
 #include <parx/data.hpp>
 #include <parx/launch.hpp>
-#include <parx/slurm/shell_text.hpp>
 
 namespace examples {
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "summary_flags.hpp"
+#include "lead.hpp"
+#include "rouge.hpp"
 #include <parx/comm.hpp>
 #include <parx/data.hpp>
 #include <parx/launch.hpp>
@@ -25,7 +27,7 @@ inline void summarise(parx::models::encoder_decoder<float>& model, const pair_li
   search.start_token = encoded.start_id();
   search.end_token = encoded.end_id();
   std::size_t words = pairs.size() / 2;
-  for (const auto& pair : pairs) words += data::rouge_words(pair.target).size();
+  for (const auto& pair : pairs) words += rouge_words(pair.target).size();
   words /= pairs.size();
   parx::nn::tally written, first_sentence, first_words;
   const data::distributed_sampler sampler{
@@ -38,12 +40,12 @@ inline void summarise(parx::models::encoder_decoder<float>& model, const pair_li
         parx::models::beam_search(model, std::vector<std::int64_t>(ids.begin(), ids.end()), search);
     const std::string summary =
         tokenizer.decode(std::vector<data::token_id>(tokens.begin(), tokens.end()));
-    written += {data::rouge_l(summary, target).f1, 1};
-    first_sentence += {data::rouge_l(data::lead_sentence(source), target).f1, 1};
-    first_words += {data::rouge_l(data::lead_words(source, words), target).f1, 1};
+    written += {rouge_l(summary, target).f1, 1};
+    first_sentence += {rouge_l(lead_sentence(source), target).f1, 1};
+    first_words += {rouge_l(lead_words(source, words), target).f1, 1};
     if (written.count <= static_cast<double>(s.samples)) {
       parx::print0(world, "text:    {} ...\nwanted:  {}\nwritten: {}\n\n",
-                   data::lead_words(source, 30), target, summary);
+                   lead_words(source, 30), target, summary);
     }
   }
   parx::print0(world,

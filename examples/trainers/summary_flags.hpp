@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "cached_vocabulary.hpp"
+#include "common/generated_text.hpp"
 #include "common/options.hpp"
 #include "prepare.hpp"
 #include <parx/data.hpp>
@@ -119,7 +121,7 @@ struct summary_settings {
                                           std::size_t first, std::size_t count) {
   if (!file.empty()) return data::read_source_targets(file, columns);
   pair_list notes;
-  for (std::size_t i = first; i < first + count; ++i) notes.push_back(data::generate_note(i));
+  for (std::size_t i = first; i < first + count; ++i) notes.push_back(generate_note(i));
   return notes;
 }
 
@@ -143,7 +145,7 @@ struct found_tokenizer {
                                s.columns.target, static_cast<int>(s.columns.header),
                                static_cast<int>(data::text_format_of(s.train, s.lengths.format)),
                                s.vocab_size));
-  auto [found, cached] = data::cached_vocabulary(folder, key, [&] {
+  auto [found, cached] = cached_vocabulary(folder, key, [&] {
     data::vocabulary_builder builder;
     for (const auto& pair : read_pairs(s.train, s.columns, 0, built_in_pairs)) {
       builder.add(pair.source), builder.add(pair.target);

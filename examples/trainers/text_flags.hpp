@@ -9,8 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "cached_vocabulary.hpp"
+#include "common/generated_text.hpp"
 #include "common/options.hpp"
 #include "prepare.hpp"
+#include "token_dropout.hpp"
 #include <parx/data.hpp>
 
 namespace examples {
@@ -79,10 +82,10 @@ struct text_source {
   return source;
 }
 
-[[nodiscard]] inline std::vector<data::topic_text> built_in_texts(std::size_t first,
+[[nodiscard]] inline std::vector<topic_text> built_in_texts(std::size_t first,
                                                                   std::size_t count) {
-  std::vector<data::topic_text> texts;
-  for (std::size_t i = first; i < first + count; ++i) texts.push_back(data::generate_topic_text(i));
+  std::vector<topic_text> texts;
+  for (std::size_t i = first; i < first + count; ++i) texts.push_back(generate_topic_text(i));
   return texts;
 }
 
@@ -125,8 +128,7 @@ struct found_tokenizer {
                     static_cast<int>(data::text_format_of(source.train, columns.format)),
                     source.vocab_size));
   const std::string folder = source.train.empty() ? "" : columns.cache;
-  auto [words, cached] =
-      data::cached_vocabulary(folder, key, [&] { return made_vocabulary(source); });
+  auto [words, cached] = cached_vocabulary(folder, key, [&] { return made_vocabulary(source); });
   return {data::wordpiece_tokenizer(std::move(words)), cached};
 }
 

@@ -117,7 +117,7 @@ int main(int argc, char** argv) {
           auto seen = batch;
           const auto mine = wrapped.replicas();
           const auto first_row = batch.size() * std::size_t(mine.first) / std::size_t(mine.size());
-          seen.input_ids = data::hidden_tokens(
+          seen.input_ids = examples::hidden_tokens(
               batch.input_ids, tokenizer.special(), {hidden, tokenizer.unknown_id(), first_row},
               parx::train::step_seed(s.trainer.seed, step, 0));
           return wrapped.forward_backward(seen, [&](const auto& logits, const auto& part) {

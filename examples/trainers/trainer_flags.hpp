@@ -25,12 +25,12 @@
 #include "common/options.hpp"
 #include <fmt/ranges.h>
 
+#include "common/report/report.hpp"
 #include <parx/checkpoint.hpp>
 #include <parx/comm.hpp>
 #include <parx/ddp.hpp>
 #include <parx/launch.hpp>
 #include <parx/train.hpp>
-#include <parx/train/report.hpp>
 
 namespace examples {
 

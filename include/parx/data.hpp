@@ -17,7 +17,6 @@
 #include <parx/data/formats/lines.hpp>             // IWYU pragma: export
 #include <parx/data/formats/token_shards.hpp>      // IWYU pragma: export
 #include <parx/data/generated.hpp>                 // IWYU pragma: export
-#include <parx/data/generated_text.hpp>            // IWYU pragma: export
 #include <parx/data/group_by_length.hpp>           // IWYU pragma: export
 #include <parx/data/images.hpp>                    // IWYU pragma: export
 #include <parx/data/language_model.hpp>            // IWYU pragma: export
@@ -32,14 +31,10 @@
 #include <parx/data/text/byte_bpe.hpp>             // IWYU pragma: export
 #include <parx/data/text/character_tokenizer.hpp>  // IWYU pragma: export
 #include <parx/data/text/encoding.hpp>             // IWYU pragma: export
-#include <parx/data/text/lead.hpp>                 // IWYU pragma: export
 #include <parx/data/text/llama_tokenizer.hpp>      // IWYU pragma: export
 #include <parx/data/text/padding.hpp>              // IWYU pragma: export
 #include <parx/data/text/records.hpp>              // IWYU pragma: export
-#include <parx/data/text/rouge.hpp>                // IWYU pragma: export
-#include <parx/data/text/cached_vocabulary.hpp>    // IWYU pragma: export
 #include <parx/data/text/token_cache.hpp>          // IWYU pragma: export
-#include <parx/data/text/token_dropout.hpp>        // IWYU pragma: export
 #include <parx/data/text/token_rows.hpp>           // IWYU pragma: export
 #include <parx/data/text/tokenizer.hpp>            // IWYU pragma: export
 #include <parx/data/text/unicode.hpp>              // IWYU pragma: export

@@ -1,6 +1,5 @@
 // L6: which rank of which job this process is, and how it joins the others. Includes parx/comm.hpp
-// for the collectives. parxrun itself is in launch/run_ranks.hpp, which launched programs do not
-// need.
+// for the collectives. parxrun itself is a program beside the library (examples/tools/parxrun).
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

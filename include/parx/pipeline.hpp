@@ -9,9 +9,7 @@
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/catalog.hpp>
 #include <parx/pipeline/csv.hpp>
-#include <parx/pipeline/draw.hpp>
 #include <parx/pipeline/eager_one_f_one_b.hpp>
-#include <parx/pipeline/from_trace.hpp>
 #include <parx/pipeline/gpipe.hpp>
 #include <parx/pipeline/interleaved.hpp>
 #include <parx/pipeline/looped_bfs.hpp>

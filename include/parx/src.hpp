@@ -39,5 +39,4 @@
 #include <parx/tensor/src.hpp>
 #include <parx/tensor_parallel/src.hpp>
 #include <parx/trace/src.hpp>
-#include <parx/train/src.hpp>
 #include <parx/types/src.hpp>

@@ -1,5 +1,4 @@
-// L10: the training loop with evaluation, logs and checkpoints. <parx/train/report.hpp> draws the
-// HTML report and is left out: include it by name.
+// L10: the training loop with evaluation, logs and checkpoints. parx_report draws a run's logs.
 #pragma once
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs

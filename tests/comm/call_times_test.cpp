@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include <parx/comm/flight/reader.hpp>
+#include "tools/common/flight/reader.hpp"
 #include <parx/comm/flight/recorder.hpp>
 
 #include "comm/jobs.hpp"

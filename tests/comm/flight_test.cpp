@@ -21,8 +21,8 @@
 
 #include "messages.hpp"
 
-#include <parx/comm/flight/divergence.hpp>
-#include <parx/comm/flight/reader.hpp>
+#include "tools/common/flight/divergence.hpp"
+#include "tools/common/flight/reader.hpp"
 
 namespace {
 

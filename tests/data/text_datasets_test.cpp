@@ -1,6 +1,6 @@
+#include "trainers/token_dropout.hpp"
 #include <parx/data/language_model.hpp>
 #include <parx/data/sequence_pairs.hpp>
-#include <parx/data/text/token_dropout.hpp>
 #include <parx/data/text_classification.hpp>
 
 #include <random>
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(hidden_tokens_are_as_many_as_was_said_and_never_special_one
   for (std::size_t i = 0; i < plain.size(); ++i) plain.data()[i] = data::token_id(i % 10);
   const data::special_ids special{.start = 2, .separator = 3, .pad = 0};
   const auto hide = [&](double probability, std::uint64_t seed) {
-    return numbers(data::hidden_tokens(plain, special, {probability, 77}, seed));
+    return numbers(examples::hidden_tokens(plain, special, {probability, 77}, seed));
   };
   const auto changed = hide(0.3, 1);
   for (std::size_t i = 0; i < changed.size(); ++i) {
@@ -111,11 +111,11 @@ BOOST_AUTO_TEST_CASE(hidden_tokens_are_as_many_as_was_said_and_never_special_one
   BOOST_TEST((hide(0.3, 2) != changed));
   const auto all = hide(1, 1);
   BOOST_TEST(std::count(all.begin(), all.end(), 77) == 7000);
-  BOOST_TEST(data::hidden_tokens(plain, special, {0, 77}, 1).data() == plain.data());
+  BOOST_TEST(examples::hidden_tokens(plain, special, {0, 77}, 1).data() == plain.data());
   // Rows of another rank, which pads further.
   const auto wider = parx::tensor<data::token_id>::full({50, 120}, 0);
   wider.slice(1, 0, 100).copy_from(plain.slice(0, 50, 100));
-  const auto others = data::hidden_tokens(wider, special, {0.3, 77, 50}, 1);
+  const auto others = examples::hidden_tokens(wider, special, {0.3, 77, 50}, 1);
   BOOST_TEST((numbers(others.slice(1, 0, 100).contiguous()) ==
               std::vector(changed.begin() + 5000, changed.end())));
 }

@@ -13,7 +13,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <parx/data/text/cached_vocabulary.hpp>
+#include "trainers/cached_vocabulary.hpp"
 #include <parx/data/text_classification.hpp>
 
 #include <data/small_texts.hpp>
@@ -237,8 +237,8 @@ BOOST_AUTO_TEST_CASE(a_vocabulary_is_made_once_and_read_word_for_word) {
     ++built;
     return words;
   };
-  const auto made = data::cached_vocabulary(folder.file("c"), 5, build);
-  const auto found = data::cached_vocabulary(folder.file("c"), 5, build);
+  const auto made = examples::cached_vocabulary(folder.file("c"), 5, build);
+  const auto found = examples::cached_vocabulary(folder.file("c"), 5, build);
   BOOST_CHECK(made.cached == data::cache_use::made && found.cached == data::cache_use::found);
   BOOST_TEST(built == 1);
   BOOST_TEST(made.words.tokens() == words.tokens(), boost::test_tools::per_element());

@@ -21,13 +21,13 @@
 
 #include <fmt/format.h>
 
+#include "tools/parxrun/nodes/agent_channel.hpp"
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/json.hpp>
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/formats/jsonl.hpp>
-#include <parx/launch/detail/agent_channel.hpp>
 #include <parx/launch/hostlist.hpp>
 #include <parx/pipeline/csv.hpp>
 #include <parx/store/detail/mutual_authentication.hpp>

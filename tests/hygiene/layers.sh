@@ -5,13 +5,14 @@
 # A header includes only its own folder and folders of a lower level, of those no detail/; the
 # communication column and the tensor column do not know each other. What a group is made of
 # (core_of) only comm asks for. All of parx is in the inline namespace PARX_ABI, and what says so
-# includes core/abi.hpp, which defines that. Includes are written <parx/folder/file.hpp>. Boost is
-# for parxrun's supervisor alone, and <boost/asio.hpp>, which is all of Asio, is included nowhere.
+# includes core/abi.hpp, which defines that. Includes are written <parx/folder/file.hpp>. None is
+# Boost's, and of parxrun, which needs it, none is <boost/asio.hpp>, which is all of Asio.
 # What parx::comm is made of (parx_comm_chapters in cmake/targets.cmake) does not need zlib.
 # What detail/x_impl.hpp defines is in a library: its chapter's src.hpp includes it, or another _impl.hpp.
 # No file is longer than 500 lines, no line wider than 100 columns, those of the tests included.
 # clang gives fmt's vformat_to another name than g++ gives it in libfmt: what uses it does not link.
-# parx.hpp has every chapter. An example is a program of 150 lines at most. README.md has the drawing.
+# parx.hpp has every chapter. An example is a program of 150 lines at most, and so is the main.cpp of a
+# tool; its parts keep to 500, and are included by nothing but that tool. README.md has the drawing.
 set -u
 cd "$1" || exit 1
 # folder level column
@@ -33,7 +34,6 @@ models          6 tensor
 ops             6 tensor
 checkpoint      7 both
 plan            7 both
-slurm           7 communication
 reduction       7 both
 ddp             8 both
 tensor_parallel 8 both
@@ -89,9 +89,7 @@ wrong=$(
     /^[ \t]*#[ \t]*include/ {
       where = FILENAME ":" FNR ": "
       if ($0 ~ /"/) print where "write <parx/...>, not quotes"
-      if ($0 ~ /<boost\/asio\.hpp>/) print where "includes all of Asio"
-      if ($0 ~ /<boost\// && FILENAME !~ /^parx\/launch\/(agent|agent_link|keeper|keeper_process|node_agent|detail\/(after|caught_signals|console|framed_socket|keeper_door|node_ranks|rank_process|ssh_agent|starter_words))\.hpp$/)
-        print where "includes Boost, which only parxrun may need"
+      if ($0 ~ /<boost\//) print where "includes Boost, which parx does without"
       if ($0 ~ /<Eigen\//) print where "includes Eigen, which parx does without"
       if ($0 ~ /<zlib/ && (column[here] == "communication" || level[here] <= 2))
         print where "includes zlib, which parx::comm does without"
@@ -134,10 +132,20 @@ wrong=$(
 )
 long=$(
   cd ../examples 2>/dev/null || exit 0  # an installed parx has headers alone
-  for program in */*.cpp; do
+  for program in */*.cpp tools/*/main.cpp; do
     lines=$(wc -l <"$program")
     [ "$lines" -le 150 ] || echo "examples/$program: $lines lines; keep to 150"
   done
+  find . -name '*.[ch]pp' -print0 | sort -z | LC_ALL=C xargs -0 awk '
+    { where = "examples/" substr(FILENAME, 3) }
+    FNR == 501 { print where ": longer than 500 lines; split it by ideas" }
+    /<boost\/asio\.hpp>/ { print where ":" FNR ": includes all of Asio" }
+    /[:( ](v?format_to|format_to_n)\(/ { print where ":" FNR ": fmt::vformat instead, or programs compiled by clang do not link" }
+    /^#include "tools\// {
+      split($0, tool, "/"); split(FILENAME, own, "/")
+      if (own[2] != "tools" || (tool[2] != "common" && tool[2] != own[3]))
+        print where ":" FNR ": includes a part of tools/" tool[2] "; what several programs need is in tools/common or common"
+    }'
 )
 if [ -f ../README.md ] && [ "$(awk '/^```/ { inside = 0 } inside; /^## Layers/ { layers = 1 } /^```/ && layers { inside = 1; layers = 0 }' ../README.md)" != "$(map)" ]; then
   wrong+="${wrong:+$'\n'}README.md: the drawing of the layers is not what layers.sh --map prints"

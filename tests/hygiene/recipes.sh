@@ -31,7 +31,7 @@ words=$(tr -d '\\' <"$work/post" | tr '\n' ' ')
 programs=$(grep -oE -- '--target .* cp build' <<<"$words" | sed 's/--target//; s/cp build//')
 claim "it builds programs" test -n "$programs"
 for program in $programs; do
-  claim "there is a program $program" bash -c 'ls "$0"/examples/*/$1.cpp || grep -q "$1" "$0/benchmarks/CMakeLists.txt"' "$source" "$program"
+  claim "there is a program $program" bash -c 'ls "$0"/examples/*/$1.cpp || [ -e "$0/examples/tools/$1/main.cpp" ] || grep -q "$1" "$0/benchmarks/CMakeLists.txt"' "$source" "$program"
 done
 if command -v apt-cache >/dev/null && apt-cache show g++ >/dev/null 2>&1; then
   for package in $(grep -oE -- '--no-install-recommends .* cd /opt' <<<"$words" | sed 's/--no-install-recommends//; s/cd .opt//'); do

@@ -1,6 +1,4 @@
 // The parts of parxrun that need no process; parxrun.sh tries the whole.
-#include <parx/launch/agent.hpp>
-
 #include <boost/test/unit_test.hpp>
 
 #include <linux/filter.h>
@@ -17,6 +15,22 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "tools/common/find_program.hpp"
+#include "tools/common/instructions.hpp"
+#include "tools/common/rank_list.hpp"
+#include "tools/parxrun/failures/failure_report.hpp"
+#include "tools/parxrun/failures/repeated_errors.hpp"
+#include "tools/parxrun/ranks/child_process.hpp"
+#include "tools/parxrun/ranks/job_guard.hpp"
+#include "tools/parxrun/ranks/line_cutter.hpp"
+#include "tools/parxrun/ranks/missing_instructions.hpp"
+#include "tools/parxrun/ranks/orphans.hpp"
+#include "tools/parxrun/ranks/rank_variables.hpp"
+#include <parx/core/compiled_for.hpp>
+#include <parx/core/failure_record.hpp>
+#include <parx/core/file_text.hpp>
+#include <parx/core/process_table.hpp>
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Which rank parxrun's headline names where some ranks have not entered a collective.
-#include <parx/launch/detail/divergence_text.hpp>
+#include "tools/parxrun/failures/divergence_text.hpp"
 
 #include <boost/test/unit_test.hpp>
 

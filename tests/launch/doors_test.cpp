@@ -1,7 +1,7 @@
 // The doors of a job, at which anybody may knock: the store, the keeper of the nodes, the links of
 // a rank. One list of attacks for all three, which have one set of limits; and what an agent
 // believes of a listener that is no keeper. PARX_TEST_SIEGES=1 for the whole list.
-#include <parx/launch/agent_link.hpp>
+#include "tools/parxrun/nodes/agent_link.hpp"
 
 #include <sanitizers.hpp>
 #include <store/raw_client.hpp>

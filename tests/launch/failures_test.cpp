@@ -2,7 +2,7 @@
 // reaches it, and every sentence in their records is replaced.
 //
 // This program is also the job's: with PARX_TEST_FAULT it is a rank.
-#include <parx/launch/run_ranks.hpp>
+#include "tools/parxrun/run_ranks.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,8 +1,8 @@
 // A small job for generation_search.hpp: how many faults it has, what is broken, its state.
 #pragma once
 
-#include <parx/launch/generation.hpp>
-#include <parx/launch/generation_node.hpp>
+#include "tools/parxrun/nodes/generation.hpp"
+#include "tools/parxrun/nodes/generation_node.hpp"
 
 #include <array>
 #include <cstddef>

@@ -12,8 +12,8 @@
 // fault (hang), and such steps form no cycle (livelock), so once faults end each job ends.
 #pragma once
 
-#include <parx/launch/generation.hpp>
-#include <parx/launch/generation_node.hpp>
+#include "tools/parxrun/nodes/generation.hpp"
+#include "tools/parxrun/nodes/generation_node.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // The search of generation_search.hpp, over small jobs with few faults each, and over nine
 // mistakes.
-#include <parx/launch/generation.hpp>
+#include "tools/parxrun/nodes/generation.hpp"
 
 #include <boost/test/unit_test.hpp>
 

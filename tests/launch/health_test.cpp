@@ -1,4 +1,4 @@
-#include <parx/launch/health.hpp>
+#include "tools/parx_doctor/health.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,9 +1,11 @@
 // Over which nodes a job runs, by parxrun's options; and what parxrun on them say to each other.
-#include <parx/launch/detail/agent_channel.hpp>
-#include <parx/launch/detail/endpoint_listener.hpp>
-#include <parx/launch/detail/form_order.hpp>
-#include <parx/launch/detail/job_report.hpp>
-#include <parx/launch/job_nodes.hpp>
+#include "tools/parxrun/nodes/agent_channel.hpp"
+#include "tools/parxrun/nodes/endpoint_listener.hpp"
+#include "tools/parxrun/nodes/form_order.hpp"
+#include "tools/parxrun/nodes/job_nodes.hpp"
+#include "tools/parxrun/nodes/job_report.hpp"
+#include <parx/core/socket_address.hpp>
+#include <parx/store/detail/listen.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,6 +1,6 @@
 // Whom parxrun's report names when ranks call different operations, or one stands still: not the
 // first that gives up, but the one that took another way. The ranks are this program once more.
-#include <parx/launch/run_ranks.hpp>
+#include "tools/parxrun/run_ranks.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <parx/comm/flight/divergence.hpp>
+#include "tools/common/flight/divergence.hpp"
 
 #include "launch/processes.hpp"
 #include "messages.hpp"

@@ -15,8 +15,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "tools/parxrun/ranks/secret_file.hpp"
 #include <parx/comm.hpp>
-#include <parx/launch/detail/secret_file.hpp>
 
 using namespace processes;
 using parx::environment;

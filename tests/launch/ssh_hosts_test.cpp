@@ -1,6 +1,7 @@
 // The hosts of --hosts and --hostfile, the ssh command for each, and what a failed one means.
-#include <parx/launch/detail/ssh_start.hpp>
-#include <parx/launch/ssh_hosts.hpp>
+#include "tools/parxrun/ssh/ssh_hosts.hpp"
+#include "tools/parxrun/ssh/ssh_start.hpp"
+#include <parx/core/json.hpp>
 
 #include <boost/test/unit_test.hpp>
 

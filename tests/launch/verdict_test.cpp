@@ -1,5 +1,5 @@
 // Which rank parxrun takes for the cause of a failure: all small worlds.
-#include <parx/launch/detail/verdict.hpp>
+#include "tools/parxrun/failures/verdict.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,3 +1,5 @@
+#include "common/pipeline/draw.hpp"
+#include "common/pipeline/from_trace.hpp"
 #include <parx/pipeline.hpp>
 
 #include <boost/test/unit_test.hpp>

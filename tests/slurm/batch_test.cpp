@@ -10,9 +10,21 @@
 #include <string_view>
 #include <vector>
 
+#include "common/shell_text.hpp"
+#include "tools/common/container.hpp"
+#include "tools/common/instruction_level.hpp"
+#include "tools/common/run_command.hpp"
+#include "tools/parx_slurm/nodes/longest_limit.hpp"
+#include "tools/parx_slurm/nodes/older_nodes.hpp"
+#include "tools/parx_slurm/nodes/partition.hpp"
+#include "tools/parx_slurm/nodes/sinfo.hpp"
+#include "tools/parx_slurm/nodes/time_limit.hpp"
+#include "tools/parx_slurm/script/batch_script.hpp"
+#include "tools/parx_slurm/script/sbatch_option.hpp"
+#include "tools/parx_slurm/script/through_srun.hpp"
+#include "tools/parx_slurm/script/where_command.hpp"
 #include <parx/core/file_text.hpp>
 #include <parx/core/split.hpp>
-#include <parx/slurm.hpp>
 
 namespace {
 

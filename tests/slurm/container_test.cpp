@@ -6,7 +6,10 @@
 
 #include <unistd.h>
 
-#include <parx/slurm.hpp>
+#include "tools/common/container.hpp"
+#include "tools/common/run_command.hpp"
+#include "tools/parx_slurm/script/batch_script.hpp"
+
 
 using namespace parx::slurm;
 using texts = std::vector<std::string>;

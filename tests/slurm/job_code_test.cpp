@@ -8,7 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include <parx/slurm.hpp>
+#include "tools/common/run_command.hpp"
+#include "tools/parx_slurm/logs/job_code.hpp"
+
 
 namespace {
 

@@ -9,7 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include <parx/slurm.hpp>
+#include "tools/parx_slurm/logs/job_records.hpp"
+#include "tools/parx_slurm/logs/log_reader.hpp"
+#include "tools/parx_slurm/logs/log_summary.hpp"
+#include "tools/parx_slurm/logs/log_text.hpp"
+#include "tools/parx_slurm/logs/text_marks.hpp"
+
 
 using namespace parx::slurm;
 

@@ -7,7 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include <parx/slurm.hpp>
+#include "tools/parx_slurm/logs/log_culprit.hpp"
+#include "tools/parx_slurm/logs/log_errors.hpp"
+#include "tools/parx_slurm/logs/log_reader.hpp"
+#include "tools/parx_slurm/logs/log_summary.hpp"
+#include "tools/parx_slurm/logs/log_text.hpp"
+#include "tools/parx_slurm/logs/log_writer.hpp"
+
 
 using namespace parx::slurm;
 

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
-#include <parx/slurm.hpp>
+#include "tools/common/host_facts.hpp"
+#include "tools/parx_slurm/preflight/preflight.hpp"
+
 
 namespace {
 

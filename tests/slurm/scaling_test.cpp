@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
-#include <parx/slurm.hpp>
+#include "tools/parx_slurm/scaling.hpp"
+#include <parx/core/error.hpp>
+
 
 namespace {
 

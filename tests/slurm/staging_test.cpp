@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
-#include <parx/slurm.hpp>
+#include "tools/parx_slurm/copy_failure.hpp"
+#include "tools/parx_slurm/staging.hpp"
+
 
 using namespace parx::slurm;
 using texts = std::vector<std::string>;

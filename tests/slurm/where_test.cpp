@@ -7,8 +7,19 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/instruction_level.hpp"
+#include "tools/parx_slurm/nodes/node_state.hpp"
+#include "tools/parx_slurm/nodes/partition.hpp"
+#include "tools/parx_slurm/nodes/record.hpp"
+#include "tools/parx_slurm/nodes/salloc.hpp"
+#include "tools/parx_slurm/nodes/sinfo.hpp"
+#include "tools/parx_slurm/nodes/test_only.hpp"
+#include "tools/parx_slurm/nodes/time_limit.hpp"
+#include "tools/parx_slurm/nodes/where.hpp"
+#include "tools/parx_slurm/nodes/where_text.hpp"
+#include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/launch/hostlist.hpp>
-#include <parx/slurm.hpp>
 
 namespace {
 

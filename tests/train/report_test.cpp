@@ -1,4 +1,4 @@
-#include <parx/train/report.hpp>
+#include "common/report/report.hpp"
 
 #include <boost/test/unit_test.hpp>
 

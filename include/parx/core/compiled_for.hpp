@@ -2,7 +2,7 @@
 //
 // A program that uses an instruction that its processor does not have ends by SIGILL, perhaps
 // before main(). parxrun then looks for this text in the program's file
-// (core/instructions.hpp). The names are those of /proc/cpuinfo.
+// (examples/tools/common/instructions.hpp). The names are those of /proc/cpuinfo.
 #pragma once
 
 #include <parx/core/abi.hpp>

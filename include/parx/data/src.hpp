@@ -20,7 +20,6 @@
 #include <parx/data/text/detail/llama_tokenizer_impl.hpp>
 #include <parx/data/text/detail/pair_merger_impl.hpp>
 #include <parx/data/text/detail/records_impl.hpp>
-#include <parx/data/text/detail/rouge_impl.hpp>
 #include <parx/data/text/detail/token_cache_impl.hpp>
 #include <parx/data/text/detail/token_rows_impl.hpp>
 #include <parx/data/text/detail/vocabulary_builder_impl.hpp>

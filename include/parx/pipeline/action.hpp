@@ -4,7 +4,7 @@
 // pipeline_shape -> pipeline_table: which rank computes what, in which order. Sends and receives
 // are not actions, since they follow from the table: the result of a forward or backward goes to
 // the rank of the neighbouring stage, which has already posted its receive. validate.hpp proves a
-// table, simulate.hpp runs it under a virtual clock, draw.hpp draws it.
+// table, simulate.hpp runs it under a virtual clock.
 // The letters and the text form are those of PyTorch's torch.distributed.pipelining.
 #pragma once
 

@@ -1,7 +1,7 @@
 // flight_recorder: records each operation of a rank's groups in a memory-mapped file.
 //
 // Always on. The kernel keeps the mapped pages when the process is killed, so the file then shows
-// the rank's last operations (reader.hpp, parx_doctor recorder DIR). Recording an operation takes
+// the rank's last operations (parx_doctor recorder DIR). Recording an operation takes
 // two cache lines and two clock readings (of a brief one less, see call_record.hpp), no lock and no
 // system call. The file's blocks are reserved first, so that a full disk does not cause a SIGBUS
 // later. Threads: safe from any. The idea is from the flight recorder of PyTorch's

@@ -1,0 +1,27 @@
+#include "tools/parx_slurm/nodes/longest_limit.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tools/parx_slurm/nodes/nodes_of_job.hpp"
+#include "tools/parx_slurm/nodes/partition.hpp"
+#include "tools/parx_slurm/nodes/sinfo.hpp"
+
+namespace parx::inline PARX_ABI::slurm {
+
+std::optional<std::chrono::seconds> longest_limit(const std::vector<sinfo_node>& nodes,
+                                                  const std::vector<partition>& rules,
+                                                  std::string_view partitions) {
+  std::optional<std::chrono::seconds> longest;
+  for (const sinfo_node& node : nodes_of_job(nodes, rules, partitions)) {
+    // A limit that sinfo does not tell may be any.
+    longest = std::max(longest.value_or(std::chrono::seconds(0)),
+                       node.time_limit.value_or(no_time_limit));
+  }
+  return longest;
+}
+
+}  // namespace parx::slurm

@@ -1,0 +1,93 @@
+#include "tools/parxrun/failures/failure_report.hpp"
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/common/rank_list.hpp"
+#include "tools/parxrun/failures/verdict.hpp"
+#include "tools/parxrun/ranks/child_process.hpp"
+#include <parx/core/failure_record.hpp>
+#include <parx/core/formatted.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+std::string common_answer(const std::vector<rank_end>& ends, std::string_view command) {
+  for (const rank_end& each : ends) {
+    if (!each.failed_by_itself() || !each.is_silent || each.status.signal != 0) return {};
+    if (each.record) return {};
+    if (each.status.code != ends.front().status.code) return {};
+  }
+  return formatted("parxrun: {} ended with exit code {}: {}\n",
+                   ends.size() == 1 ? "the rank" : formatted("all {} ranks", ends.size()),
+                   ends.front().status.code, command);
+}
+
+std::string blame_text(const failure_record& record, int blamed) {
+  std::string where = record.operation.empty() ? "" : " in " + record.operation;
+  if (record.sequence > 0) where += formatted(" #{}", record.sequence);
+  if (!record.group.empty()) where += formatted(" on group \"{}\"", record.group);
+  switch (record.kind()) {
+    case failure_kind::lost_peer:
+      return formatted("rank {} was lost by rank {}{}", blamed, record.rank, where);
+    case failure_kind::accuses:
+      if (record.code == errc::mismatch) {
+        return formatted("rank {} and rank {} do not agree{}", blamed, record.rank, where);
+      }
+      return formatted("rank {} did not come or did not go on while rank {} waited for it{}",
+                       blamed, record.rank, where);
+    case failure_kind::own:
+    case failure_kind::told:
+      break;
+  }
+  return formatted("rank {} made rank {} end{}", blamed, record.rank, where);
+}
+
+std::string early_exit_text(const verdict& found, const std::vector<rank_end>& ends) {
+  for (const rank_end& each : ends) {
+    if (each.rank != found.blamed || !each.status.success()) continue;
+    return formatted("rank {} ended with exit code 0 while others still waited for it", each.rank);
+  }
+  return {};
+}
+
+std::string failure_report(const job_failure& failure) {
+  const std::string rule(78, '=');
+  const std::string cause =
+      formatted("rank {} of {} failed: {}, {:.1f} s after the start", failure.cause.rank,
+                failure.ends.size(), to_string(failure.cause.status), failure.cause.seconds);
+  std::string text =
+      formatted("{}\nparxrun: {}\n", rule, failure.divergence.empty() ? cause : failure.divergence);
+  const auto field = [&](std::string_view name, std::string_view value) {
+    text += formatted("  {:<9} {}\n", name, value);
+  };
+  if (!failure.divergence.empty()) field("told by", cause);
+  if (!failure.reason.empty()) field("reason", failure.reason);
+  field("command", failure.command);
+  if (!failure.node.empty()) field("node", failure.node);
+  field("pid", std::to_string(failure.cause.pid));
+  if (!failure.log_file.empty()) field("log", failure.log_file);
+  // A Python rank may have written its error to its TORCHELASTIC_ERROR_FILE alone.
+  if (failure.cause.record && failure.cause.is_silent) field("error", failure.cause.record->text);
+  if (!failure.last_lines.empty()) {
+    text += "  its last lines on standard error:\n";
+    for (const std::string& line : failure.last_lines) text += "    | " + line + "\n";
+  }
+  std::map<std::string, std::vector<int>> others;
+  for (const rank_end& end : failure.ends) {
+    if (end.rank == failure.cause.rank) continue;
+    const char* const why = end.was_signalled ? ", after parxrun ended the job" : "";
+    others[to_string(end.status) + why].push_back(end.rank);
+  }
+  for (const auto& [how, ranks] : others) {
+    text += formatted("  {} {}: {}\n", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks), how);
+  }
+  if (!failure.recorder.empty()) {
+    field("recorder", failure.recorder + " (read it by: parx_doctor recorder DIR)");
+  }
+  return text +
+         formatted("  parxrun exits with code {}\n{}\n", failure.cause.status.shell_code(), rule);
+}
+
+}  // namespace parx::detail

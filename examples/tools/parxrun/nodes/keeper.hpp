@@ -1,0 +1,482 @@
+// keeper: carries the keeper's half of the protocol in generation.hpp over TCP. It is in the first
+// node's parxrun, beside that node's agent, and keeps the store of the ranks' generation.
+//
+// Agents come in by its door (keeper_door.hpp), once they have proved to be of the job; a second
+// parxrun on a node that has one is told so and closed. Agents send beats, and it answers each.
+// Each generation has a store of its own, whose key contains its number, so that ranks of an
+// earlier one can reach neither it nor the ranks of this one. One thread; the store has its own.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "tools/parxrun/nodes/form_order.hpp"
+#include "tools/parxrun/nodes/framed_socket.hpp"
+#include "tools/parxrun/nodes/generation.hpp"
+#include "tools/parxrun/nodes/generation_ranks.hpp"
+#include "tools/parxrun/nodes/job_report.hpp"
+#include "tools/parxrun/nodes/keeper_door.hpp"
+#include "tools/parxrun/nodes/keeper_options.hpp"
+#include "tools/parxrun/nodes/node_report.hpp"
+#include "tools/parxrun/ranks/after.hpp"
+#include <parx/core/descriptor.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/job_key.hpp>
+#include <parx/core/joined_text.hpp>
+#include <parx/core/json.hpp>
+#include <parx/core/printable.hpp>
+#include <parx/core/random_hex.hpp>
+#include <parx/core/socket_address.hpp>
+#include <parx/core/unix_time.hpp>
+#include <parx/core/version.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// What an agent tells the keeper, beside its hello, and the name of it on the wire.
+inline constexpr std::array<std::pair<keeper_event::kind, std::string_view>, 6> told_events{
+    {{keeper_event::kind::started, "started"},
+     {keeper_event::kind::failed, "failed"},
+     {keeper_event::kind::done, "done"},
+     {keeper_event::kind::saved, "saved"},
+     {keeper_event::kind::stopped, "stopped"},
+     {keeper_event::kind::leave, "leave"}}};
+
+class keeper {
+ public:
+  /// `listening` is a socket that listens at the endpoint. `say` gets lines for the console,
+  /// `record` what is known of a generation, at its start and its end, and `report` what there is
+  /// to say of a job that has ended otherwise than by success.
+  keeper(boost::asio::io_context& io, keeper_options options, descriptor listening,
+         std::function<void(const std::string&)> say,
+         std::function<void(const json::object&)> record,
+         std::function<void(const job_end&)> report)
+      : options_(std::move(options)),
+        say_(std::move(say)),
+        record_(std::move(record)),
+        report_(std::move(report)),
+        deadline_(io) {
+    if (!options_.secret.empty()) key_.emplace(options_.secret, options_.id, options_.encrypts);
+    state_.join_over = protocol_clock::now() + options_.rules.join_limit;
+    door_.emplace(
+        io, std::move(listening), options_.id, key_ ? &*key_ : nullptr,
+        keeper_door::handlers{
+            .hello = [this](const auto& socket, const auto& text) { return admit(socket, text); },
+            .text = [this](agent_number number, const auto& text) { receive(number, text); },
+            .gone = [this](agent_number number, const std::string& why) { lose(number, why); },
+            .say = say_});
+    wait_for_deadline();
+  }
+  keeper(const keeper&) = delete;
+  keeper& operator=(const keeper&) = delete;
+  ~keeper() {
+    for (auto& [number, each] : guests_) each.socket->close();
+  }
+
+  /// Whether the job is over and every agent has heard so, or has gone.
+  [[nodiscard]] bool has_ended() const {
+    return state_.phase == keeper_phase::over && guests_.empty();
+  }
+  /// Whether as many nodes have been there as the job needs.
+  [[nodiscard]] bool all_have_come() const { return next_number_ >= options_.rules.least_nodes; }
+  /// The job's exit code, once it has ended.
+  [[nodiscard]] int code() const { return state_.code.value_or(1); }
+  [[nodiscard]] bool is_over() const { return state_.phase == keeper_phase::over; }
+  /// Whether an agent has a connection.
+  [[nodiscard]] bool has_guests() const { return !guests_.empty(); }
+  /// Ends the job: its ranks may save their work. `why` is for the report.
+  void end_job(int code, const std::string& why) {
+    handle({.what = keeper_event::kind::told, .code = code}, why);
+  }
+
+ private:
+  struct guest {
+    std::shared_ptr<framed_socket> socket;
+    std::string node;
+    std::string process;
+    int ranks = 0;
+    std::uint16_t free_port = 0;  ///< that its agent holds for rank 0's use
+    bool lost = false;
+    bool told_to_wait = false;
+  };
+
+  /// None where it is refused.
+  [[nodiscard]] std::optional<agent_number> admit(const std::shared_ptr<framed_socket>& socket,
+                                                  const json::value& text) {
+    guest fresh{.socket = socket,
+                .node = printable(text.at("node").text()),
+                .process = text.at("process").text(),
+                .ranks = text.as<int>("ranks"),
+                .free_port = text.as<std::uint16_t>("port")};
+    const std::string nodes = nodes_text();
+    if (text.at("nodes").text() != nodes) {
+      socket->refuse(formatted("it was started with --nnodes {}, and this one with --nnodes "
+                               "{}: all parxrun of a job need the same",
+                               nodes, printable(text.at("nodes").text())));
+      return std::nullopt;
+    }
+    std::optional<agent_number> replaces;
+    for (const auto& [number, each] : guests_) {
+      if (each.process == fresh.process) replaces = number;
+      else if (each.node == fresh.node && !each.lost) {
+        socket->refuse(
+            formatted("node {} has a parxrun of this job already: start one on each node (srun "
+                      "--ntasks-per-node=1), which starts the ranks by -n",
+                      fresh.node));
+        return std::nullopt;
+      }
+    }
+    if (const auto former = former_.find(fresh.process); former != former_.end()) {
+      replaces = former->second;
+    }
+    if (fresh.ranks < 1 || fresh.ranks > most_ranks_of_node) {
+      throw channel_error("it is a parxrun of another version");
+    }
+    const agent_number number = next_number_++;
+    former_[fresh.process] = number;
+    socket->send(json::object{{"welcome", number}});
+    guests_.insert_or_assign(number, std::move(fresh));
+    handle({.what = keeper_event::kind::hello,
+            .agent = number,
+            .order = text.as<int>("order"),
+            .replaces = replaces});
+    if (replaces) forget(*replaces);
+    return number;
+  }
+
+  void receive(agent_number number, const json::value& text) {
+    const auto found = guests_.find(number);
+    if (found == guests_.end()) return;
+    using kind = keeper_event::kind;
+    if (const json::value* const command = text.find("command")) {
+      command_ = printable(command->text());
+    }
+    if (const json::value* const ended = text.find("rank_ended")) {
+      if (text.as<int>("generation") == state_.generation) {
+        note_end(ended->as<int>(), printable(text.at("how").text()));
+      }
+      return handle({.what = kind::heard, .agent = number});
+    }
+    const json::value* const what = text.find("event");
+    if (what == nullptr) {
+      if (text.contains("beat")) found->second.socket->send(text);
+      return handle({.what = kind::heard, .agent = number});
+    }
+    const auto* const known =
+        std::find_if(told_events.begin(), told_events.end(),
+                     [&](const auto& each) { return each.second == what->text(); });
+    if (known == told_events.end()) throw channel_error("it is a parxrun of another version");
+    const int generation = text.as<int>("generation");
+    if (const json::value* const port = text.find("port")) {
+      found->second.free_port = port->as<std::uint16_t>();
+    }
+    if (const json::value* const report = text.find("report");
+        report != nullptr && generation == state_.generation) {
+      reports_[number] = report_from_json(*report);
+      blame();
+    }
+    handle({.what = known->first,
+            .agent = number,
+            .generation = generation,
+            .code = text.as<int>("code")},
+           text.find("why") != nullptr ? printable(text.at("why").text()) : std::string());
+  }
+
+  [[nodiscard]] bool goes_on() const { return options_.rules.losses == on_loss::go_on; }
+  [[nodiscard]] bool runs() const {
+    return state_.phase == keeper_phase::form || state_.phase == keeper_phase::run;
+  }
+
+  /// Where the ranks go on after losses: one has ended, or, with its node, all of an agent.
+  void note_end(int rank, const std::string& how) {
+    if (goes_on() && runs() && ranks_->leaves_none(rank, how)) end_the_rest();
+  }
+  void note_fences(const std::vector<open_fence>& before) {
+    if (!goes_on() || !runs()) return;
+    for (const open_fence& each : before) {
+      const auto is_same = [&](const open_fence& other) { return other.number == each.number; };
+      if (std::any_of(state_.fences.begin(), state_.fences.end(), is_same)) continue;
+      if (ranks_->lose(each.number, "its node was lost")) end_the_rest();
+    }
+  }
+  void end_the_rest() {
+    for (auto& [number, each] : guests_) {
+      each.socket->send(json::object{{"end_the_rest", state_.generation}});
+    }
+  }
+
+  void lose(agent_number number, const std::string& why) {
+    const auto found = guests_.find(number);
+    if (found == guests_.end() || found->second.lost) return;
+    const bool was_member =
+        std::any_of(state_.members.begin(), state_.members.end(),
+                    [&](const auto& each) { return each.number == number && !each.done; });
+    const std::string text = formatted("node {} was lost: {}", found->second.node, why);
+    if (was_member && runs() && loss_.empty()) loss_ = text;
+    forget(number);
+    handle({.what = keeper_event::kind::lost, .agent = number}, text);
+    if (!goes_on() || !was_member || !runs()) return;
+    loss_.clear();
+    say_(text + "; the others go on");
+  }
+  void forget(agent_number number) {
+    const auto found = guests_.find(number);
+    if (found == guests_.end()) return;
+    found->second.socket->close();
+    guests_.erase(found);
+  }
+
+  /// The cause of a failure, once more is known of it, has the job's code.
+  void blame() {
+    if (!state_.code || *state_.code == 0) return;
+    std::vector<node_report> reports;
+    for (const auto& [number, each] : reports_) reports.push_back(each);
+    const auto ends = ends_of(reports);
+    const bool is_complete = std::all_of(
+        state_.members.begin(), state_.members.end(),
+        [&](const auto& each) { return !each.live || reports_.contains(each.number); });
+    if (is_complete && all_have_saved(reports)) {
+      handle({.what = keeper_event::kind::blamed, .code = stopped_exit_code});
+    } else if (loss_.empty() && any_failed_by_itself(ends) && !was_told_) {
+      handle({.what = keeper_event::kind::blamed,
+              .code = ends[judge(ends).cause].status.shell_code()});
+    }
+  }
+
+  void handle(const keeper_event& event, const std::string& why = {}) {
+    const keeper_phase before = state_.phase;
+    const int restarts = state_.restarts;
+    const int generation = state_.generation;
+    const bool tells =
+        event.what == keeper_event::kind::leave || event.what == keeper_event::kind::told;
+    if (tells && !std::exchange(was_told_, true)) why_ = why;
+    const std::vector<open_fence> fences = state_.fences;
+    keeper_step step = advance(std::move(state_), options_.rules, event, protocol_clock::now());
+    state_ = std::move(step.state);
+    if (state_.generation == generation) note_fences(fences);
+    const bool ran = before != keeper_phase::stop && before != keeper_phase::over;
+    const bool ends = state_.phase == keeper_phase::stop || state_.phase == keeper_phase::over;
+    if (ran && ends && !was_told_) why_ = why;
+    if (state_.restarts > restarts) {
+      say_(formatted("{}; restart {} of {}", why.empty() ? "a rank failed" : why, state_.restarts,
+                     options_.rules.restarts));
+    }
+    const bool has_ended = state_.phase == keeper_phase::gather ||
+                           state_.phase == keeper_phase::over || state_.generation > generation;
+    if (before != keeper_phase::gather && before != keeper_phase::over && has_ended) end_attempt();
+    if (before != keeper_phase::over && state_.phase == keeper_phase::over) {
+      gave_up_waiting_ = before == keeper_phase::gather;
+      tell_end();
+    }
+    for (const keeper_message& each : step.messages) send(each);
+    if (event.what == keeper_event::kind::tick || event.what == keeper_event::kind::hello) {
+      drop_silent();
+    }
+    tell_waiting(before);
+    wait_for_deadline();
+  }
+
+  /// The machine has dropped agents that were silent for too long.
+  void drop_silent() {
+    std::vector<agent_number> silent;
+    for (const auto& [number, each] : guests_) {
+      if (!state_.has(number)) silent.push_back(number);
+    }
+    for (const agent_number each : silent) forget(each);
+  }
+
+  void tell_end() {
+    job_end news{.reports = {},
+                 .command = command_,
+                 .loss = loss_,
+                 .why = why_,
+                 .told = was_told_,
+                 .unheard = {},
+                 .code = *state_.code};
+    for (auto& [number, each] : reports_) news.reports.push_back(each);
+    for (const auto& each : state_.members) {
+      const std::string& name = names_.at(each.number);
+      const auto is_of_it = [&](const node_report& report) { return report.node == name; };
+      if (std::none_of(news.reports.begin(), news.reports.end(), is_of_it)) {
+        news.unheard.push_back(name);
+      }
+    }
+    if (gave_up_waiting_ && !was_told_) {
+      if (!news.loss.empty()) news.loss += "; then ";
+      news.loss += formatted("{} of {} nodes came within {:.0f} s: {}", guests_.size(),
+                             options_.rules.least_nodes, join_seconds(), names_of_guests());
+    }
+    report_(news);
+  }
+  [[nodiscard]] double join_seconds() const {
+    const generation_rules& rules = options_.rules;
+    return std::chrono::duration<double>(state_.generation == 0 ? rules.join_limit
+                                                                : rules.return_limit)
+        .count();
+  }
+  [[nodiscard]] std::string names_of_guests() const {
+    std::vector<std::string> names;
+    for (const auto& [number, each] : guests_) names.push_back(each.node);
+    return names.empty() ? "none" : joined_text(names, ", ");
+  }
+
+  /// Says of nodes why nothing happens there, or here.
+  void tell_waiting(keeper_phase before) {
+    const int least = options_.rules.least_nodes;
+    const bool waits = state_.phase == keeper_phase::gather && state_.generation > 0 &&
+                       static_cast<int>(state_.agents.size()) < least;
+    if (waits && before != keeper_phase::gather) {
+      say_(formatted("{} of the {} nodes that the job needs {} here: {}; waits up to {:.0f} s for "
+                     "others",
+                     guests_.size(), least, guests_.size() == 1 ? "is" : "are", names_of_guests(),
+                     join_seconds()));
+    }
+    if (state_.phase != keeper_phase::run) return;
+    for (auto& [number, each] : guests_) {
+      const auto is_this = [n = number](const auto& member) { return member.number == n; };
+      if (std::any_of(state_.members.begin(), state_.members.end(), is_this)) continue;
+      if (std::exchange(each.told_to_wait, true)) continue;
+      each.socket->send(json::object{{"waits", state_.members.size()}});
+    }
+  }
+
+  void send(const keeper_message& message) {
+    const auto found = guests_.find(message.to);
+    if (found == guests_.end()) return;
+    framed_socket& socket = *found->second.socket;
+    switch (message.what) {
+      case keeper_message::kind::form:
+        if (message.to == state_.members.front().number) begin_generation();
+        socket.send(json::object{{"form", to_json(order_for(message.to))}});
+        break;
+      case keeper_message::kind::stop:
+        socket.send(json::object{{"stop", json::object{{"generation", message.generation},
+                                                       {"how", static_cast<int>(message.how)},
+                                                       {"why", why_}}}});
+        break;
+      case keeper_message::kind::end:
+        socket.send(json::object{{"end", json::object{{"code", *state_.code}}}});
+        break;
+    }
+  }
+
+  void begin_generation() {
+    reports_.clear();
+    loss_.clear();
+    why_.clear();
+    ranks_.reset();
+    const std::string run_id = run_id_of(options_.id, state_.generation);
+    std::optional<job_key> key;
+    if (!options_.secret.empty()) key.emplace(options_.secret, run_id, options_.encrypts);
+    std::vector<std::string> names;
+    json::array nodes;
+    std::vector<std::pair<agent_number, int>> members;
+    for (const auto& each : state_.members) {
+      const guest& member = guests_.at(each.number);
+      names.push_back(member.node);
+      names_[each.number] = member.node;
+      members.emplace_back(each.number, member.ranks);
+      nodes.emplace_back(json::object{{"node", member.node}, {"ranks", member.ranks}});
+    }
+    ranks_.emplace(
+        kept_store_options{
+            .address = options_.address, .port = 0, .run_id = run_id, .key = std::move(key)},
+        members);
+    attempt_ = json::object{{"id", options_.id},           {"generation", state_.generation},
+                            {"restarts", state_.restarts}, {"nodes", std::move(nodes)},
+                            {"parx", PARX_VERSION},        {"start", unix_seconds()}};
+    record_(attempt_);
+    if (state_.generation == 1) return;
+    say_(formatted("generation {} on {}", state_.generation, joined_text(names, ", ")));
+  }
+
+  /// All ranks of the generation have ended.
+  void end_attempt() {
+    attempt_["end"] = unix_seconds();
+    attempt_["why"] = !loss_.empty() ? loss_ : !why_.empty() ? why_ : "its ranks have ended";
+    if (state_.code) attempt_["code"] = *state_.code;
+    record_(attempt_);
+  }
+
+  /// What an agent is told of the generation that begins.
+  [[nodiscard]] form_order order_for(agent_number to) const {
+    const auto place = std::find_if(state_.members.begin(), state_.members.end(),
+                                    [&](const auto& each) { return each.number == to; });
+    const guest& first = guests_.at(state_.members.front().number);
+    const std::string address = first.socket->remote_address();
+    // The keeper's own agent has come from a loopback address.
+    const bool is_own = address.empty() || is_loopback(address);
+    return {.generation = state_.generation,
+            .restarts = state_.restarts,
+            .first_rank = ranks_->first_rank(to),
+            .world_size = ranks_->world_size(),
+            .node_rank = static_cast<int>(place - state_.members.begin()),
+            .nodes = static_cast<int>(state_.members.size()),
+            .goes_on = goes_on(),
+            .keeper = name_,
+            .run_id = run_id_of(options_.id, state_.generation),
+            .master_host = is_own ? options_.host : address,
+            .master_port = first.free_port,
+            .store_port = ranks_->store_port()};
+  }
+
+  [[nodiscard]] std::string nodes_text() const {
+    return formatted("{}:{}", options_.rules.least_nodes, options_.rules.most_nodes);
+  }
+
+  void wait_for_deadline() {
+    const auto next = next_deadline(state_, options_.rules);
+    if (!next) return;
+    after(*next - protocol_clock::now(), deadline_, [this] {
+      note_silent();
+      handle({.what = keeper_event::kind::tick});
+    });
+  }
+  void note_silent() {
+    const auto now = protocol_clock::now();
+    std::vector<agent_number> silent;
+    for (const admitted_agent& each : state_.agents) {
+      if (each.last_heard + options_.rules.lease <= now) silent.push_back(each.number);
+    }
+    for (const agent_number each : silent) {
+      lose(each, formatted("no word of it for {:.1f} s",
+                           std::chrono::duration<double>(options_.rules.lease).count()));
+    }
+  }
+
+  keeper_options options_;
+  const std::string name_ = random_hex();  ///< of all that this keeper starts
+  std::function<void(const std::string&)> say_;
+  std::function<void(const json::object&)> record_;
+  std::function<void(const job_end&)> report_;
+  std::optional<job_key> key_;
+  boost::asio::steady_timer deadline_;
+  keeper_state state_;
+  std::map<agent_number, guest> guests_;         ///< those with a connection
+  std::map<std::string, agent_number> former_;   ///< by process: its last number
+  std::map<agent_number, std::string> names_;    ///< of the nodes that were members
+  std::map<agent_number, node_report> reports_;  ///< of the generation
+  json::object attempt_;                         ///< the record of the generation
+  std::string command_;                          ///< of the ranks
+  std::string why_;                              ///< the generation is stopped
+  std::string loss_;                             ///< of the first node that the generation has lost
+  bool was_told_ = false;                        ///< an agent was told to end the job
+  bool gave_up_waiting_ = false;                 ///< for nodes
+  agent_number next_number_ = 0;
+  std::optional<generation_ranks> ranks_;  ///< of the generation
+  std::optional<keeper_door> door_;
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,40 @@
+// nodes_secret: the secret by which the parxrun of a job's nodes know each other.
+#pragma once
+
+#include <string>
+
+#include "tools/parxrun/nodes/job_nodes.hpp"
+#include <parx/core/env.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/hmac.hpp>
+#include <parx/core/random_hex.hpp>
+#include <parx/core/socket_address.hpp>
+#include <parx/launch/detail/job_secret.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// The user's, else a fresh one where this process alone passes it on, else the one that all of a
+/// user's hosts find in the home directory. Empty where there is none; `say` gets the reason.
+/// Throws as secret_in() does.
+template <typename Say>
+[[nodiscard]] std::string secret_of_nodes(const job_nodes& nodes, const environment& env, Say say) {
+  const environment with = with_secret(env);
+  if (const auto given = env_string(with, "PARX_SECRET")) return *given;
+  if (!why_no_hmac().empty()) return {};
+  if (nodes.most == 1) return random_hex();
+  launch_env job;
+  job.started_by = launcher::slurm;
+  job.world_size = nodes.most;
+  job.local_world_size = env_string(env, "PARX_HOST_ID") ? job.world_size : 1;
+  std::string why_not;
+  std::string secret = derived_secret(job, env, why_not);
+  if (secret.empty() && nodes.role != keeper_role::no) {
+    say(
+        formatted("this job has no secret{}: whoever reaches {} can join it. Give all parxrun the "
+                  "same PARX_SECRET, or PARX_SECRET_FILE",
+                  why_not, with_port(nodes.host, nodes.port)));
+  }
+  return secret;
+}
+
+}  // namespace parx::detail

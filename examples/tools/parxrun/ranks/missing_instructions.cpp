@@ -1,0 +1,22 @@
+#include "tools/parxrun/ranks/missing_instructions.hpp"
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "tools/common/instructions.hpp"
+#include "tools/parxrun/ranks/child_process.hpp"
+#include <parx/core/env.hpp>
+#include <parx/core/file_text.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+std::string missing_instructions(const exit_status& status, const std::vector<std::string>& command,
+                                 const environment& env) {
+  if (status.shell_code() != 128 + SIGILL) return {};
+  return missing_instructions(command, env, has_instructions);
+}
+
+}  // namespace parx::detail

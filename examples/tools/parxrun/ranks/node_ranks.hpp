@@ -1,0 +1,260 @@
+// node_ranks: the ranks of one generation on this node: starts them, passes their output on,
+// notices how they end, and ends them. What their ends mean for the job is for its owner to say.
+//
+// One thread, that of its io_context, whose handlers refer to this object: it is destroyed only
+// after output_closed(), or after close_output() and one more turn of the context.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "tools/parxrun/agent_options.hpp"
+#include "tools/parxrun/failures/failure_folder.hpp"
+#include "tools/parxrun/failures/failure_report.hpp"
+#include "tools/parxrun/ranks/after.hpp"
+#include "tools/parxrun/ranks/child_process.hpp"
+#include "tools/parxrun/ranks/console.hpp"
+#include "tools/parxrun/ranks/job_guard.hpp"
+#include "tools/parxrun/ranks/orphans.hpp"
+#include "tools/parxrun/ranks/output_channel.hpp"
+#include "tools/parxrun/ranks/rank_output.hpp"
+#include "tools/parxrun/ranks/rank_process.hpp"
+#include <parx/core/deadline.hpp>
+#include <parx/core/descriptor.hpp>
+#include <parx/core/env.hpp>
+#include <parx/core/formatted.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// What the ranks of all generations of a node share; the node's agent owns it.
+struct rank_surroundings {
+  boost::asio::io_context& io;
+  console& output;
+  repeated_errors& errors;
+  job_guard& guard;
+  orphans& left_behind;
+  sigset_t signal_mask;  ///< which the ranks inherit
+};
+
+class node_ranks {
+ public:
+  using clock = deadline::clock;
+
+  /// What notice_ends() has found.
+  struct ended_rank {
+    int rank;
+    exit_status status;
+  };
+  struct noticed {
+    std::optional<ended_rank> failed;  ///< the first one that has failed by itself
+    bool saved = false;
+    std::vector<ended_rank> ended;
+  };
+
+  /// `failures` is where the ranks leave the records of their failures.
+  node_ranks(rank_surroundings& around, const failure_folder& failures, rank_output output)
+      : around_(around),
+        failures_(failures),
+        output_(std::move(output)),
+        terminate_timer_(around.io),
+        kill_timer_(around.io) {}
+  node_ranks(const node_ranks&) = delete;
+  node_ranks& operator=(const node_ranks&) = delete;
+
+  /// Starts `count` ranks with the numbers from `first` on. Throws as start_child() does; those
+  /// that are started then go on.
+  void start(const std::string& file, const std::vector<std::string>& command, int first, int count,
+             const std::function<environment(int rank)>& variables) {
+    start_ = clock::now();
+    inherits_ = count == 1 && output_.inherited_by_one && !output_.log_stem;
+    for (int rank = first; rank < first + count; ++rank) {
+      start_rank(file, command, variables(rank), rank);
+    }
+  }
+  /// To be called after start().
+  void pass_output_on() {
+    for (rank_process& process : ranks_) {
+      for (const stream which : {stream::out, stream::err}) pass_next_output_on(process, which);
+    }
+  }
+
+  [[nodiscard]] std::vector<rank_process>& ranks() noexcept { return ranks_; }
+  [[nodiscard]] const std::vector<rank_process>& ranks() const noexcept { return ranks_; }
+
+  [[nodiscard]] noticed notice_ends() {
+    noticed news;
+    for (rank_process& process : ranks_) {
+      exit_status status;
+      if (process.ended || !has_ended(process.pid, status)) continue;
+      process.ended = status;
+      process.end_time = clock::now();
+      if (!news.failed && end_of(process).failed_by_itself()) {
+        news.failed = ended_rank{process.rank, status};
+      }
+      news.saved |= status.has_saved();
+      news.ended.push_back({process.rank, status});
+    }
+    return news;
+  }
+  [[nodiscard]] bool all_ended() const {
+    return std::all_of(ranks_.begin(), ranks_.end(),
+                       [](const auto& process) { return process.ended; });
+  }
+
+  /// Signals the process groups of all ranks that still run, as far as that is known.
+  void signal(int number) {
+    for (rank_process& process : ranks_) {
+      if (process.ended) continue;
+      if (number != SIGUSR1 && number != SIGUSR2 && number != SIGSTOP && number != SIGCONT) {
+        process.was_signalled = true;
+      }
+      ::kill(-process.pid, number);
+    }
+  }
+  /// After a failure: the others have a moment to report it by themselves, then one to clean up,
+  /// together less than a second. `before` is called before each signal.
+  void end_the_others(const std::function<void()>& before) {
+    after(report_grace, terminate_timer_, [this, before] {
+      before();
+      signal(SIGTERM);
+      signal(SIGCONT);  // a stopped process receives SIGTERM only then
+    });
+    kill_after(report_grace + failure_grace, before);
+  }
+  void kill_after(clock::duration time, const std::function<void()>& before) {
+    after(time, kill_timer_, [this, before] {
+      before();
+      signal(SIGKILL);
+    });
+  }
+  /// Kills what is left of the ranks' process groups, and reaps the ranks.
+  void kill_and_reap() {
+    for (const rank_process& process : ranks_) {
+      ::kill(-process.pid, SIGKILL);
+      reap(process.pid);
+    }
+    disarm(terminate_timer_);
+    disarm(kill_timer_);
+  }
+
+  [[nodiscard]] bool output_closed() const {
+    return std::all_of(ranks_.begin(), ranks_.end(),
+                       [](const rank_process& process) { return process.output_closed(); });
+  }
+  void close_output() {
+    for (rank_process& process : ranks_) {
+      for (const stream which : {stream::out, stream::err}) process[which].reader.close();
+    }
+  }
+  /// Passes on the last lines that have no line feed.
+  void flush() {
+    for (rank_process& process : ranks_) flush_output(process, around_.output, around_.errors);
+  }
+  /// Fills the last lines of ranks that write to log files.
+  void read_logs() {
+    for (rank_process& process : ranks_) {
+      if (!process.error_log.empty()) process.last_lines = tail_of(process.error_log, lines_kept);
+    }
+  }
+
+  /// Of a rank that has ended.
+  [[nodiscard]] rank_end end_of(const rank_process& process) const {
+    return {process.rank,
+            process.pid,
+            *process.ended,
+            process.was_signalled,
+            std::chrono::duration<double>(process.end_time - start_).count(),
+            !inherits_ && process.last_lines.empty(),
+            failures_.record_of_rank(process.rank)};
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds report_grace{250};
+  static constexpr std::chrono::milliseconds failure_grace{500};
+
+  void start_rank(const std::string& file, const std::vector<std::string>& command,
+                  const environment& env, int rank) {
+    rank_process process(rank, around_.io);
+    if (output_.prefix) process.prefix = output_.prefix(rank);
+    const descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    standard_streams streams;
+    // A rank's process group is in the background: reading from the terminal would stop it.
+    if (rank > 0 || ::isatty(STDIN_FILENO) == 1) streams.in = nothing.get();
+    if (output_.shows) process.shown = output_.shows(rank);
+    const descriptor out = open_output(process, stream::out);
+    const descriptor err = open_output(process, stream::err);
+    if (out.valid()) streams.out = out.get();
+    if (err.valid()) streams.err = err.get();
+    process.pid = start_child(file, command, env, streams, around_.signal_mask);
+    around_.guard.add(process.pid);
+    around_.left_behind.except(process.pid);
+    ranks_.push_back(std::move(process));
+  }
+
+  /// What a rank writes one of its streams to; not valid where it inherits parxrun's.
+  [[nodiscard]] descriptor open_output(rank_process& process, stream which) {
+    if (inherits_) return {};
+    const auto has = [&](const output_streams& streams) {
+      return which == stream::out ? streams.out : streams.err;
+    };
+    if (!output_.log_stem || !has(output_.to_files)) return open_stream(process, which);
+    const char* const ending = which == stream::out ? ".out" : ".err";
+    const std::string path = output_.log_stem(process.rank) + ending;
+    if (which == stream::err) process.error_log = path;
+    descriptor log = create_log(path, output_.earlier);
+    if (!has(output_.tee)) return log;
+    process[which].copy = std::move(log);
+    return open_stream(process, which);
+  }
+
+  /// Makes a pipe or terminal for a rank's output. Keeps the reader and returns the writer.
+  [[nodiscard]] static descriptor open_stream(rank_process& process, stream which) {
+    const bool terminal = process.rank == 0 && console::is_terminal(which);
+    output_channel channel =
+        terminal ? make_terminal(which == stream::out ? STDOUT_FILENO : STDERR_FILENO,
+                                 process.prefix.size())
+                 : make_pipe();
+    process[which].reader.assign(channel.reader.release());
+    process[which].reader.non_blocking(true);
+    process[which].lines =
+        line_cutter(terminal ? carriage_return::rewrites : carriage_return::ordinary);
+    return std::move(channel.writer);
+  }
+
+  void pass_next_output_on(rank_process& process, stream which) {
+    if (!process[which].reader.is_open()) return;
+    const auto read = [this, &process, which] {
+      if (which == stream::err) process.has_failed = failures_.has_record(process.rank);
+      parx::detail::pass_output_on(process, which, around_.output, around_.errors);
+      pass_next_output_on(process, which);
+    };
+    // While the reader of parxrun's own output is slow, the ranks block because their pipes fill.
+    const auto read_if_room = [this, &process, which, read](const boost::system::error_code&) {
+      if (process[which].reader.is_open()) around_.output.queue(which).when_not_full(read);
+    };
+    process[which].reader.async_wait(boost::asio::posix::descriptor_base::wait_read, read_if_room);
+  }
+
+  rank_surroundings& around_;
+  const failure_folder& failures_;
+  rank_output output_;
+  bool inherits_ = false;  ///< the rank has parxrun's own output
+  boost::asio::steady_timer terminate_timer_;
+  boost::asio::steady_timer kill_timer_;
+  std::vector<rank_process> ranks_;
+  clock::time_point start_{};
+};
+
+}  // namespace parx::detail

@@ -1,0 +1,83 @@
+#include "tools/parxrun/ranks/rank_process.hpp"
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include "tools/parxrun/failures/repeated_errors.hpp"
+#include "tools/parxrun/ranks/child_process.hpp"
+#include "tools/parxrun/ranks/console.hpp"
+#include "tools/parxrun/ranks/line_cutter.hpp"
+#include <parx/core/deadline.hpp>
+#include <parx/core/descriptor.hpp>
+#include <parx/core/file_limit.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+namespace {
+
+/// Shows the error that `errors` has kept, unless another rank has printed the same one.
+void show_error(const rank_process& process, console& to, repeated_errors& errors) {
+  for (const std::string& line : errors.end_of_error(process.rank, repeated_errors::clock::now()))
+    to.line(stream::err, process.prefix, line);
+}
+
+void pass_line_on(rank_process& process, stream which, std::string_view line, console& to,
+                  repeated_errors& errors) {
+  if (which == stream::out) {
+    if (process.shown) to.line(which, process.prefix, line);
+    return;
+  }
+  if (process.shown) {
+    if (process.has_failed) errors.take(process.rank, line);
+    else to.line(which, process.prefix, line);
+  }
+  process.last_lines.emplace_back(line);
+  if (process.last_lines.size() > lines_kept) process.last_lines.pop_front();
+}
+
+}  // namespace
+
+void pass_output_on(rank_process& process, stream which, console& to, repeated_errors& errors) {
+  rank_stream& source = process[which];
+  char buffer[1 << 16];
+  boost::system::error_code failed;
+  const std::size_t got = source.reader.read_some(boost::asio::buffer(buffer), failed);
+  if (failed == boost::asio::error::would_block) return;
+  // When the writer is gone, a pipe reports end of file and a terminal EIO.
+  if (failed) return source.reader.close();
+  // A full disk takes nothing from what is shown.
+  if (source.copy.valid()) {
+    static_cast<void>(write_all(source.copy.get(), std::string_view(buffer, got)));
+  }
+  const bool was_live = source.lines.live();
+  source.lines.feed({buffer, got}, [&](std::string_view line) {
+    if (was_live) to.live(which, {}, {});
+    pass_line_on(process, which, line, to, errors);
+  });
+  show_error(process, to, errors);  // a text is written, and so read, at once
+  if (source.lines.live() && process.shown) {
+    to.live(which, process.prefix, source.lines.partial());
+  } else if (was_live) {
+    to.live(which, {}, {});
+  }
+}
+
+void flush_output(rank_process& process, console& to, repeated_errors& errors) {
+  for (const stream which : {stream::out, stream::err}) {
+    line_cutter& lines = process[which].lines;
+    if (lines.live()) to.live(which, {}, {});
+    if (!lines.partial().empty()) pass_line_on(process, which, lines.partial(), to, errors);
+    lines.clear();
+  }
+  show_error(process, to, errors);
+}
+
+}  // namespace parx::detail
