@@ -1,15 +1,10 @@
 #include "tools/parx_slurm/command_line.hpp"
 
 #include <algorithm>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "common/options.hpp"
-#include "tools/common/container.hpp"
 #include "tools/common/find_program.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/parse_number.hpp>

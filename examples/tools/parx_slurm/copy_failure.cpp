@@ -1,11 +1,6 @@
 #include "tools/parx_slurm/copy_failure.hpp"
 
 #include <array>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <parx/core/parse_number.hpp>
 #include <parx/core/split.hpp>

@@ -1,16 +1,10 @@
 #include "tools/parx_slurm/scaling.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <map>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/json.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/split.hpp>
 #include <parx/core/text_table.hpp>

@@ -1,12 +1,7 @@
 #include "tools/parx_slurm/staging.hpp"
 
 #include <algorithm>
-#include <filesystem>
-#include <string>
-#include <vector>
 
-#include "tools/common/container.hpp"
-#include "tools/common/sent_names.hpp"
 #include "tools/parx_slurm/nodes/salloc.hpp"
 #include <parx/core/formatted.hpp>
 

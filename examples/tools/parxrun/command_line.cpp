@@ -5,19 +5,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
-#include <cstring>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "common/options.hpp"
-#include "tools/parxrun/agent_options.hpp"
 #include "tools/parxrun/nodes/job_nodes.hpp"
-#include "tools/parxrun/ssh/ssh_hosts.hpp"
 #include <parx/core/check.hpp>
-#include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/split.hpp>

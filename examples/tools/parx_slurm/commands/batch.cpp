@@ -1,15 +1,11 @@
 #include "tools/parx_slurm/commands/batch.hpp"
 
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "common/options.hpp"
 #include "tools/common/instruction_level.hpp"
 #include "tools/common/read_problem.hpp"
 #include "tools/common/run_command.hpp"
@@ -21,9 +17,7 @@
 #include "tools/parx_slurm/nodes/partition.hpp"
 #include "tools/parx_slurm/nodes/sinfo.hpp"
 #include "tools/parx_slurm/nodes/test_only.hpp"
-#include "tools/parx_slurm/nodes/time_limit.hpp"
 #include "tools/parx_slurm/nodes/where.hpp"
-#include "tools/parx_slurm/script/batch_script.hpp"
 #include "tools/parx_slurm/script/sbatch_option.hpp"
 #include "tools/parx_slurm/script/where_command.hpp"
 #include <parx/core/env.hpp>

@@ -7,27 +7,16 @@
 #include <cstdio>
 #include <filesystem>
 #include <random>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "common/options.hpp"
 #include "common/shell_text.hpp"
-#include "tools/common/container.hpp"
 #include "tools/common/find_program.hpp"
-#include "tools/common/held_signals.hpp"
-#include "tools/common/host_facts.hpp"
 #include "tools/common/read_problem.hpp"
 #include "tools/common/run_command.hpp"
 #include "tools/parx_slurm/command_line.hpp"
 #include "tools/parx_slurm/commands/where.hpp"
-#include "tools/parx_slurm/copy_failure.hpp"
 #include "tools/parx_slurm/nodes/salloc.hpp"
-#include "tools/parx_slurm/nodes/time_limit.hpp"
-#include "tools/parx_slurm/preflight/preflight.hpp"
-#include "tools/parx_slurm/preflight/preflight_finding.hpp"
 #include "tools/parx_slurm/staging.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/json.hpp>

@@ -5,30 +5,20 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <functional>
-#include <string>
-#include <string_view>
 #include <tuple>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "tools/common/rank_list.hpp"
 #include "tools/common/run_command.hpp"
 #include "tools/parx_slurm/commands/where.hpp"
-#include "tools/parx_slurm/logs/job_records.hpp"
-#include "tools/parx_slurm/logs/log_culprit.hpp"
 #include "tools/parx_slurm/logs/log_reader.hpp"
-#include "tools/parx_slurm/logs/log_summary.hpp"
 #include "tools/parx_slurm/logs/log_text.hpp"
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/file_text.hpp>
-#include <parx/core/parse_number.hpp>
 #include <parx/core/printable.hpp>
 
 namespace examples {

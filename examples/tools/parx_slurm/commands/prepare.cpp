@@ -1,8 +1,6 @@
 #include "tools/parx_slurm/commands/prepare.hpp"
 
 #include <cstdio>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -3,31 +3,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "common/options.hpp"
 #include "common/shell_text.hpp"
-#include "tools/common/container.hpp"
 #include "tools/common/contents_hash.hpp"
-#include "tools/common/held_signals.hpp"
-#include "tools/common/host_facts.hpp"
 #include "tools/common/read_problem.hpp"
-#include "tools/common/run_command.hpp"
 #include "tools/parx_slurm/command_line.hpp"
-#include "tools/parx_slurm/commands/check.hpp"
 #include "tools/parx_slurm/commands/where.hpp"
 #include "tools/parx_slurm/copy_failure.hpp"
 #include "tools/parx_slurm/logs/job_code.hpp"
 #include "tools/parx_slurm/nodes/salloc.hpp"
-#include "tools/parx_slurm/nodes/where.hpp"
 #include "tools/parx_slurm/nodes/where_text.hpp"
 #include "tools/parx_slurm/preflight/preflight.hpp"
 #include "tools/parx_slurm/script/through_srun.hpp"

@@ -3,26 +3,19 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "common/options.hpp"
 #include "common/shell_text.hpp"
-#include "tools/common/container.hpp"
 #include "tools/common/run_command.hpp"
 #include "tools/parx_slurm/command_line.hpp"
 #include "tools/parx_slurm/commands/batch.hpp"
 #include "tools/parx_slurm/commands/check.hpp"
 #include "tools/parx_slurm/commands/where.hpp"
-#include "tools/parx_slurm/scaling.hpp"
 #include "tools/parx_slurm/script/through_srun.hpp"
 #include "tools/parx_slurm/staging.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
-#include <parx/core/json.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/thread_count.hpp>
 

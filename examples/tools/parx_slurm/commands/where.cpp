@@ -3,26 +3,16 @@
 #include <grp.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include <fmt/format.h>
 
-#include "common/options.hpp"
 #include "common/shell_text.hpp"
-#include "tools/common/instruction_level.hpp"
 #include "tools/common/instructions.hpp"
 #include "tools/common/read_problem.hpp"
 #include "tools/common/run_command.hpp"
 #include "tools/parx_slurm/command_line.hpp"
 #include "tools/parx_slurm/nodes/partition.hpp"
 #include "tools/parx_slurm/nodes/salloc.hpp"
-#include "tools/parx_slurm/nodes/sinfo.hpp"
 #include "tools/parx_slurm/nodes/test_only.hpp"
-#include "tools/parx_slurm/nodes/time_limit.hpp"
-#include "tools/parx_slurm/nodes/where.hpp"
 #include "tools/parx_slurm/nodes/where_text.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>

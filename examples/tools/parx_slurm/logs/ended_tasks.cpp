@@ -1,10 +1,5 @@
 #include "tools/parx_slurm/logs/ended_tasks.hpp"
 
-#include <algorithm>
-#include <optional>
-#include <string>
-#include <string_view>
-
 #include <parx/core/parse_number.hpp>
 #include <parx/core/split.hpp>
 

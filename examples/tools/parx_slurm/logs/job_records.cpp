@@ -4,10 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <map>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "tools/parx_slurm/nodes/record.hpp"
 #include <parx/core/formatted.hpp>

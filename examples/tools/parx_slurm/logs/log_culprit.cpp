@@ -1,14 +1,11 @@
 #include "tools/parx_slurm/logs/log_culprit.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tools/parx_slurm/logs/ended_tasks.hpp"
-#include "tools/parx_slurm/logs/log_summary.hpp"
 #include <parx/core/formatted.hpp>
 #include <parx/core/parse_number.hpp>
 

@@ -1,10 +1,5 @@
 #include "tools/parx_slurm/logs/log_errors.hpp"
 
-#include <cstddef>
-#include <string>
-#include <string_view>
-
-#include "tools/parx_slurm/logs/log_writer.hpp"
 #include "tools/parx_slurm/logs/text_marks.hpp"
 
 namespace parx::inline PARX_ABI::slurm {

@@ -1,11 +1,5 @@
 #include "tools/parx_slurm/logs/log_reader.hpp"
 
-#include <string>
-#include <string_view>
-
-#include "tools/parx_slurm/logs/log_summary.hpp"
-#include "tools/parx_slurm/logs/text_marks.hpp"
-
 namespace parx::inline PARX_ABI::slurm {
 
 void read_log(std::string_view text, const std::string& file, log_summary& summary,

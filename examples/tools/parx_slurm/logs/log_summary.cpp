@@ -1,12 +1,6 @@
 #include "tools/parx_slurm/logs/log_summary.hpp"
 
 #include <array>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "tools/parx_slurm/logs/log_errors.hpp"
-#include "tools/parx_slurm/logs/log_writer.hpp"
 
 namespace parx::inline PARX_ABI::slurm {
 

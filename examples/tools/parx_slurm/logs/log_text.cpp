@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "tools/parx_slurm/logs/log_culprit.hpp"
 #include <parx/core/formatted.hpp>

@@ -2,12 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 
-#include "tools/parx_slurm/logs/ended_tasks.hpp"
-#include <parx/core/json.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/split.hpp>
 

@@ -1,14 +1,8 @@
 #include "tools/parx_slurm/nodes/longest_limit.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <optional>
-#include <string_view>
-#include <vector>
 
 #include "tools/parx_slurm/nodes/nodes_of_job.hpp"
-#include "tools/parx_slurm/nodes/partition.hpp"
-#include "tools/parx_slurm/nodes/sinfo.hpp"
 
 namespace parx::inline PARX_ABI::slurm {
 

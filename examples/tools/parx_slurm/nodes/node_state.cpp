@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
-#include <string_view>
 
 namespace parx::inline PARX_ABI::slurm {
 

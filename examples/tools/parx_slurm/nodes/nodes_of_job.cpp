@@ -2,11 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string_view>
-#include <vector>
 
-#include "tools/parx_slurm/nodes/partition.hpp"
-#include "tools/parx_slurm/nodes/sinfo.hpp"
 #include <parx/core/split.hpp>
 
 namespace parx::inline PARX_ABI::slurm {

@@ -1,13 +1,7 @@
 #include "tools/parx_slurm/nodes/older_nodes.hpp"
 
-#include <string_view>
-#include <vector>
-
-#include "tools/common/instruction_level.hpp"
 #include "tools/parx_slurm/nodes/nodes_of_job.hpp"
-#include "tools/parx_slurm/nodes/partition.hpp"
 #include "tools/parx_slurm/nodes/salloc.hpp"
-#include "tools/parx_slurm/nodes/sinfo.hpp"
 #include <parx/core/joined_text.hpp>
 
 namespace parx::inline PARX_ABI::slurm {

@@ -1,12 +1,8 @@
 #include "tools/parx_slurm/nodes/partition.hpp"
 
 #include <charconv>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "tools/parx_slurm/nodes/record.hpp"
-#include "tools/parx_slurm/nodes/time_limit.hpp"
 #include <parx/core/parse_number.hpp>
 #include <parx/core/split.hpp>
 

@@ -1,9 +1,5 @@
 #include "tools/parx_slurm/nodes/record.hpp"
 
-#include <map>
-#include <string>
-#include <string_view>
-
 namespace parx::inline PARX_ABI::slurm {
 
 std::map<std::string, std::string, std::less<>> parse_record(std::string_view line) {

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <string>
-#include <vector>
 
-#include "tools/parx_slurm/nodes/where.hpp"
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 

@@ -1,12 +1,5 @@
 #include "tools/parx_slurm/nodes/sinfo.hpp"
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "tools/parx_slurm/nodes/node_state.hpp"
-#include "tools/parx_slurm/nodes/time_limit.hpp"
 #include <parx/core/check.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/split.hpp>

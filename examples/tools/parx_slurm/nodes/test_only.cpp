@@ -1,10 +1,6 @@
 #include "tools/parx_slurm/nodes/test_only.hpp"
 
-#include <chrono>
 #include <ctime>
-#include <optional>
-#include <string>
-#include <string_view>
 
 namespace parx::inline PARX_ABI::slurm {
 

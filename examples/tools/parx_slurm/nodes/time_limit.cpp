@@ -1,15 +1,9 @@
 #include "tools/parx_slurm/nodes/time_limit.hpp"
 
-#include <chrono>
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include <parx/core/formatted.hpp>
-#include <parx/core/parse_number.hpp>
-#include <parx/core/split.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
 

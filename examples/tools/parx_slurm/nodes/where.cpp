@@ -1,18 +1,8 @@
 #include "tools/parx_slurm/nodes/where.hpp"
 
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <map>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "tools/common/instruction_level.hpp"
-#include "tools/parx_slurm/nodes/partition.hpp"
-#include "tools/parx_slurm/nodes/sinfo.hpp"
-#include "tools/parx_slurm/nodes/test_only.hpp"
 #include <parx/core/check.hpp>
 #include <parx/core/joined_text.hpp>
 

@@ -1,18 +1,13 @@
 #include "tools/parx_slurm/nodes/where_text.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
 #include <ctime>
 #include <map>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "common/shell_text.hpp"
 #include "tools/parx_slurm/nodes/salloc.hpp"
-#include "tools/parx_slurm/nodes/where.hpp"
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/text_table.hpp>

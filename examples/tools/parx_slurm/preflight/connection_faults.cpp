@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
 #include <utility>
-#include <vector>
 
 namespace parx::inline PARX_ABI::slurm {
 

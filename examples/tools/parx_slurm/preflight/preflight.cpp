@@ -4,15 +4,11 @@
 #include <cstddef>
 #include <map>
 #include <set>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "tools/common/container.hpp"
-#include "tools/common/host_facts.hpp"
 #include "tools/parx_slurm/nodes/salloc.hpp"
-#include "tools/parx_slurm/preflight/preflight_finding.hpp"
 #include "tools/parx_slurm/preflight/preflight_network.hpp"
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>

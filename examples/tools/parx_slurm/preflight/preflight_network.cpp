@@ -2,14 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
-#include "tools/common/host_facts.hpp"
-#include "tools/parx_slurm/preflight/connection_faults.hpp"
-#include "tools/parx_slurm/preflight/preflight_finding.hpp"
 #include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::slurm::detail {

@@ -1,13 +1,9 @@
 #include "tools/parx_slurm/script/batch_script.hpp"
 
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "common/shell_text.hpp"
-#include "tools/common/container.hpp"
 #include "tools/common/instruction_level.hpp"
-#include "tools/parx_slurm/nodes/older_nodes.hpp"
 #include "tools/parx_slurm/nodes/salloc.hpp"
 #include "tools/parx_slurm/script/sbatch_option.hpp"
 #include "tools/parx_slurm/script/through_srun.hpp"

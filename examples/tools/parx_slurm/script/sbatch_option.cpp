@@ -1,8 +1,5 @@
 #include "tools/parx_slurm/script/sbatch_option.hpp"
 
-#include <string>
-#include <string_view>
-
 #include <parx/core/check.hpp>
 #include <parx/core/printable.hpp>
 

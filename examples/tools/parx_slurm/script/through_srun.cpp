@@ -1,8 +1,6 @@
 #include "tools/parx_slurm/script/through_srun.hpp"
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 namespace parx::inline PARX_ABI::slurm {
 

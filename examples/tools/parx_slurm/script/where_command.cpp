@@ -1,11 +1,8 @@
 #include "tools/parx_slurm/script/where_command.hpp"
 
-#include <string>
 #include <vector>
 
 #include "common/shell_text.hpp"
-#include "tools/parx_slurm/nodes/time_limit.hpp"
-#include "tools/parx_slurm/script/batch_script.hpp"
 
 namespace parx::inline PARX_ABI::slurm {
 

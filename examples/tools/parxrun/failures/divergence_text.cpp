@@ -2,12 +2,8 @@
 
 #include <algorithm>
 #include <exception>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "tools/common/flight/divergence.hpp"
-#include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -1,14 +1,9 @@
 #include "tools/parxrun/failures/failure_report.hpp"
 
 #include <map>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "tools/common/rank_list.hpp"
-#include "tools/parxrun/failures/verdict.hpp"
 #include "tools/parxrun/ranks/child_process.hpp"
-#include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {

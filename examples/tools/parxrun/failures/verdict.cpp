@@ -1,14 +1,7 @@
 #include "tools/parxrun/failures/verdict.hpp"
 
-#include <sys/types.h>
-
 #include <algorithm>
-#include <cstddef>
 #include <tuple>
-#include <vector>
-
-#include "tools/parxrun/ranks/child_process.hpp"
-#include <parx/core/failure_record.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

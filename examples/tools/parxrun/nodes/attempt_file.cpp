@@ -3,10 +3,8 @@
 #include <fstream>
 #include <string>
 
-#include "tools/parxrun/agent_options.hpp"
 #include "tools/parxrun/ranks/output_channel.hpp"
 #include "tools/parxrun/ranks/rank_output.hpp"
-#include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

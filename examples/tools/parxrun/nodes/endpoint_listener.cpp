@@ -4,16 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
-#include <string>
 #include <thread>
-#include <vector>
 
-#include "tools/parxrun/nodes/job_nodes.hpp"
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
-#include <parx/core/descriptor.hpp>
-#include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/printable.hpp>

@@ -1,10 +1,6 @@
 #include "tools/parxrun/nodes/form_order.hpp"
 
-#include <cstdint>
-#include <string>
-
 #include "tools/parxrun/nodes/agent_channel.hpp"
-#include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -1,12 +1,5 @@
 #include "tools/parxrun/nodes/generation_job.hpp"
 
-#include <string>
-
-#include "tools/parxrun/agent_options.hpp"
-#include "tools/parxrun/nodes/form_order.hpp"
-#include "tools/parxrun/nodes/job_nodes.hpp"
-#include "tools/parxrun/ranks/rank_variables.hpp"
-
 namespace parx::inline PARX_ABI::detail {
 
 local_job job_of_generation(const form_order& form, const job_nodes& nodes,

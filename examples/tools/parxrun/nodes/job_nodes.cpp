@@ -1,17 +1,10 @@
 #include "tools/parxrun/nodes/job_nodes.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 
-#include "tools/parxrun/nodes/generation.hpp"
-#include "tools/parxrun/ssh/ssh_hosts.hpp"
 #include <parx/core/check.hpp>
-#include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/printable.hpp>

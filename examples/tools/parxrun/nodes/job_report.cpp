@@ -1,11 +1,6 @@
 #include "tools/parxrun/nodes/job_report.hpp"
 
-#include <string>
-#include <vector>
-
 #include "tools/parxrun/failures/failure_report.hpp"
-#include "tools/parxrun/failures/verdict.hpp"
-#include "tools/parxrun/nodes/node_report.hpp"
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 

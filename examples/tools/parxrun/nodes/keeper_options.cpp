@@ -1,11 +1,5 @@
 #include "tools/parxrun/nodes/keeper_options.hpp"
 
-#include <string>
-
-#include "tools/parxrun/nodes/generation.hpp"
-#include "tools/parxrun/nodes/job_nodes.hpp"
-#include <parx/core/env.hpp>
-#include <parx/core/formatted.hpp>
 #include <parx/store/tcp_server.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -1,13 +1,9 @@
 #include "tools/parxrun/nodes/node_report.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
-#include <vector>
 
-#include "tools/parxrun/failures/verdict.hpp"
 #include <parx/core/failure_record.hpp>
-#include <parx/core/json.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -1,14 +1,6 @@
 #include "tools/parxrun/nodes/report_of_node.hpp"
 
-#include <string>
-#include <vector>
-
-#include "tools/parxrun/failures/failure_folder.hpp"
-#include "tools/parxrun/nodes/generation.hpp"
-#include "tools/parxrun/nodes/node_report.hpp"
 #include "tools/parxrun/ranks/missing_instructions.hpp"
-#include "tools/parxrun/ranks/node_ranks.hpp"
-#include <parx/core/env.hpp>
 #include <parx/core/stopped.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -6,18 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
-#include <string>
-#include <vector>
 
 #include "tools/common/find_program.hpp"
 #include "tools/parxrun/ranks/interpreter.hpp"
 #include "tools/parxrun/ranks/output_channel.hpp"
-#include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/signal_name.hpp>
-#include <parx/core/stopped.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -5,9 +5,6 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
-#include <string>
-#include <string_view>
 
 #include <parx/core/error.hpp>
 #include <parx/core/file_text.hpp>

@@ -1,23 +1,9 @@
 #include "tools/parxrun/ranks/job_guard.hpp"
 
-#include <fcntl.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/types.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
-#include <string>
 
-#include "tools/parxrun/ranks/child_process.hpp"
-#include "tools/parxrun/ranks/orphans.hpp"
-#include <parx/core/descriptor.hpp>
-#include <parx/core/error.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/process_table.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -1,15 +1,6 @@
 #include "tools/parxrun/ranks/missing_instructions.hpp"
 
 #include <csignal>
-#include <string>
-#include <vector>
-
-#include "tools/common/instructions.hpp"
-#include "tools/parxrun/ranks/child_process.hpp"
-#include <parx/core/env.hpp>
-#include <parx/core/file_text.hpp>
-#include <parx/core/formatted.hpp>
-#include <parx/core/joined_text.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

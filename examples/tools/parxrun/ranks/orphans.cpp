@@ -1,15 +1,6 @@
 #include "tools/parxrun/ranks/orphans.hpp"
 
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <string>
-#include <vector>
-
-#include <parx/core/deadline.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/process_table.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

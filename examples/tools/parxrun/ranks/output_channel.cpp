@@ -7,15 +7,11 @@
 #include <system_error>
 
 #include <cerrno>
-#include <cstddef>
-#include <deque>
 #include <filesystem>
 #include <fstream>
-#include <string>
 #include <system_error>
 #include <utility>
 
-#include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>
 
 namespace parx::inline PARX_ABI::detail {

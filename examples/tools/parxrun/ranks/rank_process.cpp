@@ -1,22 +1,10 @@
 #include "tools/parxrun/ranks/rank_process.hpp"
 
-#include <sys/types.h>
-
-#include <cstddef>
-#include <string>
-#include <string_view>
-
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 
-#include "tools/parxrun/failures/repeated_errors.hpp"
-#include "tools/parxrun/ranks/child_process.hpp"
-#include "tools/parxrun/ranks/console.hpp"
-#include "tools/parxrun/ranks/line_cutter.hpp"
-#include <parx/core/deadline.hpp>
-#include <parx/core/descriptor.hpp>
 #include <parx/core/file_limit.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -1,12 +1,8 @@
 #include "tools/parxrun/ranks/rank_variables.hpp"
 
 #include <algorithm>
-#include <string>
-#include <string_view>
 
 #include <parx/core/cpu_quota.hpp>
-#include <parx/core/env.hpp>
-#include <parx/core/socket_address.hpp>
 #include <parx/core/thread_count.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -1,10 +1,6 @@
 #include "tools/parxrun/ssh/ssh_hosts.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>

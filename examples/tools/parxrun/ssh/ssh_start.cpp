@@ -1,16 +1,9 @@
 #include "tools/parxrun/ssh/ssh_start.hpp"
 
 #include <chrono>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
-#include "tools/parxrun/agent_options.hpp"
-#include "tools/parxrun/nodes/job_nodes.hpp"
-#include "tools/parxrun/ranks/child_process.hpp"
 #include "tools/parxrun/ssh/ssh_hosts.hpp"
-#include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/signal_name.hpp>
