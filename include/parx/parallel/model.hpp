@@ -75,6 +75,7 @@ class parallel_model : public any_parallel<T> {
       constexpr bool are_named = std::is_convertible_v<made, nn::metrics>;
       nn::metrics sums;
       const auto result = [&sums, &figures, &parts](std::size_t i, const variable<T>& x) {
+        static_cast<void>(sums);  // captured in every instance, used by some
         if constexpr (are_named) {
           nn::add(sums, figures(x, parts[i]));
           return microbatch_result<T>{};
