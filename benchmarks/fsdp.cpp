@@ -115,10 +115,9 @@ std::unique_ptr<contender> make_contender(const std::string& way, const Workload
   {
     constexpr std::size_t moments = 8;
     model_type shapes = work.make();
-    parx::require_fits(parx::shapes_of(shapes, work.units), parx::cluster_of(group),
-                       {.name = way,
-                        .stage = stage,
-                        .replicas = way == "hybrid" ? 2 : 1,
+    parx::require_fits(way, parx::shapes_of(shapes, work.units), parx::cluster_of(group),
+                       {.how = {.zero = stage, .hybrid = way == "hybrid"},
+                        .copies = way == "hybrid" ? 2 : 1,
                         .host_pages = way == "shared" || way == "hybrid"},
                        work.cost, moments);
   }
