@@ -33,7 +33,7 @@ using model = stack::model<layer>;
 parx::planned_step planned(int world, int stage, std::size_t layers, std::size_t passes) {
   model m(layers);
   return parx::plan_step(parx::shapes_of(m, {"layers.*"}), {.ranks = world, .hosts = world},
-                         {.micro_batches = passes}, {.name = "fsdp", .stage = stage});
+                         {.micro_batches = passes}, {.how = {.zero = stage}});
 }
 
 template <typename Wrapper, typename Optimizer>

@@ -98,7 +98,7 @@ V mean_of(const weighted_loss<double>& loss) { return loss.sum * (1 / loss.count
 BOOST_AUTO_TEST_CASE(functions_of_single_numbers_are_pytorchs) {
 #define UNARY(name, ...) \
   check_unary(           \
-      #name, [](const auto& x) { return name(x); }, ##__VA_ARGS__)
+      #name, [](const auto& x) { return name(x); } __VA_OPT__(, ) __VA_ARGS__)
   UNARY(exp);
   UNARY(expm1);
   UNARY(sqrt, 0.75);
