@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(the_others_wait_for_the_rank_that_reads_the_records) {
     all->delete_key(name);  // as it is while the reader reads
     if (world == 3) {
       const auto soon = parx::deadline::after(std::chrono::milliseconds(50));
-      BOOST_CHECK_THROW(other.meet_everybody(soon), parx::error);
+      BOOST_CHECK_THROW(other.read_ahead(soon), parx::error);
     }
     std::jthread late([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
