@@ -170,6 +170,10 @@ BOOST_AUTO_TEST_CASE(tensors_have_the_operations_without_gradients) {
   BOOST_TEST(same_bits(einsum("ij,kj->ik", {x, x}), matmul(x, x.transpose())));
   BOOST_TEST(same_bits(stack({x, x}, 1).select(1, 0), x));
   BOOST_TEST(same_bits((x + 1) * 2 - x / 2, map([](float v) { return (v + 1) * 2 - v / 2; }, x)));
+  const auto numbers =
+      tensor<std::int64_t>::from({7, -3, (std::int64_t{1} << 60) + 1, std::int64_t{1} << 60}, {4});
+  BOOST_TEST(argsort(numbers).at(3) == 2);
+  BOOST_TEST(argsort(numbers, -1, sort_order::descending).at(3) == 1);
   BOOST_TEST(count_nonzero(x > 0) + count_nonzero(x <= 0) == 6U);
   BOOST_TEST(any(lt(x, 0)));
   BOOST_TEST(!all(isnan(x)));

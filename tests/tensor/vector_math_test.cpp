@@ -52,6 +52,8 @@ constexpr auto tanh_of = [](auto v) { return detail::vector_tanh(v); };
 constexpr auto log_of = [](auto v) { return detail::vector_log(v); };
 constexpr auto log1p_of = [](auto v) { return detail::vector_log1p(v); };
 constexpr auto expm1_of = [](auto v) { return detail::vector_expm1(v); };
+constexpr auto erf_of = [](auto v) { return detail::vector_erf(v); };
+constexpr auto atan_of = [](auto v) { return detail::vector_atan(v); };
 constexpr auto sin_of = [](auto v) { return detail::vector_sin(v); };
 constexpr auto cos_of = [](auto v) { return detail::vector_cos(v); };
 constexpr auto cumulative_of = [](auto v) {
@@ -135,6 +137,20 @@ BOOST_AUTO_TEST_CASE(log1p_and_expm1_keep_small_numbers) {
   BOOST_TEST(at(-infinity, expm1_of) == -1.0F);
   BOOST_TEST(std::isnan(at(-2.0F, log1p_of)));
   BOOST_TEST(std::isnan(at(not_a_number, expm1_of)));
+}
+
+BOOST_AUTO_TEST_CASE(erf_and_atan_are_within_a_few_units_and_go_to_their_limits) {
+  const auto x = range(-9.0F, 9.0F, 0.00031F), large = range(1.0F, 1e6F, 41.3F);
+  const auto erf_in_double = [](double v) { return std::erf(v); };
+  const auto atan_in_double = [](double v) { return std::atan(v); };
+  BOOST_TEST(worst_difference(x, in_vectors<16>(x, erf_of), erf_in_double) < 2e-7);
+  BOOST_TEST(worst_ulp(x, in_vectors<16>(x, erf_of), erf_in_double) < 4);
+  BOOST_TEST(worst_ulp(x, in_vectors<16>(x, atan_of), atan_in_double) < 4);
+  BOOST_TEST(worst_ulp(large, in_vectors<16>(large, atan_of), atan_in_double) < 4);
+  BOOST_TEST(at(-infinity, erf_of) == -1.0F);
+  BOOST_TEST(at(infinity, atan_of) == static_cast<float>(M_PI_2));
+  BOOST_TEST(std::isnan(at(not_a_number, erf_of)));
+  BOOST_TEST(std::isnan(at(not_a_number, atan_of)));
 }
 
 BOOST_AUTO_TEST_CASE(sin_and_cos_are_accurate_for_large_angles_too) {
@@ -223,6 +239,8 @@ BOOST_AUTO_TEST_CASE(bits_do_not_depend_on_the_width_of_the_vectors) {
   check(log_of);
   check(log1p_of);
   check(expm1_of);
+  check(erf_of);
+  check(atan_of);
   check(sin_of);
   check(cos_of);
   check(value<detail::gelu_function<float>>);

@@ -26,22 +26,33 @@ struct tensor_operand {
 template <typename T>
 using operand_of = std::type_identity_t<tensor_operand<T>>;
 
+namespace detail {
+
+/// f(a, b), a function of packets; of 16-bit and small numbers one by one.
+template <typename T, typename Function>
+[[nodiscard]] tensor<T> combined(const tensor<T>& a, const tensor<T>& b, Function f) {
+  if constexpr (std::is_floating_point_v<T>) return map(on_packets(f), a, b);
+  else return map([f](T x, T y) { return static_cast<T>(f(x, y)); }, a, b);
+}
+
+}  // namespace detail
+
 template <typename T>
 [[nodiscard]] tensor<T> operator+(const tensor<T>& a, const operand_of<T>& b) {
-  return map([](T x, T y) { return static_cast<T>(x + y); }, a, b.value);
+  return detail::combined(a, b.value, [](auto x, auto y) { return x + y; });
 }
 template <typename T>
 [[nodiscard]] tensor<T> operator-(const tensor<T>& a, const operand_of<T>& b) {
-  return map([](T x, T y) { return static_cast<T>(x - y); }, a, b.value);
+  return detail::combined(a, b.value, [](auto x, auto y) { return x - y; });
 }
 template <typename T>
 [[nodiscard]] tensor<T> operator*(const tensor<T>& a, const operand_of<T>& b) {
-  return map([](T x, T y) { return static_cast<T>(x * y); }, a, b.value);
+  return detail::combined(a, b.value, [](auto x, auto y) { return x * y; });
 }
 /// Of integers: the quotient without its fraction; the divisors must not be 0.
 template <typename T>
 [[nodiscard]] tensor<T> operator/(const tensor<T>& a, const operand_of<T>& b) {
-  return map([](T x, T y) { return static_cast<T>(x / y); }, a, b.value);
+  return detail::combined(a, b.value, [](auto x, auto y) { return x / y; });
 }
 template <typename T>
 [[nodiscard]] tensor<T> operator+(std::type_identity_t<T> a, const tensor<T>& b) {

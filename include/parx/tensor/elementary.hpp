@@ -5,7 +5,8 @@
 // library's. NaN stays NaN.
 //
 //   log           within 1 unit in the last place, denormal numbers too
-//   log1p, expm1  within 4 units in the last place, by Kahan's corrections of log and exp
+//   log1p, expm1  within 4 units in the last place, small numbers too
+//   erf, atan     within 2e-7 absolute, and relative to 4 units in the last place
 //   sin, cos      within 2 units in the last place, or 6e-8 absolute, for |x| <= 8192; beyond that
 //                 the C library's, of the number as a double
 #pragma once
@@ -41,6 +42,27 @@ template <typename V, typename Function>
     for (std::size_t i = 0; i < sizeof(V) / sizeof x[0]; ++i) x[i] = f(x[i]);
     return x;
   }
+}
+
+/// The nearest integer, the even one of two, and the next below, above and towards 0. Compilers
+/// have an instruction for the first alone unless exceptions do not matter.
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_round(V x) noexcept {
+  return by_element(x, [](auto v) { return std::nearbyint(v); });
+}
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_floor(V x) noexcept {
+  const V r = vector_round(x), below = r - all_of<V>(1);
+  return r > x ? below : r;
+}
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_ceil(V x) noexcept {
+  return -vector_floor<V>(-x);
+}
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_trunc(V x) noexcept {
+  const V down = vector_floor(x), up = vector_ceil(x);
+  return x < V{} ? up : down;
 }
 
 /// Correctly rounded.
@@ -87,7 +109,7 @@ template <typename V>
   }
 }
 
-/// log(1 + x)
+/// log(1 + x), by Kahan's correction of log.
 template <typename V>
 [[nodiscard, gnu::always_inline]] inline V vector_log1p(V x) noexcept {
   if constexpr (std::is_arithmetic_v<V>) {
@@ -100,16 +122,30 @@ template <typename V>
   }
 }
 
-/// exp(x) - 1
+/// exp(x) - 1: the reduction and polynomial of vector_exp, without adding the 1 that it lacks.
 template <typename V>
 [[nodiscard, gnu::always_inline]] inline V vector_expm1(V x) noexcept {
   if constexpr (std::is_arithmetic_v<V>) {
     return std::expm1(x);
   } else {
-    const V u = vector_exp<V>(x), d = u - 1.0F;
-    const V y = d * (x / vector_log<V>(u));
-    const V small = d == 0.0F ? x : y;
-    return d == -1.0F || u > 3e38F ? d : small;
+    using integers = simd::vector_like<std::int32_t, V>;
+    const V bounded = at_least(at_most(x, all_of<V>(88.3F)), all_of<V>(-20.0F));
+    const V magic = all_of<V>(12582912.0F);
+    const V shifted = simd::fma(bounded, all_of<V>(1.44269504F), magic);
+    const V n = shifted - magic;
+    V r = simd::fma(n, all_of<V>(-0.693359375F), bounded);
+    r = simd::fma(n, all_of<V>(2.12194440e-4F), r);
+    V p = all_of<V>(1.9875691500e-4F);
+    p = simd::fma(p, r, all_of<V>(1.3981999507e-3F));
+    p = simd::fma(p, r, all_of<V>(8.3334519073e-3F));
+    p = simd::fma(p, r, all_of<V>(4.1665795894e-2F));
+    p = simd::fma(p, r, all_of<V>(1.6666665459e-1F));
+    p = simd::fma(p, r, all_of<V>(5.0000001201e-1F));
+    p = simd::fma(V(p * r), r, r);
+    const integers exponent = std::bit_cast<integers>(shifted) - std::bit_cast<integers>(magic);
+    const V power = std::bit_cast<V>(integers((exponent + 127) << 23));
+    const V result = simd::fma(power, p, V(power - 1.0F));
+    return x > 88.3F ? vector_exp(x) : result;
   }
 }
 
@@ -167,6 +203,49 @@ template <typename V>
 template <typename V>
 [[nodiscard, gnu::always_inline]] inline V vector_cos(V x) noexcept {
   return vector_circular<circular::cosine>(x);
+}
+
+/// Cephes' atanf: reduced to |x| <= tan(pi / 8).
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_atan(V x) noexcept {
+  if constexpr (std::is_arithmetic_v<V>) {
+    return std::atan(x);
+  } else {
+    const V size = vector_abs(x), one = all_of<V>(1);
+    const V steep = -one / size, middle = (size - one) / (size + one);
+    V r = size > 0.4142135623730950F ? middle : size;
+    r = size > 2.414213562373095F ? steep : r;
+    V base = size > 0.4142135623730950F ? all_of<V>(0.785398163397F) : V{};
+    base = size > 2.414213562373095F ? all_of<V>(1.5707963267948F) : base;
+    const V square = r * r;
+    V p = all_of<V>(8.05374449538e-2F);
+    p = simd::fma(p, square, all_of<V>(-1.38776856032e-1F));
+    p = simd::fma(p, square, all_of<V>(1.99777106478e-1F));
+    p = simd::fma(p, square, all_of<V>(-3.33329491539e-1F));
+    const V y = base + simd::fma(V(p * square), r, r);
+    return x < V{} ? V(-y) : y;
+  }
+}
+
+/// Cephes' erff up to 1, and 1 - erfc beyond.
+template <typename V>
+[[nodiscard, gnu::always_inline]] inline V vector_erf(V x) noexcept {
+  if constexpr (std::is_arithmetic_v<V>) {
+    return std::erf(x);
+  } else {
+    const V size = at_most(vector_abs(x), all_of<V>(7.0F)), square = size * size;
+    V p = all_of<V>(7.853861353153693e-5F);
+    p = simd::fma(p, square, all_of<V>(-8.010193625184903e-4F));
+    p = simd::fma(p, square, all_of<V>(5.188327685732524e-3F));
+    p = simd::fma(p, square, all_of<V>(-2.685381193529856e-2F));
+    p = simd::fma(p, square, all_of<V>(1.128358514861418e-1F));
+    p = simd::fma(p, square, all_of<V>(-3.761262582423300e-1F));
+    p = simd::fma(p, square, all_of<V>(1.128379165726710F));
+    const V tail = simd::fma(V(-scaled_erfc(size)), vector_exp<V>(-square), all_of<V>(1));
+    const V inner = p * size;
+    const V y = size > 1.0F ? tail : inner;
+    return x < V{} ? V(-y) : y;
+  }
 }
 
 /// `number` in the precision of v.

@@ -13,6 +13,7 @@
 #include <limits>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include <parx/core/source.hpp>
 #include <parx/tensor/cut_rows.hpp>
 #include <parx/tensor/detail/loop_nest.hpp>
+#include <parx/tensor/packet.hpp>
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/half.hpp>
 
@@ -49,13 +51,15 @@ namespace detail {
 struct largest_op {
   template <typename T>
   [[nodiscard]] T operator()(T a, T b) const noexcept {
-    return a < b || b != b ? b : a;
+    const T most = a < b ? b : a;
+    return b != b ? b : most;
   }
 };
 struct smallest_op {
   template <typename T>
   [[nodiscard]] T operator()(T a, T b) const noexcept {
-    return b < a || b != b ? b : a;
+    const T least = b < a ? b : a;
+    return b != b ? b : least;
   }
 };
 /// Not larger than any number of T.
@@ -161,7 +165,14 @@ void reduce_runs(const tensor<T>& source, const tensor<T>& target, T start, Comb
       *to = combine(*to,
                     reduce_lanes(0, count, start, combine, [=](std::size_t i) { return from[i]; }));
     } else if (step[0] == 1 && step[1] == 1) {
-      for (std::size_t i = 0; i < count; ++i) to[i] = combine(to[i], from[i]);
+      if constexpr (std::is_floating_point_v<T>) {
+        for_each_packet<T>(count, [&](std::size_t i, auto... left) PARX_PACKET_BODY {
+          const auto sum = load_packet(to + i, left...), next = load_packet(from + i, left...);
+          store_packet(to + i, combine(sum, next), left...);
+        });
+      } else {
+        for (std::size_t i = 0; i < count; ++i) to[i] = combine(to[i], from[i]);
+      }
     } else {
       for (std::size_t i = 0; i < count; ++i) {
         T& sum = to[i * step[1]];

@@ -5,6 +5,7 @@
 // logits that are cut over ranks, naming parx::whole.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -39,13 +40,24 @@ template <typename X>
 using compared_with = variable_operand<typename X::value_type>;
 
 /// The larger number; NaN where one of them is NaN.
-template <typename A>
-[[nodiscard, gnu::always_inline]] inline A larger(A x, A y) noexcept {
-  return x > y || x != x ? x : y;
-}
-template <typename A>
-[[nodiscard, gnu::always_inline]] inline A smaller(A x, A y) noexcept {
-  return x < y || x != x ? x : y;
+constexpr auto larger = [](auto x, auto y) {
+  const decltype(x) most = x > y ? x : y;
+  return x != x ? x : most;
+};
+constexpr auto smaller = [](auto x, auto y) {
+  const decltype(x) least = x < y ? x : y;
+  return x != x ? x : least;
+};
+/// c ? x : y without a branch, which random masks make slow.
+template <typename T>
+[[nodiscard]] T chosen(bool c, T x, T y) noexcept {
+  if constexpr (std::is_floating_point_v<T>) {
+    using word = simd::word_of<T>;
+    const word mask = word{0} - static_cast<word>(c);
+    return std::bit_cast<T>((std::bit_cast<word>(x) & mask) | (std::bit_cast<word>(y) & ~mask));
+  } else {
+    return c ? x : y;
+  }
 }
 
 }  // namespace detail
@@ -54,13 +66,13 @@ template <typename A>
 /// gradient.
 template <typename T>
 [[nodiscard]] tensor<T> maximum(const tensor<T>& a, const operand_of<T>& b) {
-  return detail::apply(a, b.value, [](auto x, auto y) { return detail::larger(x, y); });
+  return detail::apply(a, b.value, on_packets(detail::larger));
 }
 template <typename T>
 [[nodiscard]] variable<T> maximum(const variable<T>& a, const detail::beside<T>& b) {
   using A = arithmetic_type<T>;
   return detail::binary(
-      a, b.value, [](A x, A y) { return detail::larger(x, y); },
+      a, b.value, on_packets(detail::larger),
       [](A u, A x, A y) { return x < y    ? A(0)
                                  : x == y ? u / 2
                                           : u; },
@@ -72,13 +84,13 @@ template <typename T>
 /// The smaller of two elements; likewise.
 template <typename T>
 [[nodiscard]] tensor<T> minimum(const tensor<T>& a, const operand_of<T>& b) {
-  return detail::apply(a, b.value, [](auto x, auto y) { return detail::smaller(x, y); });
+  return detail::apply(a, b.value, on_packets(detail::smaller));
 }
 template <typename T>
 [[nodiscard]] variable<T> minimum(const variable<T>& a, const detail::beside<T>& b) {
   using A = arithmetic_type<T>;
   return detail::binary(
-      a, b.value, [](A x, A y) { return detail::smaller(x, y); },
+      a, b.value, on_packets(detail::smaller),
       [](A u, A x, A y) { return x > y    ? A(0)
                                  : x == y ? u / 2
                                           : u; },
@@ -120,7 +132,7 @@ template <detail::tensor_or_variable X>
 template <typename T>
 [[nodiscard]] tensor<T> where(const tensor<bool>& condition, const tensor<T>& a,
                               const operand_of<T>& b) {
-  return map([](bool c, T x, T y) { return c ? x : y; }, condition, a, b.value);
+  return map([](bool c, T x, T y) { return detail::chosen(c, x, y); }, condition, a, b.value);
 }
 template <typename T>
 [[nodiscard]] variable<T> where(const tensor<bool>& condition, const variable<T>& a,
@@ -128,8 +140,10 @@ template <typename T>
   return differentiable(
       where(condition, a.value(), b.value.value()),
       [condition](const tensor<T>& upstream, grad_sink<T> da, grad_sink<T> db) {
-        if (da.needed()) da.map([](bool c, T u) { return c ? u : T(0); }, condition, upstream);
-        if (db.needed()) db.map([](bool c, T u) { return c ? T(0) : u; }, condition, upstream);
+        if (da.needed())
+          da.map([](bool c, T u) { return detail::chosen(c, u, T(0)); }, condition, upstream);
+        if (db.needed())
+          db.map([](bool c, T u) { return detail::chosen(c, T(0), u); }, condition, upstream);
       },
       a, b.value);
 }
@@ -146,7 +160,7 @@ template <typename T>
   require(broadcast_shapes(mask.shape(), x.shape()) == x.shape(),
           "masked_fill: a mask of shape {} for a tensor of shape {}", to_string(mask.shape()),
           to_string(x.shape()));
-  return map([=](bool m, T v) { return m ? value : v; }, mask, x);
+  return map([=](bool m, T v) { return detail::chosen(m, value, v); }, mask, x);
 }
 template <typename T>
 [[nodiscard]] variable<T> masked_fill(const variable<T>& x, const tensor<bool>& mask,
@@ -154,7 +168,7 @@ template <typename T>
   return differentiable(
       masked_fill(x.value(), mask, value),
       [mask](const tensor<T>& upstream, grad_sink<T> dx) {
-        dx.map([](bool m, T u) { return m ? T(0) : u; }, mask, upstream);
+        dx.map([](bool m, T u) { return detail::chosen(m, T(0), u); }, mask, upstream);
       },
       x);
 }

@@ -101,29 +101,25 @@ template <detail::tensor_or_variable X>
 template <detail::tensor_or_variable X>
 [[nodiscard]] auto floor(const X& x) {
   return detail::of_input(
-      x, [](auto v) { return detail::by_element(v, [](auto e) { return std::floor(e); }); },
-      [](auto v) { return decltype(v){}; });
+      x, [](auto v) { return detail::vector_floor(v); }, [](auto v) { return decltype(v){}; });
 }
 /// The smallest integer not below x. Its derivative is 0.
 template <detail::tensor_or_variable X>
 [[nodiscard]] auto ceil(const X& x) {
   return detail::of_input(
-      x, [](auto v) { return detail::by_element(v, [](auto e) { return std::ceil(e); }); },
-      [](auto v) { return decltype(v){}; });
+      x, [](auto v) { return detail::vector_ceil(v); }, [](auto v) { return decltype(v){}; });
 }
 /// x without its fraction. Its derivative is 0.
 template <detail::tensor_or_variable X>
 [[nodiscard]] auto trunc(const X& x) {
   return detail::of_input(
-      x, [](auto v) { return detail::by_element(v, [](auto e) { return std::trunc(e); }); },
-      [](auto v) { return decltype(v){}; });
+      x, [](auto v) { return detail::vector_trunc(v); }, [](auto v) { return decltype(v){}; });
 }
 /// The nearest integer, the even one of two. Its derivative is 0.
 template <detail::tensor_or_variable X>
 [[nodiscard]] auto round(const X& x) {
   return detail::of_input(
-      x, [](auto v) { return detail::by_element(v, [](auto e) { return std::nearbyint(e); }); },
-      [](auto v) { return decltype(v){}; });
+      x, [](auto v) { return detail::vector_round(v); }, [](auto v) { return decltype(v){}; });
 }
 /// The sine of an angle in radians.
 template <detail::tensor_or_variable X>
@@ -164,7 +160,7 @@ template <detail::tensor_or_variable X>
 template <detail::tensor_or_variable X>
 [[nodiscard]] auto atan(const X& x) {
   return detail::of_input(
-      x, [](auto v) { return detail::by_element(v, [](auto e) { return std::atan(e); }); },
+      x, [](auto v) { return detail::vector_atan(v); },
       [](auto v) { return 1.0F / detail::one_plus_product(v, v); });
 }
 /// (e^x - e^-x) / 2.
@@ -185,7 +181,7 @@ template <detail::tensor_or_variable X>
 template <detail::tensor_or_variable X>
 [[nodiscard]] auto erf(const X& x) {
   return detail::of_input(
-      x, [](auto v) { return detail::by_element(v, [](auto e) { return std::erf(e); }); },
+      x, [](auto v) { return detail::vector_erf(v); },
       [](auto v) {
         return detail::vector_exp(-(v * v)) * detail::rounded_as(v, 2 * std::numbers::inv_sqrtpi);
       });

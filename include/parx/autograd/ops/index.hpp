@@ -8,11 +8,12 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include <parx/autograd/ops/detail/axis_layout.hpp>
 #include <parx/autograd/ops/detail/element_wise.hpp>
 #include <parx/autograd/ops/detail/kinds.hpp>
+#include <parx/autograd/ops/rows.hpp>
 #include <parx/autograd/ops/view.hpp>
 #include <parx/tensor/tensor.hpp>
 
@@ -27,12 +29,17 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
+template <typename Index>
+[[noreturn, gnu::noinline]] void refuse_index(std::string_view call, Index index,
+                                              std::size_t extent) {
+  throw_usage("{}: index {} is outside an axis of extent {}", call, index, extent);
+}
 /// An index as a place below `extent`.
 template <typename Index>
 [[nodiscard]] std::size_t checked_place(std::string_view call, Index index, std::size_t extent) {
   const auto place = static_cast<std::size_t>(index);  // a negative index becomes huge
   if (place >= extent) [[unlikely]]
-    throw_usage("{}: index {} is outside an axis of extent {}", call, index, extent);
+    refuse_index(call, index, extent);
   return place;
 }
 
@@ -62,12 +69,13 @@ template <typename Index, typename Visit>
 void each_indexed(std::string_view call, const tensor<Index>& index, int axis, std::size_t extent,
                   const Visit& visit) {
   const axis_layout at(index.shape(), axis);
-  at.for_each_slab([&](std::size_t outer, std::size_t begin, std::size_t end) {
+  const Index* const all = index.data();
+  at.for_each_slab([&, all](std::size_t outer, std::size_t begin, std::size_t end) {
+    const std::size_t first = outer * extent * at.inner, inner = at.inner;
     for (std::size_t k = 0; k < at.extent; ++k) {
-      const std::size_t row = outer * at.slab() + k * at.inner;
+      const std::size_t row = outer * at.slab() + k * inner;
       for (std::size_t i = begin; i < end; ++i) {
-        const std::size_t place = checked_place(call, index.data()[row + i], extent);
-        visit(outer * extent * at.inner + place * at.inner + i, row + i);
+        visit(first + checked_place(call, all[row + i], extent) * inner + i, row + i);
       }
     }
   });
@@ -93,9 +101,8 @@ void scatter_into(std::string_view call, const tensor<T>& target, int axis,
   const tensor<T> part = narrowed(call, target, axis, index.shape());
   const tensor<T> sums = part.contiguous(), values = source.contiguous();
   each_indexed(call, index.contiguous(), axis, target.extent(axis),
-               [&](std::size_t to, std::size_t from) {
-                 T& place = sums.data()[to];
-                 place = f(place, values.data()[from]);
+               [f, sum = sums.data(), value = values.data()](std::size_t to, std::size_t from) {
+                 sum[to] = f(sum[to], value[from]);
                });
   if (!part.is_contiguous()) part.copy_from(sums);
 }
@@ -202,18 +209,30 @@ template <typename T>
   s[resolve_axis(axis, s)] = from.size();
   tensor<T> y = tensor<T>::empty(s);
   const axis_layout picked(s, axis);
-  picked.for_each_slab([&](std::size_t outer, std::size_t begin, std::size_t end) {
-    const T* const source = input.data() + outer * all.slab();
-    T* const to = y.data() + outer * picked.slab();
-    if (all.inner == 1) {
-      for (std::size_t k = 0; k < from.size(); ++k) to[k] = source[from[k]];
-    } else {
-      for (std::size_t k = 0; k < from.size(); ++k) {
-        std::copy(source + from[k] * all.inner + begin, source + from[k] * all.inner + end,
-                  to + k * all.inner + begin);
-      }
-    }
-  });
+  // Neighbours that stay neighbours are copied together.
+  std::vector<std::size_t> begin;
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    if (k == 0 || from[k] != from[k - 1] + 1) begin.push_back(k);
+  }
+  const std::size_t runs = begin.size(), inner = all.inner;
+  begin.push_back(from.size());
+  const T* const source = input.data();
+  T* const target = y.data();
+  if (inner == 1 && runs > from.size() / 4) {
+    for_each_row(all.outer, from.size(), [&, source, target](std::size_t o) {
+      const T* const line = source + o * all.extent;
+      T* const to = target + o * picked.extent;
+      for (std::size_t k = 0; k < from.size(); ++k) to[k] = line[from[k]];
+    });
+  } else {
+    for_each_row(all.outer * runs, picked.slab() / std::max<std::size_t>(runs, 1),
+                 [&, source, target](std::size_t number) {
+                   const std::size_t o = number / runs, k = begin[number % runs];
+                   std::copy_n(source + o * all.slab() + from[k] * inner,
+                               (begin[number % runs + 1] - k) * inner,
+                               target + o * picked.slab() + k * inner);
+                 });
+  }
   return y;
 }
 /// Adds index k of `source` to index to[k] of the contiguous `target`.
@@ -282,11 +301,14 @@ template <detail::tensor_or_variable X>
 [[nodiscard]] auto masked_select(const X& x, const tensor<bool>& mask) {
   require(mask.shape() == x.shape(), "masked_select: a mask of shape {} for a tensor of shape {}",
           to_string(mask.shape()), to_string(x.shape()));
-  detail::places from;
   const tensor<bool> all = mask.contiguous();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all.data()[i]) from.push_back(i);
+  detail::places from(all.size() + 1);
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {  // without a branch, which random masks make slow
+    from[count] = i;
+    count += all.data()[i] ? 1 : 0;
   }
+  from.resize(count);
   return detail::taken("masked_select", detail::in_a_row(x), 0, std::move(from));
 }
 
@@ -326,48 +348,54 @@ enum class sort_order { ascending, descending };
 
 namespace detail {
 
-/// The indices of the first `count` elements of each line in this order, and, unless `count` is all
-/// of them, of equal elements the first. A NaN is the largest.
+/// A number whose order among others is that of x: NaN last, 0 and -0 equal.
+template <typename A>
+[[nodiscard]] simd::word_of<A> sort_key(A x, sort_order order) noexcept {
+  using word = simd::word_of<A>;
+  constexpr word sign = word{1} << (8 * sizeof(A) - 1);
+  if constexpr (std::is_integral_v<A>) {
+    const word number = std::bit_cast<word>(x) ^ sign;
+    return order == sort_order::ascending ? number : ~number;
+  } else {
+    const auto bits = std::bit_cast<word>(x == 0 ? A(0) : x);
+    const word key = x != x ? ~word{0} : (bits & sign) != 0 ? ~bits : bits | sign;
+    return order == sort_order::ascending ? key : ~key;
+  }
+}
+
+/// The indices of the first `count` elements of each line in this order, of equal ones the first.
 template <typename T>
 [[nodiscard]] tensor<std::int64_t> sorted_places(const tensor<T>& x, int axis, sort_order order,
                                                  std::size_t count) {
-  using A = arithmetic_type<T>;
-  struct element {
-    A value;
-    std::int64_t place;
-  };
+  using A = std::conditional_t<std::is_integral_v<T>, std::int64_t, arithmetic_type<T>>;
+  using element = std::pair<simd::word_of<A>, std::uint32_t>;  // a float's as one number
   const tensor<T> lines = x.transpose(axis, -1).contiguous();
   shape s = lines.shape();
   const std::size_t width = s.back();
+  require(width < std::size_t{1} << 32U, "sort: an axis of {} elements", width);
   s[s.rank() - 1] = count;
   const tensor<std::int64_t> result = tensor<std::int64_t>::empty(s);
-  const auto less = [](const element& a, const element& b) {
-    if (a.value < b.value) return true;
-    if (b.value < a.value) return false;
-    if (const bool nan = a.value != a.value; nan != (b.value != b.value)) return !nan;
-    return a.place < b.place;
-  };
-  const auto greater = [](const element& a, const element& b) {
-    if (b.value < a.value) return true;
-    if (a.value < b.value) return false;
-    if (const bool nan = a.value != a.value; nan != (b.value != b.value)) return nan;
-    return a.place < b.place;
-  };
-  const auto arrange = [&](std::vector<element>& all, auto before) {
+  const auto arrange = [count](auto& all) {
     const auto end = all.begin() + static_cast<std::ptrdiff_t>(count);
-    if (end != all.end()) std::nth_element(all.begin(), end, all.end(), before);
-    std::sort(all.begin(), end, before);
+    if (end != all.end()) std::nth_element(all.begin(), end, all.end());
+    std::sort(all.begin(), end);
   };
   const std::size_t number = width == 0 ? 0 : lines.size() / width;
   parallel_for(number, rows_of_a_block(16 * width), [&](std::size_t line, std::size_t last) {
-    std::vector<element> all(width);
+    std::vector<std::conditional_t<sizeof(A) == 4, std::uint64_t, element>> all(width);
     for (; line < last; ++line) {
+      const T* const values = lines.data() + line * width;
+      std::int64_t* const to = result.data() + line * count;
       for (std::size_t i = 0; i < width; ++i) {
-        all[i] = {static_cast<A>(lines.data()[line * width + i]), static_cast<std::int64_t>(i)};
+        const auto key = sort_key(static_cast<A>(values[i]), order);
+        if constexpr (sizeof(A) == 4) all[i] = std::uint64_t{key} << 32U | i;
+        else all[i] = {key, static_cast<std::uint32_t>(i)};
       }
-      if (order == sort_order::ascending) arrange(all, less);
-      else arrange(all, greater);
-      for (std::size_t i = 0; i < count; ++i) result.data()[line * count + i] = all[i].place;
+      arrange(all);
+      for (std::size_t i = 0; i < count; ++i) {
+        if constexpr (sizeof(A) == 4) to[i] = static_cast<std::int64_t>(all[i] & 0xFFFFFFFFU);
+        else to[i] = static_cast<std::int64_t>(all[i].second);
+      }
     }
   });
   return result.transpose(axis, -1).contiguous();

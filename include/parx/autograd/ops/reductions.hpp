@@ -16,6 +16,7 @@
 #include <limits>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -103,6 +104,18 @@ template <typename T, typename Reduce>
       x);
 }
 
+template <typename T, typename A>
+[[nodiscard]] tensor<T> in_type(const tensor<A>& x) {
+  if constexpr (std::is_same_v<T, A>) return x;
+  else return x.template cast<T>();
+}
+/// x in the type in which its numbers are computed, contiguous.
+template <typename T>
+[[nodiscard]] tensor<arithmetic_type<T>> in_arithmetic(const tensor<T>& x) {
+  if constexpr (is_half<T>) return x.template cast<float>();
+  else return x.contiguous();
+}
+
 enum class extreme_of { largest, smallest };
 
 /// The index along `axis` of the first largest or smallest element; a NaN is before all.
@@ -119,12 +132,25 @@ template <typename T>
   all.for_each_slab([&](std::size_t outer, std::size_t begin, std::size_t end) {
     const T* const from = input.data() + outer * all.slab();
     std::int64_t* const to = result.data() + outer * all.inner;
+    if (all.inner == 1 && all.extent > 0) {  // the value first, in lanes
+      const auto value = [=](std::size_t k) { return static_cast<A>(from[k]); };
+      const A best = which == extreme_of::largest
+                         ? reduce_lanes(0, all.extent, value(0), largest_op{}, value)
+                         : reduce_lanes(0, all.extent, value(0), smallest_op{}, value);
+      std::size_t k = 0;
+      while (!(value(k) == best || (value(k) != value(k) && best != best))) ++k;
+      *to = static_cast<std::int64_t>(k);
+      return;
+    }
+    if (all.extent == 0) return;
+    std::vector<A> best(from + begin, from + end);
     for (std::size_t k = 1; k < all.extent; ++k) {
       for (std::size_t i = begin; i < end; ++i) {
-        const A best = from[static_cast<std::size_t>(to[i]) * all.inner + i];
-        const A here = from[k * all.inner + i];
-        const bool beyond = which == extreme_of::largest ? here > best : here < best;
-        if (beyond || (here != here && best == best)) to[i] = static_cast<std::int64_t>(k);
+        const A here = from[k * all.inner + i], old = best[i - begin];
+        const bool beyond = which == extreme_of::largest ? here > old : here < old;
+        const bool takes = beyond | ((here != here) & (old == old));
+        best[i - begin] = takes ? here : old;
+        to[i] = takes ? static_cast<std::int64_t>(k) : to[i];
       }
     }
   });
@@ -242,8 +268,8 @@ template <typename T>
     return cast<T>(logsumexp(cast<float>(x), axes, after, site));
   } else {
     const tensor<T> highest = x.size() == 0 ? tensor<T>::zeros(over.kept)
-                                              : map([](T m) { return std::isinf(m) ? T(0) : m; },
-                                                    max(x.value(), axes, reduced_axes::kept, site));
+                                            : map([](T m) { return std::isinf(m) ? T(0) : m; },
+                                                  max(x.value(), axes, reduced_axes::kept, site));
     const auto shifted = [](auto v, auto m) { return detail::vector_exp(v - m); };
     const tensor<T> total =
         sum(map(on_packets(shifted), x.value(), highest), over.axes, reduced_axes::kept, site);
@@ -308,19 +334,25 @@ template <typename T>
   const detail::reduced over("prod", x.value(), std::span(&axis, 1), site);
   using A = arithmetic_type<T>;
   const detail::axis_layout all(x.shape(), axis);
-  const tensor<A> v = x.value().template cast<A>();
+  const tensor<A> v = detail::in_arithmetic(x.value());
   shape s = x.shape();
   s.erase(resolve_axis(axis, s));
   const tensor<A> y = tensor<A>::ones(s);
   all.for_each_slab([&](std::size_t outer, std::size_t begin, std::size_t end) {
     A* const to = y.data() + outer * all.inner;
+    if (all.inner == 1) {
+      const A* const from = v.data() + outer * all.extent;
+      const auto times = [](A a, A b) { return a * b; };
+      *to = reduce_lanes(0, all.extent, A(1), times, [=](std::size_t k) { return from[k]; });
+      return;
+    }
     for (std::size_t k = 0; k < all.extent; ++k) {
       const A* const from = v.data() + outer * all.slab() + k * all.inner;
       for (std::size_t i = begin; i < end; ++i) to[i] *= from[i];
     }
   });
   return differentiable(
-      y.template cast<T>(),
+      detail::in_type<T>(y),
       [=](const tensor<T>& upstream, grad_sink<T> dx) {
         // The product of the others: of those before times those after. Zeros do not matter.
         const tensor<A> others = tensor<A>::empty(v.shape());
@@ -356,6 +388,17 @@ template <typename T>
   const tensor<T> input = x.contiguous();
   tensor<T> y = tensor<T>::empty(x.shape());
   all.for_each_slab([&](std::size_t outer, std::size_t begin, std::size_t end) {
+    if (all.inner == 1) {
+      const T* const from = input.data() + outer * all.extent;
+      T* const to = y.data() + outer * all.extent;
+      A sum = 0;
+      for (std::size_t step = 0; step < all.extent; ++step) {
+        const std::size_t k = which == direction::forward ? step : all.extent - 1 - step;
+        sum += static_cast<A>(from[k]);
+        to[k] = static_cast<T>(sum);
+      }
+      return;
+    }
     std::vector<A> sums(end - begin);
     for (std::size_t step = 0; step < all.extent; ++step) {
       const std::size_t k = which == direction::forward ? step : all.extent - 1 - step;

@@ -1,6 +1,7 @@
 // axis_layout: a contiguous tensor as (outer, extent, inner), around one axis.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include <parx/core/parallel_for.hpp>
@@ -30,7 +31,7 @@ struct axis_layout {
         for (; o < last; ++o) body(o, std::size_t{0}, inner);
       });
     } else if (outer == 1) {
-      parallel_for(inner, rows_of_a_block(extent),
+      parallel_for(inner, std::max<std::size_t>(rows_of_a_block(extent), 512),
                    [&](std::size_t begin, std::size_t end) { body(std::size_t{0}, begin, end); });
     }
   }

@@ -10,10 +10,11 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// f(a, b) of tensors; numbers of 16 bits are computed as floats.
+/// f(a, b) of tensors, f perhaps on_packets; numbers of 16 bits are computed as floats.
 template <typename T, typename Function>
 [[nodiscard]] tensor<T> apply(const tensor<T>& a, const tensor<T>& b, Function f) {
   using A = arithmetic_type<T>;
+  if constexpr (is_on_packets<Function> && !is_half<T>) return map(f, a, b);
   return map([=](T x, T y) { return static_cast<T>(f(static_cast<A>(x), static_cast<A>(y))); }, a,
              b);
 }
