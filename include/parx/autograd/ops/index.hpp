@@ -306,7 +306,7 @@ template <detail::tensor_or_variable X>
   std::size_t count = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {  // without a branch, which random masks make slow
     from[count] = i;
-    count += all.data()[i] ? 1 : 0;
+    count += static_cast<std::size_t>(all.data()[i]);
   }
   from.resize(count);
   return detail::taken("masked_select", detail::in_a_row(x), 0, std::move(from));
@@ -405,9 +405,9 @@ template <tensor_or_variable X>
 [[nodiscard]] auto taken_in_order(std::string_view call, const X& x, int axis, sort_order order,
                                   std::size_t count) {
   require_uncut(x, call);
-  auto places = sorted_places(values_of(x), axis, order, count);
-  auto values = gather(x, axis, places);
-  return indexed_values<decltype(values)>{std::move(values), std::move(places)};
+  auto found = sorted_places(values_of(x), axis, order, count);
+  auto values = gather(x, axis, found);
+  return indexed_values<decltype(values)>{std::move(values), std::move(found)};
 }
 
 }  // namespace detail

@@ -96,9 +96,9 @@ template <typename T>
     if (mode != upsample_mode::nearest) {
       y = blended(y, axis, to, mode);
     } else {
-      places places(to);
-      for (std::size_t k = 0; k < to; ++k) places[k] = k * from / to;
-      y = taken("upsample", y, axis, std::move(places));
+      places nearest(to);
+      for (std::size_t k = 0; k < to; ++k) nearest[k] = k * from / to;
+      y = taken("upsample", y, axis, std::move(nearest));
     }
   }
   return y;
