@@ -123,6 +123,8 @@ class group_norm : public module<group_norm<T>> {
 template <typename Function>
 class apply : public module<apply<Function>> {
  public:
+  using element_types = types<>;  // it has no values
+
   explicit apply(Function function) : function_(std::move(function)) {}
   template <typename T>
   [[nodiscard]] variable<T> forward(const variable<T>& x) const {

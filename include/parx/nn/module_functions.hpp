@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <parx/autograd/parameter_list.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/function_ref.hpp>
 #include <parx/core/source.hpp>
 #include <parx/nn/detail/module_state.hpp>
@@ -112,14 +113,24 @@ class module_functions {
   }
 
   /// Handles of all parameters, for an optimizer. Creates missing values. T defaults to the
-  /// module's element type; a model with several element types needs for_each_parameter.
+  /// module's element type. Throws usage_error for a model with several element types, which needs
+  /// for_each_parameter.
   template <typename T = void>
   [[nodiscard]] auto parameters(call_site site = call_site::current()) {
     using own = typename decltype(Self::own_type())::type;
     using value = std::conditional_t<std::is_void_v<T>, own, T>;
     materialize();
     parameter_list<value> all(site);
-    for_each_parameter([&](const std::string&, auto& p) { all.push_back(p); });
+    for_each_parameter([&all, &site](const std::string& path, auto& p) {
+      if constexpr (std::is_same_v<decltype(p), parameter<value>&>) {
+        static_cast<void>(site), static_cast<void>(path);
+        all.push_back(p);
+      } else {
+        throw_usage("parameters at {}: \"{}\" has other elements than the model; "
+                    "for_each_parameter visits all",
+                    site, path);
+      }
+    });
     return all;
   }
 

@@ -203,8 +203,9 @@ class gru : public recurrent_layers<gru<T>, detail::gru_steps, T> {
 
   /// x is (positions, batch, in), the first states h (layers, batch, width), or zeros without them.
   [[nodiscard]] gru_result<A> forward(const variable<A>& x, const variable<A>& h = {}) {
-    using states = std::vector<variable<A>>;
-    auto [output, last] = this->run(x, h.defined() ? states{h} : states{});
+    std::vector<variable<A>> first;
+    if (h.defined()) first = {h};
+    auto [output, last] = this->run(x, first);
     return {std::move(output), std::move(last[0])};
   }
 };
@@ -223,8 +224,9 @@ class lstm : public recurrent_layers<lstm<T>, detail::lstm_steps, T> {
   [[nodiscard]] lstm_result<A> forward(const variable<A>& x, const variable<A>& h = {},
                                        const variable<A>& c = {}) {
     require(h.defined() == c.defined(), "lstm: first states are h and c, or neither");
-    using states = std::vector<variable<A>>;
-    auto [output, last] = this->run(x, h.defined() ? states{h, c} : states{});
+    std::vector<variable<A>> first;
+    if (h.defined()) first = {h, c};
+    auto [output, last] = this->run(x, first);
     return {std::move(output), std::move(last[0]), std::move(last[1])};
   }
 };
