@@ -67,14 +67,17 @@ void check(const entry& e) {
   BOOST_TEST(result.passed, e.name << ": " << result.report);
 }
 
+tensor<double> special_values() {  // as in torch_ops.py
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  return tensor<double>::from({nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 30.0, -30.0}, {11});
+}
+
 /// A function of single numbers: special values, too, and the same of tensors of floats.
 template <typename F>
 void check_unary(const char* name, F f, double shift = 0, smooth kind = smooth::yes) {
   check({name, {{{2, 8}, shift}}, [f](const Vs& x) { return f(x[0]); }, kind});
-  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-  constexpr double inf = std::numeric_limits<double>::infinity();
-  const auto special =
-      tensor<double>::from({nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 30.0, -30.0}, {11});
+  const tensor<double> special = special_values();
   const std::string of_special = std::string(name) + ".special";
   BOOST_TEST(difference(of_special, f(V(special)).value()) <= 1e-12, name);
   BOOST_TEST(difference(of_special, f(special.cast<float>())) <= 2e-6, name << " in float");
@@ -512,4 +515,15 @@ BOOST_AUTO_TEST_CASE(losses_are_pytorchs) {
        }) {
     check(e);
   }
+}
+
+BOOST_AUTO_TEST_CASE(comparisons_are_pytorchs) {
+  const auto a = special_values(), b = flip(a, {0});
+  const auto found = [](const tensor<bool>& mask) { return mask.cast<double>(); };
+  BOOST_TEST(difference("lt.y", found(lt(a, b))) == 0);
+  BOOST_TEST(difference("le.y", found(le(a, b))) == 0);
+  BOOST_TEST(difference("gt.y", found(gt(a, b))) == 0);
+  BOOST_TEST(difference("ge.y", found(ge(a, b))) == 0);
+  BOOST_TEST(difference("eq.y", found(eq(a, b))) == 0);
+  BOOST_TEST(difference("ne.y", found(ne(a, b))) == 0);
 }
