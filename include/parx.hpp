@@ -35,4 +35,5 @@
 #include <parx/tensor_parallel.hpp>
 #include <parx/amp.hpp>
 #include <parx/train.hpp>
+#include <parx/trees.hpp>
 // IWYU pragma: end_exports

@@ -39,6 +39,7 @@ ddp             8 both
 tensor_parallel 8 both
 amp             8 both
 fsdp            8 both
+trees           8 both
 pipeline        9 both
 train           10 both
 parallel        10 both

@@ -1,0 +1,79 @@
+// booster_options: what a booster is made with, in XGBoost's words and with its defaults.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <parx/core/check.hpp>
+#include <parx/trees/objectives.hpp>
+
+namespace parx::inline PARX_ABI::trees {
+
+/// depthwise: all nodes of a level, then the next. lossguide: always the node whose split gains
+/// most (leaf-wise, as LightGBM).
+enum class grow_policy { depthwise, lossguide };
+
+struct booster_options {
+  trees::objective objective = squared_error{};
+  int num_round = 100;
+  int max_depth = 6;   ///< 0: no bound; then max_leaves is one
+  int max_leaves = 0;  ///< 0: no bound
+  trees::grow_policy grow_policy = grow_policy::depthwise;
+  double learning_rate = 0.3;    ///< XGBoost's eta
+  double lambda = 1;             ///< of w^2 / 2 in a leaf's cost
+  double alpha = 0;              ///< of |w|
+  double gamma = 0;              ///< the gain that a split must have (XGBoost's min_split_loss)
+  double min_child_weight = 1;   ///< the least sum of hessians of a child
+  double max_delta_step = 0;     ///< the greatest |w|; 0: no bound
+  double subsample = 1;          ///< the part of the rows that a tree is made of
+  double colsample_bytree = 1;   ///< the part of the columns of a tree,
+  double colsample_bylevel = 1;  ///< of those at a depth,
+  double colsample_bynode = 1;   ///< and of those at a node
+  int max_bin = 256;             ///< 2 ... 65,535
+  int max_cat_to_onehot = 4;     ///< with fewer categories, each is split from the rest
+  int max_cat_threshold = 64;    ///< the most categories that the smaller side of a split lists
+  std::vector<int> monotone_constraints{};  ///< by column: 1 rising, -1 falling, 0 free; or empty
+  std::optional<double> base_score{};       ///< as a prediction. Default: 0.5; the quantile itself
+                                            ///< of all labels for absolute_error and quantile
+  std::uint64_t seed = 0;
+};
+
+/// Throws usage_error, which names the option.
+inline void check_options(const booster_options& given) {
+  const auto fraction = [](double value, const char* name) {
+    require(value > 0 && value <= 1, "booster: {} = {} is not a part in (0, 1]", name, value);
+  };
+  const auto not_negative = [](double value, const char* name) {
+    require(value >= 0 && std::isfinite(value), "booster: {} = {} is not a number from 0", name,
+            value);
+  };
+  require(given.num_round >= 1, "booster: num_round = {}; there is at least one", given.num_round);
+  require(given.max_depth >= 0 && given.max_depth <= 30,
+          "booster: max_depth = {} is not one of 0 (no bound) to 30", given.max_depth);
+  require(given.max_leaves == 0 || given.max_leaves >= 2,
+          "booster: max_leaves = {}; 0 is no bound, and 2 the least", given.max_leaves);
+  require(given.max_depth > 0 || given.max_leaves > 0,
+          "booster: max_depth = 0 and max_leaves = 0 leave a tree without a bound; set one");
+  require(given.learning_rate > 0 && std::isfinite(given.learning_rate),
+          "booster: learning_rate = {} is not above 0", given.learning_rate);
+  not_negative(given.lambda, "lambda");
+  not_negative(given.alpha, "alpha");
+  not_negative(given.gamma, "gamma");
+  not_negative(given.min_child_weight, "min_child_weight");
+  not_negative(given.max_delta_step, "max_delta_step");
+  fraction(given.subsample, "subsample");
+  fraction(given.colsample_bytree, "colsample_bytree");
+  fraction(given.colsample_bylevel, "colsample_bylevel");
+  fraction(given.colsample_bynode, "colsample_bynode");
+  require(given.max_bin >= 2 && given.max_bin <= 65535,
+          "booster: max_bin = {} is not one of 2 to 65,535", given.max_bin);
+  require(given.max_cat_threshold >= 1, "booster: max_cat_threshold = {}; there is at least one",
+          given.max_cat_threshold);
+  for (const int sign : given.monotone_constraints) {
+    require(sign >= -1 && sign <= 1, "booster: a monotone constraint is 1, 0 or -1, not {}", sign);
+  }
+}
+
+}  // namespace parx::trees

@@ -1,0 +1,265 @@
+// split: what a split gains, and which of two splits is the better one.
+//
+// The gain (Chen and Guestrin 2016, section 2.2). With all else fixed, a leaf with weight w whose
+// rows have the gradients g_i and hessians h_i costs, to second order, G w + (H + lambda) w^2 / 2 +
+// alpha |w|, where G = sum g_i and H = sum h_i. Setting the derivative to 0,
+//
+//   w = -T(G) / (H + lambda),  T(G) = sign(G) max(|G| - alpha, 0),
+//
+// and twice the cost taken away by it is T(G)^2 / (H + lambda). The gain of a split is that of the
+// left child plus that of the right one less the parent's: twice the paper's, as in XGBoost, whose
+// gamma is compared with it. Where w is clipped, by max_delta_step or by a monotone column's
+// bounds, it is not at the minimum, and twice the gain at w is -(2 G w + (H + lambda) w^2).
+//
+// Bits. G and H are exact integers in units, and a G in double is one rounding of a number that all
+// ranks share, so all ranks compute the same gain. It is rounded to float where XGBoost does that:
+// splits that are equal but for rounding then tie there and here, and the lower column wins. What
+// would be a * b + c is written as fma, or two compilers would make other bits of it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include <parx/trees/cuts.hpp>
+#include <parx/trees/fixed_point.hpp>
+#include <parx/trees/options.hpp>
+
+namespace parx::inline PARX_ABI::trees {
+
+/// Where the weights of a node's leaves must lie, because of monotone columns above it.
+struct weight_bounds {
+  float lower = -std::numeric_limits<float>::infinity();
+  float upper = std::numeric_limits<float>::infinity();
+};
+
+/// The formulas above, for one tree.
+class gain_rule {
+ public:
+  gain_rule(const booster_options& options, const fixed_gradients& gradients)
+      : options_(&options),
+        g_unit_(gradients.g_unit),
+        h_unit_(gradients.h_unit),
+        constrained_(std::any_of(options.monotone_constraints.begin(),
+                                 options.monotone_constraints.end(),
+                                 [](int sign) { return sign != 0; })) {}
+
+  [[nodiscard]] double hessian(const sums& sum) const noexcept {
+    return static_cast<double>(sum.h) * h_unit_;
+  }
+  [[nodiscard]] bool may_be_child(const sums& sum) const noexcept {
+    return sum.h > 0 && hessian(sum) >= options_->min_child_weight;
+  }
+  [[nodiscard]] float weight(const sums& sum, const weight_bounds& bounds) const noexcept {
+    const float w = free_weight(sum);
+    return constrained_ ? std::clamp(w, bounds.lower, bounds.upper) : w;
+  }
+  /// Without bounds: what categories are sorted by.
+  [[nodiscard]] float free_weight(const sums& sum) const noexcept {
+    if (!may_be_child(sum)) return 0;
+    const double w = -shrunk(gradient_of(sum)) / (hessian(sum) + options_->lambda);
+    const double most = options_->max_delta_step;
+    return static_cast<float>(most > 0 && std::abs(w) > most ? std::copysign(most, w) : w);
+  }
+  /// Twice the cost that a leaf of these rows takes away.
+  [[nodiscard]] float gain(const sums& sum, const weight_bounds& bounds) const noexcept {
+    if (sum.h <= 0) return 0;
+    const double g = gradient_of(sum);
+    const double h = hessian(sum) + options_->lambda;
+    if (options_->max_delta_step <= 0 && !constrained_) {
+      const double t = shrunk(g);
+      return static_cast<float>(t * t / h);
+    }
+    const auto w = static_cast<double>(weight(sum, bounds));
+    return static_cast<float>(-std::fma(2 * g, w, h * w * w));
+  }
+  /// Of a split of `parent_gain`, at a column that must rise (1), fall (-1) or neither (0).
+  [[nodiscard]] float split_gain(const sums& left, const sums& right, float parent_gain, int sign,
+                                 const weight_bounds& bounds) const noexcept {
+    if (sign != 0) {
+      const float rise = weight(right, bounds) - weight(left, bounds);
+      if (sign > 0 ? rise < 0 : rise > 0) return -std::numeric_limits<float>::infinity();
+    }
+    return gain(left, bounds) + gain(right, bounds) - parent_gain;
+  }
+
+ private:
+  [[nodiscard]] double gradient_of(const sums& sum) const noexcept {
+    return static_cast<double>(sum.g) * g_unit_;
+  }
+  [[nodiscard]] double shrunk(double g) const noexcept {
+    if (g > options_->alpha) return g - options_->alpha;
+    return g < -options_->alpha ? g + options_->alpha : 0;
+  }
+
+  const booster_options* options_;
+  double g_unit_;
+  double h_unit_;
+  bool constrained_;
+};
+
+/// below: x < a cut goes left. one: the one category goes right. several: the first (missing left)
+/// or all but the last (missing right) of the categories in the order of their weights.
+enum class split_kind : std::int32_t { below, one, several };
+enum class missing_side : std::int32_t { right, left };
+
+/// A split of a node, as the ranks exchange it: no padding, 40 bytes.
+struct split_candidate {
+  float gain = 0;
+  std::int32_t column = -1;  ///< -1: there is none
+  std::int32_t order = 0;    ///< of the column's splits, the one found first has the lowest
+  /// below: the number of bins that go left. one: the category. several: how many of the sorted
+  /// categories go right.
+  std::int32_t position = 0;
+  split_kind kind = split_kind::below;
+  missing_side missing = missing_side::right;
+  std::int64_t left_g = 0;  ///< in units
+  std::int64_t left_h = 0;
+
+  [[nodiscard]] sums left() const noexcept { return {left_g, left_h}; }
+};
+
+/// A total order, so that the best of all is the same for any grouping of them: the greater gain,
+/// then the lower column, then the one that a scan of the column meets first.
+[[nodiscard]] inline bool is_better(const split_candidate& a, const split_candidate& b) noexcept {
+  if ((a.column < 0) != (b.column < 0)) return b.column < 0;
+  if (a.gain != b.gain) return a.gain > b.gain;
+  return a.column != b.column ? a.column < b.column : a.order < b.order;
+}
+
+/// A node whose best split is sought.
+struct node_sums {
+  sums total;
+  weight_bounds bounds;
+  float gain = 0;  ///< gain_rule::gain of the node itself
+};
+
+/// The best split of a node at one column; column -1 where none gains. `cells` are the node's
+/// histogram of the column: bins, or categories, then the missing values where it has_missing.
+class column_search {
+ public:
+  column_search(const gain_rule& rule, const booster_options& options, const node_sums& node,
+                std::int32_t column, const column_cuts& cuts, std::span<const sums> cells)
+      : rule_(&rule), options_(&options), node_(&node), column_(column), cuts_(&cuts) {
+    values_ = cells.first(static_cast<std::size_t>(cuts.value_bins()));
+    if (cuts.has_missing) missing_ = cells.back();
+    const auto place = static_cast<std::size_t>(column);
+    if (place < options.monotone_constraints.size()) sign_ = options.monotone_constraints[place];
+  }
+
+  [[nodiscard]] split_candidate best() {
+    if (cuts_->categories == 0) {
+      scan_bins();
+    } else if (cuts_->categories < options_->max_cat_to_onehot) {
+      scan_single_categories();
+    } else {
+      scan_sorted_categories();
+    }
+    return best_;
+  }
+
+  /// The categories by weight, those without rows included, as `several` counts them.
+  [[nodiscard]] std::vector<std::int32_t> sorted_categories() const {
+    std::vector<std::int32_t> sorted(values_.size());
+    std::iota(sorted.begin(), sorted.end(), 0);
+    std::vector<float> weight;
+    for (const sums& each : values_) weight.push_back(rule_->free_weight(each));
+    std::stable_sort(sorted.begin(), sorted.end(), [&weight](std::int32_t a, std::int32_t b) {
+      return weight[static_cast<std::size_t>(a)] < weight[static_cast<std::size_t>(b)];
+    });
+    return sorted;
+  }
+
+ private:
+  [[nodiscard]] bool has_missing_rows() const noexcept { return missing_ != sums{}; }
+
+  /// `order` counts up from scan to scan.
+  void offer(const sums& left, split_kind kind, missing_side missing, std::size_t position) {
+    const std::int32_t order = next_order_++;
+    const sums right = node_->total - left;
+    if (!rule_->may_be_child(left) || !rule_->may_be_child(right)) return;
+    const float gain = rule_->split_gain(left, right, node_->gain, sign_, node_->bounds);
+    if (!(gain > best_.gain)) return;  // the first of equals stays; NaN never wins
+    best_ = {gain, column_, order,  static_cast<std::int32_t>(position),
+             kind, missing, left.g, left.h};
+  }
+
+  /// Missing values right, cuts ascending; then, if there are such rows, left, cuts descending. A
+  /// bin without rows repeats the split before it.
+  void scan_bins() {
+    sums left;
+    const std::size_t bins = values_.size();
+    for (std::size_t bin = 0; bin < bins; ++bin) {
+      if (values_[bin] == sums{}) continue;
+      left += values_[bin];
+      const bool all_values = bin + 1 == bins;
+      if (all_values && !std::isfinite(upper_end())) break;
+      offer(left, split_kind::below, missing_side::right, bin + 1);
+    }
+    if (!has_missing_rows()) return;
+    left = node_->total;
+    for (std::size_t bin = bins; bin-- > 0;) {
+      if (values_[bin] == sums{}) continue;
+      left = left - values_[bin];
+      offer(left, split_kind::below, missing_side::left, bin);
+    }
+  }
+  [[nodiscard]] float upper_end() const noexcept;
+
+  void scan_single_categories() {
+    for (std::size_t category = 0; category < values_.size(); ++category) {
+      sums right = values_[category];
+      offer(node_->total - right, split_kind::one, missing_side::left, category);
+      if (!has_missing_rows()) continue;
+      right += missing_;
+      offer(node_->total - right, split_kind::one, missing_side::right, category);
+    }
+  }
+
+  void scan_sorted_categories() {
+    const std::vector<std::int32_t> sorted = sorted_categories();
+    const auto cell = [&](std::size_t i) { return values_[static_cast<std::size_t>(sorted[i])]; };
+    const std::size_t most =
+        std::min(sorted.size(), static_cast<std::size_t>(options_->max_cat_threshold));
+    sums right;
+    for (std::size_t i = 0; i + 1 < most; ++i) {
+      right += cell(i);
+      offer(node_->total - right, split_kind::several, missing_side::left, i + 1);
+    }
+    sums left;
+    for (std::size_t i = sorted.size() - 1; i + most > sorted.size(); --i) {
+      left += cell(i);
+      offer(left, split_kind::several, missing_side::right, i);
+    }
+  }
+
+  const gain_rule* rule_;
+  const booster_options* options_;
+  const node_sums* node_;
+  std::int32_t column_;
+  const column_cuts* cuts_;
+  std::span<const sums> values_;
+  sums missing_;
+  int sign_ = 0;
+  std::int32_t next_order_ = 0;
+  split_candidate best_;
+};
+
+/// What x is compared with so that the first `bins` bins of a column go left. No value is below all
+/// of them or above: where all values go one way, and the missing ones the other, XGBoost puts the
+/// threshold a little outside, and so does this.
+[[nodiscard]] inline float threshold_of(const column_cuts& column, std::size_t bins) noexcept {
+  if (bins == 0) return column.smallest - (std::abs(column.smallest) + 1e-5F);
+  if (bins > column.cuts.size()) return column.largest + (std::abs(column.largest) + 1e-5F);
+  return column.cuts[bins - 1];
+}
+inline float column_search::upper_end() const noexcept {
+  return threshold_of(*cuts_, values_.size());
+}
+
+}  // namespace parx::trees
