@@ -10,10 +10,14 @@ compiler=("$@" -I.)
 cd "$include" || exit 1
 # What is over other libraries needs their headers, which not every machine has.
 left_out=none
-for library in ucp/api/ucp.h hdf5.h; do
+for library in ucp/api/ucp.h hdf5.h torch/torch.h; do
   echo "#include <$library>" | "${compiler[@]}" -E -x c++ - >/dev/null 2>&1 && continue
   echo "NOT TRIED: headers over $library alone, which is not installed"
-  case $library in ucp*) left_out="$left_out|parx/transport/ucx.*" ;; *) left_out="$left_out|parx/data/formats/hdf5.hpp" ;; esac
+  case $library in
+    ucp*) left_out="$left_out|parx/transport/ucx.*" ;;
+    torch*) left_out="$left_out|parx/torch.*" ;;
+    *) left_out="$left_out|parx/data/formats/hdf5.hpp" ;;
+  esac
 done
 headers() { find . -name '*.hpp' -printf '%P\n' | LC_ALL=C sort | grep -vxE "$left_out"; }
 

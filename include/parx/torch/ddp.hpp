@@ -1,0 +1,146 @@
+// torch_ddp: distributed data parallel for a libtorch module: parx::ddp over torch_module.
+//
+// Each rank works on its own samples. After a backward pass every rank has, in the parameters'
+// grad(), the gradient of the mean over all ranks, and libtorch's optimizers take the same step on
+// all of them, in the same bits. Ranks may reach different parameters: one that no rank reaches
+// keeps an undefined gradient, of one that some reach the others have the mean, too. Several losses
+// may be backpropagated before a step, under no_sync() as well.
+//
+// Convert the model (to(), double()) before it is wrapped. After that its parameters are other
+// tensors, of which no wrapper knows; ddp(x) and the next backward pass that reaches a parameter
+// that is still followed say so, model->forward(x) cannot.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <torch/torch.h>
+#undef CHECK
+
+#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/comm/process_group.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
+#include <parx/ddp/ddp.hpp>
+#include <parx/reduction/times.hpp>
+#include <parx/torch/module.hpp>
+
+namespace parx::inline PARX_ABI {
+
+namespace detail {
+
+/// A shared_ptr of a module, or what TORCH_MODULE defines.
+template <typename Holder>
+concept holds_torch_module = requires(Holder& holder) {
+  requires std::derived_from<std::remove_cvref_t<decltype(*holder)>, ::torch::nn::Module>;
+};
+
+}  // namespace detail
+
+template <std::derived_from<::torch::nn::Module> Model>
+class torch_ddp {
+ public:
+  /// Collective over `group`. Checks that all ranks have the same parameters (throws errc::mismatch
+  /// with the difference otherwise) and gives all of them rank 0's values and buffers. `model` and
+  /// `group` are borrowed. Throws usage_error for parameters that parx cannot sum, by name, and
+  /// while another wrapper of the model exists. Options as those of parx::ddp, but .finish and
+  /// .replicas.
+  explicit torch_ddp(Model& model, process_group& group, ddp_options options = {},
+                     call_site site = call_site::current())
+      : model_(model),
+        group_(group),
+        site_(site),
+        module_(model, site),
+        ddp_(module_, group, checked(std::move(options), site), site) {
+    for (const auto& [name, parameter] : module_.frozen()) send(parameter, site);
+    broadcast_buffers(site);
+  }
+  template <detail::holds_torch_module Holder>
+  explicit torch_ddp(Holder& model, process_group& group, ddp_options options = {},
+                     call_site site = call_site::current())
+      : torch_ddp(*model, group, std::move(options), site) {}
+
+  /// model.forward(inputs...), of a model that was not converted since.
+  template <typename... Inputs>
+  decltype(auto) operator()(Inputs&&... inputs) {
+    module_.check_unchanged();
+    return model_.forward(std::forward<Inputs>(inputs)...);
+  }
+
+  /// The same as loss.backward() where `loss` is the mean over `count` samples, and ranks have
+  /// different numbers of them: every sample then has the same weight. A rank without samples calls
+  /// it with a count of 0 and any loss. With a count of 1 every rank has the same weight, as
+  /// loss.backward() gives it. Throws usage_error, what a node of the graph throws, and parx::error
+  /// when the sums fail.
+  void backward(const at::Tensor& loss, double count = 1, call_site site = call_site::current()) {
+    module_.backward(loss, count, site);
+  }
+
+  /// While the result lives, passes add up on this rank; the first one after it sums them.
+  no_sync_scope no_sync() noexcept { return ddp_.no_sync(); }
+  /// Resets all gradients. Those of libtorch's modules and optimizers do as well.
+  void zero_grad() { ddp_.zero_grad(); }
+
+  /// Collective. Copies rank 0's buffers to all ranks, for instance before an evaluation. Running
+  /// statistics stay local between steps; PyTorch's DDP copies them before every forward pass.
+  void broadcast_buffers(call_site site = call_site::current()) {
+    for (const auto& item : model_.named_buffers()) {
+      if (item.value().defined()) send(item.value(), site);
+    }
+  }
+  /// Collective. Whether all ranks have the same values of the parameters that get gradients.
+  [[nodiscard]] bool replicas_equal(call_site site = call_site::current()) {
+    return ddp_.replicas_equal(site);
+  }
+
+  /// Tells all ranks something by the next sums: flag_raised() is then true on all. For ranks with
+  /// different numbers of batches, see parx::ddp.
+  void raise_flag() noexcept { ddp_.raise_flag(); }
+  [[nodiscard]] bool flag_raised() noexcept { return ddp_.flag_raised(); }
+  [[nodiscard]] reduction_times times() const noexcept { return ddp_.times(); }
+  [[nodiscard]] std::size_t bucket_count() const { return ddp_.bucket_count(); }
+  [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const {
+    return ddp_.bucket_bytes(index);
+  }
+
+  [[nodiscard]] Model& module() noexcept { return model_; }
+  [[nodiscard]] process_group& group() noexcept { return group_; }
+
+ private:
+  static ddp_options checked(ddp_options options, call_site site) {
+    require(
+        options.finish == reduction_finish::with_backward && options.replicas == 0 &&
+            options.reduction_groups.empty(),
+        "torch_ddp at {}: leave .finish, .replicas and .reduction_groups out: gradients are those "
+        "of the whole group when backward returns",
+        site);
+    return options;
+  }
+
+  /// Collective: rank 0's elements, in memory of any strides.
+  void send(const at::Tensor& tensor, call_site site) {
+    const at::NoGradGuard guard;
+    at::Tensor memory = tensor.contiguous();
+    broadcast(group_, std::span(static_cast<std::byte*>(memory.data_ptr()), memory.nbytes()),
+              {.root = 0}, site);
+    if (!memory.is_same(tensor)) tensor.detach().copy_(memory);
+  }
+
+  Model& model_;
+  process_group& group_;
+  const call_site site_;
+  detail::torch_module module_;
+  ddp<detail::torch_module> ddp_;
+};
+
+template <detail::holds_torch_module Holder>
+torch_ddp(Holder&, process_group&, ddp_options = {})
+    -> torch_ddp<std::remove_cvref_t<decltype(*std::declval<Holder&>())>>;
+
+}  // namespace parx

@@ -1,0 +1,316 @@
+// torch_module: a libtorch module as a distributed_module of parx's wrappers. It tells the wrapper
+// of every backward pass of libtorch's engine, however the pass was started.
+//
+// A leaf's gradient is final for a pass when its AccumulateGrad node has run, which all uses of the
+// parameter meet in. A hook before the first such node begins the pass: the engine knows by then
+// which nodes the pass will run, so a parameter that it does not reach needs no search. A hook
+// behind each node copies the gradient into the wrapper's memory and makes grad() a view of that.
+// The pass ends in a callback that the engine runs behind the last node, and destroys without
+// running it when the pass fails.
+//
+// libtorch adds a pass to the gradient of earlier ones until zero_grad(). Means over ranks cannot
+// be added to before they are summed, so what an earlier step left in grad() is set aside while the
+// pass is summed, and added again at its end. zero_grad() may reset gradients or fill them with
+// zeros.
+//
+// Threads: as the module; backward may be called by any one thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <torch/torch.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#undef CHECK
+
+#include <parx/autograd/observer.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
+#include <parx/torch/leaf.hpp>
+#include <parx/types/half.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+class torch_module {
+ public:
+  /// Throws usage_error for a parameter that parx cannot sum, by its name.
+  torch_module(::torch::nn::Module& model, call_site site) : site_(site) {
+    std::unordered_set<const void*> seen;  // a shared parameter has several names
+    for (const auto& item : model.named_parameters()) {
+      const at::Tensor& parameter = item.value();
+      if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+      require_sendable(parameter, "parameter \"" + item.key() + "\"", site_);
+      if (parameter.requires_grad()) follow(item.key(), parameter);
+      else frozen_.emplace_back(item.key(), parameter);
+    }
+  }
+  torch_module(const torch_module&) = delete;
+  torch_module& operator=(const torch_module&) = delete;
+
+  /// Calls visitor(name, torch_parameter<T>&) for each parameter that gets gradients.
+  template <typename Visitor>
+  void for_each_parameter(Visitor&& visitor) {
+    for (const auto& leaf : leaves_) {
+      switch (leaf->parameter.scalar_type()) {
+        case at::kFloat:
+          visit<float>(visitor, *leaf);
+          break;
+        case at::kDouble:
+          visit<double>(visitor, *leaf);
+          break;
+        case at::kBFloat16:
+          visit<bfloat16>(visitor, *leaf);
+          break;
+        case at::kHalf:
+          visit<float16>(visitor, *leaf);
+          break;
+        default:
+          throw_usage(
+              "torch_ddp at {}: parameter \"{}\" has elements of type {}; parx sums float, "
+              "double, Half and BFloat16",
+              site_, leaf->name, at::toString(leaf->parameter.scalar_type()));
+      }
+    }
+  }
+  /// Those without gradients, with their names.
+  [[nodiscard]] const std::vector<std::pair<std::string, at::Tensor>>& frozen() const noexcept {
+    return frozen_;
+  }
+
+  /// loss.backward() for a loss that is the mean over `count` samples. Where it reaches no
+  /// parameter, this rank takes part in the sums without a gradient.
+  void backward(const at::Tensor& loss, double count, call_site site) {
+    require(count >= 0, "torch_ddp::backward at {}: the number of samples is not negative: {}",
+            site, count);
+    require(
+        loss.numel() == 1,
+        "torch_ddp::backward at {}: a loss is one number, and this tensor has {}: take its mean()",
+        site, loss.numel());
+    check_unchanged();
+    const restored_count restored{*this};
+    count_ = count;
+    passes_ = 0;
+    if (count > 0 && loss.requires_grad()) loss.backward(at::full_like(loss, count));
+    if (passes_ == 0 && observer() != nullptr) {
+      running_pass pass(*this);
+      begin({});
+      pass.complete();
+    }
+  }
+
+  /// Throws usage_error where a parameter is no longer the one whose gradients are followed.
+  void check_unchanged() const {
+    for (const auto& leaf : leaves_) {
+      require(!leaf->parameter.requires_grad() || ::torch::autograd::impl::try_get_grad_accumulator(
+                                                      leaf->parameter) == leaf->accumulator,
+              "torch_ddp at {}: parameter \"{}\" was converted (to(), double(), half()) after the "
+              "model "
+              "was wrapped, so its gradients would stay on this rank: convert the model first",
+              site_, leaf->name);
+    }
+    for (const auto& [name, parameter] : frozen_) {
+      require(!parameter.requires_grad(),
+              "torch_ddp at {}: parameter \"{}\" was frozen when the model was wrapped and wants a "
+              "gradient now, which would stay on this rank: wrap the model again",
+              site_, name);
+    }
+  }
+
+ private:
+  using engine_nodes = std::unordered_set<::torch::autograd::Node*>;
+
+  /// Runs before an accumulator writes.
+  struct before_first final : ::torch::autograd::FunctionPreHook {
+    explicit before_first(torch_module& of) : module(of) {}
+    ::torch::autograd::variable_list operator()(
+        const ::torch::autograd::variable_list& grads) override {
+      module.enter();
+      return grads;
+    }
+    torch_module& module;
+  };
+  /// In the engine's callback, which is copied: abandons the pass unless complete() ran.
+  class running_pass {
+   public:
+    explicit running_pass(torch_module& of) : module_(of) {}
+    running_pass(const running_pass&) = delete;
+    running_pass& operator=(const running_pass&) = delete;
+    ~running_pass() {
+      if (!is_complete_) module_.abandon();
+    }
+    void complete() {
+      module_.end();
+      is_complete_ = true;
+    }
+
+   private:
+    torch_module& module_;
+    bool is_complete_ = false;
+  };
+  struct restored_count {
+    torch_module& module;
+    ~restored_count() { module.count_ = 1; }
+  };
+
+  void follow(const std::string& name, const at::Tensor& parameter) {
+    torch_leaf& leaf = *leaves_.emplace_back(std::make_unique<torch_leaf>(name, parameter));
+    leaf.accumulator = ::torch::autograd::impl::grad_accumulator(parameter);
+    for (const auto& hook : leaf.accumulator->pre_hooks()) {
+      require(
+          dynamic_cast<const before_first*>(hook.get()) == nullptr,
+          "torch_ddp at {}: parameter \"{}\" belongs to another wrapper that still lives: destroy "
+          "that one first, or use it instead of a second one",
+          site_, name);
+    }
+    auto first = std::make_unique<before_first>(*this);
+    leaf.pre_hook = first.get();
+    leaf.accumulator->add_pre_hook(std::move(first));
+    using ::torch::autograd::variable_list;
+    leaf.post_hook =
+        leaf.accumulator->add_post_hook(std::make_unique<::torch::autograd::utils::LambdaPostHook>(
+            [this, &leaf](const variable_list& outputs, const variable_list& /*inputs*/) {
+              ready(leaf);
+              return outputs;
+            }));
+  }
+
+  template <typename T>
+  static void visit(auto& visitor, torch_leaf& leaf) {
+    torch_parameter<T> handle(leaf);
+    visitor(leaf.name, handle);
+  }
+
+  /// The wrapper's, the same for all leaves; null without one.
+  [[nodiscard]] backward_observer* observer() const noexcept {
+    return leaves_.empty() ? nullptr : leaves_.front()->observer;
+  }
+
+  /// A gradient is about to be written: begins the pass if it is the first.
+  void enter() {
+    if (observer() == nullptr) return;
+    const engine_nodes* const nodes = ::torch::autograd::get_current_graph_task_nodes_in_graph();
+    if (is_running_) {
+      require(
+          nodes == nodes_,
+          "torch_ddp at {}: a backward pass began inside another one whose sums have begun (as by "
+          "checkpointing behind the first gradient), and the wrapper sums one at a time",
+          site_);
+      return;
+    }
+    check_unchanged();
+    require(!at::GradMode::is_enabled(),
+            "torch_ddp at {}: backward with create_graph: gradients that were summed over ranks "
+            "have no "
+            "graph. Use torch::autograd::grad for a penalty, and backward() for the whole loss",
+            site_);
+    begin(reached_by(*nodes));
+    is_running_ = true;
+    nodes_ = nodes;
+    ++passes_;
+    // Made in place: a copy that dies would abandon the pass.
+    const auto pass = std::make_shared<running_pass>(*this);
+    ::torch::autograd::Engine::get_default_engine().queue_callback([pass] { pass->complete(); });
+  }
+
+  /// The leaves that the running pass will reach, by the observer's indices, which ascend.
+  [[nodiscard]] std::vector<std::size_t> reached_by(const engine_nodes& nodes) const {
+    const auto* const executed = ::torch::autograd::get_current_graph_task_exec_info();
+    std::vector<std::size_t> reached;
+    for (const auto& leaf : leaves_) {
+      ::torch::autograd::Node* const node = leaf->accumulator.get();
+      bool runs = nodes.contains(node);
+      if (executed != nullptr && !executed->empty()) {  // backward of some inputs only
+        const auto found = executed->find(node);
+        runs = found != executed->end() && found->second.should_execute();
+      }
+      if (runs) reached.push_back(leaf->index);
+    }
+    return reached;
+  }
+
+  void begin(const std::vector<std::size_t>& reached) {
+    if (!observer()->adds_passes_up()) set_gradients_aside();
+    static_cast<void>(observer()->wanted());
+    observer()->begin_backward({.count = count_, .reached = reached, .of = gradient_of::sum});
+  }
+
+  void set_gradients_aside() {
+    const at::NoGradGuard guard;
+    for (const auto& leaf : leaves_) {
+      leaf->is_in_view = false;
+      at::Tensor& grad = leaf->parameter.mutable_grad();
+      if (!grad.defined()) continue;
+      require_dense(*leaf);
+      if (!leaf->shows_view()) leaf->set_aside = std::move(grad);
+      else if (grad.any().item<bool>()) leaf->set_aside = grad.clone();
+      grad.reset();
+    }
+  }
+
+  /// The gradient of this leaf is final in this pass.
+  void ready(torch_leaf& leaf) {
+    if (leaf.observer == nullptr) return;
+    const at::NoGradGuard guard;
+    require_dense(leaf);
+    if (!leaf.shows_view()) {
+      at::Tensor& grad = leaf.parameter.mutable_grad();
+      leaf.view.copy_(grad);
+      grad = leaf.view;
+    }
+    leaf.is_in_view = true;
+    leaf.observer->leaf_ready(leaf.index);
+  }
+
+  void end() {
+    is_running_ = false;
+    observer()->end_backward();
+    if (!observer()->adds_passes_up()) add_what_was_set_aside();
+  }
+
+  void add_what_was_set_aside() {
+    const at::NoGradGuard guard;
+    for (const auto& leaf : leaves_) {
+      if (!leaf->set_aside.defined()) continue;
+      at::Tensor& grad = leaf->parameter.mutable_grad();
+      if (grad.defined()) grad.add_(leaf->set_aside);
+      else grad = std::move(leaf->set_aside);
+      leaf->set_aside.reset();
+    }
+  }
+
+  /// Leaves the gradients as the failed pass found them.
+  void abandon() noexcept {
+    is_running_ = false;
+    for (const auto& leaf : leaves_) {
+      leaf->parameter.mutable_grad() = std::move(leaf->set_aside);
+      leaf->set_aside.reset();
+      leaf->is_in_view = false;
+    }
+    if (observer() != nullptr) observer()->abandon_backward();
+  }
+
+  void require_dense(const torch_leaf& leaf) const {
+    require(leaf.parameter.grad().layout() == at::kStrided,
+            "torch_ddp at {}: the gradient of \"{}\" is sparse: make the embedding without "
+            ".sparse(true)",
+            site_, leaf.name);
+  }
+
+  const call_site site_;
+  std::vector<std::unique_ptr<torch_leaf>> leaves_;
+  std::vector<std::pair<std::string, at::Tensor>> frozen_;
+  const engine_nodes* nodes_ = nullptr;  ///< of the running pass, by which it is known
+  bool is_running_ = false;
+  std::size_t passes_ = 0;
+  double count_ = 1;
+};
+
+}  // namespace parx::detail

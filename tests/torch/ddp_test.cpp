@@ -1,0 +1,505 @@
+// torch_ddp against one process, against sums by hand, and in misuse.
+#include <parx/torch.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <ddp/ranks.hpp>
+
+namespace {
+
+namespace nn = torch::nn;
+using torch::Tensor;
+
+// Ranks as threads share the generator of random numbers: values are by formula.
+void fill(nn::Module& model) {
+  const torch::NoGradGuard guard;
+  double phase = 0;
+  for (auto& p : model.parameters()) {
+    const Tensor ramp = torch::arange(p.numel(), torch::kDouble) * 0.37 + (phase += 1);
+    p.copy_((torch::sin(ramp) * 0.3).view(p.sizes()));
+  }
+}
+
+struct mlp
+    : nn::Module {  // one table at both ends, as a tied embedding, and a layer that is frozen
+  explicit mlp(torch::Dtype type) {
+    in = register_module("in", nn::Linear(6, 5));
+    frozen = register_module("frozen", nn::Linear(5, 5));
+    norm = register_module("norm", nn::BatchNorm1d(5));
+    for (auto& p : frozen->parameters()) p.requires_grad_(false);
+    to(type);
+    fill(*this);
+    eval();  // batch statistics would differ between a part and the whole batch
+  }
+  Tensor forward(const Tensor& x) {
+    return torch::matmul(norm(torch::tanh(frozen(in(x)))), in->weight);
+  }
+  nn::Linear in{nullptr}, frozen{nullptr};
+  nn::BatchNorm1d norm{nullptr};
+};
+
+struct cnn : nn::Module {
+  explicit cnn(torch::Dtype type) {
+    conv = register_module("conv", nn::Conv2d(nn::Conv2dOptions(3, 4, 3).padding(1)));
+    out = register_module("out", nn::Linear(4, 6));
+    to(type);
+    fill(*this);
+    const torch::NoGradGuard guard;
+    conv->weight.set_data(conv->weight.contiguous(at::MemoryFormat::ChannelsLast));
+  }
+  Tensor forward(const Tensor& x) {
+    return out(torch::relu(conv(x.view({-1, 3, 2, 1}))).mean({2, 3}));
+  }
+  nn::Conv2d conv{nullptr};
+  nn::Linear out{nullptr};
+};
+
+Tensor samples(std::int64_t first, std::int64_t count, torch::Dtype type) {
+  const Tensor index = torch::arange(first * 6, (first + count) * 6, torch::kDouble);
+  return torch::cos(index * 0.71).view({count, 6}).to(type);
+}
+
+// Values after three steps; `parts` of a batch of 12 samples, this rank's.
+template <typename Model>
+std::vector<double> trained(Model& model, std::int64_t first, std::int64_t count, torch::Dtype type,
+                            bool fills_zeros, const std::function<void(const Tensor&)>& backward) {
+  torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  for (int step = 0; step < 3; ++step) {
+    backward(model.forward(samples(first, count, type)).pow(2).mean());
+    optimizer.step();
+    for (auto& p : model.parameters()) {
+      if (!p.grad().defined()) continue;
+      if (fills_zeros) p.mutable_grad().zero_();
+      else p.mutable_grad().reset();
+    }
+  }
+  std::vector<double> values;
+  for (auto& p : model.parameters()) {
+    const Tensor flat = p.detach().to(torch::kDouble).contiguous();
+    values.insert(values.end(), flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
+  }
+  return values;
+}
+
+double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = a.size() == b.size() ? 0 : 1e9;
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
+    most = std::max(most, std::abs(a[i] - b[i]));
+  return most;
+}
+
+template <typename Model>
+void equals_one_process(torch::Dtype type, double tolerance) {
+  Model whole(type);
+  const auto expected =
+      trained(whole, 0, 12, type, false, [](const Tensor& loss) { loss.backward(); });
+  for (const int world : {1, 2, 3}) {
+    for (const bool fills_zeros : {false, true}) {
+      for (const bool uneven : {false, true}) {
+        const auto all = on_ranks(world, [&](parx::process_group& group) {
+          // Even parts by loss.backward(); uneven ones, the last rank's of 2 samples, by weight.
+          const std::int64_t each = 12 / world;
+          std::int64_t first = group.rank() * each, count = each;
+          if (uneven && world > 1) {
+            const std::int64_t left = 10 / (world - 1);
+            first = group.rank() * left;
+            count = group.rank() == world - 1 ? 2 : left;
+          }
+          Model model(type);
+          parx::torch_ddp ddp{model, group, {.buckets = {.first_bytes = 64, .bytes = 64}}};
+          return trained(model, first, count, type, fills_zeros, [&](const Tensor& loss) {
+            if (uneven) ddp.backward(loss, static_cast<double>(count));
+            else loss.backward();
+          });
+        });
+        for (const auto& one : all) {
+          BOOST_TEST(one == all.front(), "other bits, world " << world);
+          BOOST_TEST(difference(one, expected) <= tolerance,
+                     "world " << world << ": " << difference(one, expected));
+        }
+      }
+    }
+  }
+}
+
+struct two : nn::Module {
+  two() {
+    a = register_module("a", nn::Linear(4, 4));
+    b = register_module("b", nn::Linear(4, 4));
+    fill(*this);
+  }
+  Tensor forward(const Tensor& x) { return b(a(x)); }
+  nn::Linear a{nullptr}, b{nullptr};
+};
+
+struct throws_in_backward : torch::autograd::Function<throws_in_backward> {
+  static Tensor forward(torch::autograd::AutogradContext* /*context*/, const Tensor& x) {
+    return x.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
+                                                 const torch::autograd::variable_list& /*grads*/) {
+    throw std::runtime_error("thrown in backward");
+  }
+};
+
+// As checkpointing does: the backward of a part is a forward and a backward of its own.
+struct recomputed : torch::autograd::Function<recomputed> {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, two* model) {
+    context->saved_data["model"] =
+        static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(model));
+    context->save_for_backward({x});
+    const torch::NoGradGuard guard;
+    return model->b(x);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    auto* model =
+        reinterpret_cast<two*>(static_cast<std::intptr_t>(context->saved_data["model"].toInt()));
+    const torch::AutoGradMode on(true);
+    const Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
+    torch::autograd::backward({model->b(x)}, {grads[0]});
+    return {x.grad(), Tensor()};
+  }
+};
+
+std::string message_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "no exception";
+}
+
+void says(const std::vector<std::string>& messages, const std::string& words) {
+  for (const auto& each : messages) {
+    BOOST_TEST(each.find(words) != std::string::npos, "\"" << words << "\" is not in: " << each);
+  }
+}
+
+// On a rank's thread, where Boost's checks may not be used.
+void expect(bool holds, const std::string& what) {
+  if (!holds) throw std::logic_error("not so: " + what);
+}
+
+Tensor ones(double factor = 1) { return torch::full({2, 4}, factor); }
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(steps_are_those_of_one_process) {
+  equals_one_process<mlp>(torch::kDouble, 1e-14);
+  equals_one_process<mlp>(torch::kFloat, 1e-6);
+  equals_one_process<mlp>(torch::kBFloat16, 2e-2);
+  equals_one_process<cnn>(torch::kFloat, 1e-6);
+}
+
+// Passes of random losses, weights and parameters, under no_sync() or not, between two
+// zero_grad()s.
+BOOST_AUTO_TEST_CASE(any_passes_add_up_as_their_sums_do) {
+  constexpr int parameters = 4;
+  for (int trial = 0; trial < 60; ++trial) {
+    std::mt19937 plan(static_cast<unsigned>(trial));
+    const int world = 1 + static_cast<int>(plan() % 4);
+    struct pass {
+      bool syncs;
+      std::vector<double> counts;                              // by rank
+      std::vector<std::vector<std::optional<double>>> slopes;  // by rank and parameter
+    };
+    std::vector<pass> passes(1 + plan() % 5);
+    for (auto& each : passes) {
+      each.syncs = &each == &passes.back() || plan() % 3 != 0;
+      for (int rank = 0; rank < world; ++rank) {
+        each.counts.push_back(rank > 0 && plan() % 4 == 0 ? 0
+                                                          : static_cast<double>(1 + plan() % 5));
+        auto& mine = each.slopes.emplace_back();
+        for (int i = 0; i < parameters; ++i) {
+          mine.push_back(plan() % 2 == 0 ? std::optional<double>()
+                                         : static_cast<double>(plan() % 100) / 8 - 6);
+        }
+      }
+    }
+    std::vector<std::optional<double>> expected(parameters);
+    for (int i = 0; i < parameters; ++i) {
+      double sum = 0, count = 0;
+      bool is_reached = false;
+      for (const auto& each : passes) {
+        for (std::size_t rank = 0; rank < each.counts.size(); ++rank) {
+          count += each.counts[rank];
+          const auto slope = each.slopes[rank][static_cast<std::size_t>(i)];
+          if (!slope || each.counts[rank] == 0) continue;
+          sum += *slope * each.counts[rank];
+          is_reached = true;
+        }
+        if (!each.syncs) continue;
+        auto& total = expected[static_cast<std::size_t>(i)];
+        if (is_reached) total = total.value_or(0) + sum / count;
+        sum = count = 0;
+        is_reached = false;
+      }
+    }
+    const auto all = on_ranks(world, [&](parx::process_group& group) {
+      nn::Module model;
+      std::vector<Tensor> w;
+      for (int i = 0; i < parameters; ++i) {
+        w.push_back(model.register_parameter("w" + std::to_string(i),
+                                             torch::ones({3 + i}, torch::kDouble)));
+      }
+      parx::torch_ddp ddp{model, group, {.buckets = {.first_bytes = 32, .bytes = 32}}};
+      std::vector<std::optional<double>> found;
+      for (int round = 0; round < 2; ++round) {  // again with what the first left behind
+        for (const auto& each : passes) {
+          const auto rank = static_cast<std::size_t>(group.rank());
+          Tensor loss = torch::zeros({}, torch::kDouble);
+          for (int i = 0; i < parameters; ++i) {
+            const auto slope = each.slopes[rank][static_cast<std::size_t>(i)];
+            if (slope) loss = loss + w[static_cast<std::size_t>(i)].sum() * *slope;
+          }
+          if (each.syncs) {
+            ddp.backward(loss, each.counts[rank]);
+          } else {
+            const parx::no_sync_scope local = ddp.no_sync();
+            ddp.backward(loss, each.counts[rank]);
+          }
+        }
+        found.clear();
+        for (const Tensor& each : w) {
+          if (each.grad().defined()) found.emplace_back(each.grad()[0].item<double>());
+          else found.emplace_back();
+          if (each.grad().defined())
+            expect((each.grad() == each.grad()[0]).all().item<bool>(), "one value");
+        }
+        if (trial % 2 == 0) ddp.zero_grad();
+        else
+          for (auto& each : w) each.mutable_grad().reset();
+      }
+      return found;
+    });
+    for (const auto& one : all) {
+      for (int i = 0; i < parameters; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        BOOST_TEST(one[at].has_value() == expected[at].has_value(),
+                   "trial " << trial << ", parameter " << i);
+        if (one[at] && expected[at]) {
+          BOOST_TEST(std::abs(*one[at] - *expected[at]) <= 1e-12,
+                     "trial " << trial << ", parameter " << i << ": " << *one[at] << " instead of "
+                              << *expected[at]);
+        }
+        BOOST_TEST((one[at] == all.front()[at]), "trial " << trial << ": ranks differ");
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_way_into_a_backward_pass_is_summed) {
+  const std::map<std::string, std::function<void(two&, const Tensor&)>> ways{
+      {"a thread",
+       [](two& m, const Tensor& x) { std::thread([&] { m.forward(x).sum().backward(); }).join(); }},
+      {"retain_graph",
+       [](two& m, const Tensor& x) {
+         const Tensor loss = m.forward(x).sum() / 2;
+         loss.backward({}, true);
+         loss.backward();
+       }},
+      {"two losses",
+       [](two& m, const Tensor& x) {
+         const Tensor loss = m.forward(x).sum();
+         (loss * 0.25).backward({}, true);
+         (loss * 0.75).backward();
+       }},
+      {"inputs",
+       [](two& m, const Tensor& x) {
+         const Tensor loss = m.forward(x).sum();
+         torch::autograd::backward({loss}, {}, true, false, {m.a->weight, m.a->bias});
+         torch::autograd::backward({loss}, {}, false, false, {m.b->weight, m.b->bias});
+       }},
+      {"recomputation",
+       [](two& m, const Tensor& x) { recomputed::apply(m.a(x), &m).sum().backward(); }},
+      {"penalty",
+       [](two& m, const Tensor& x) {
+         const Tensor input = x.clone().requires_grad_();
+         const auto slope =
+             torch::autograd::grad({m.forward(input).sum()}, {input}, {}, true, true);
+         (m.forward(x).sum() + 0 * slope[0].sum()).backward();
+       }},
+  };
+  two whole;
+  (whole.forward(ones(1)).sum() * 0.5 + whole.forward(ones(2)).sum() * 0.5).backward();
+  for (const auto& [name, way] : ways) {
+    const auto all = on_ranks(2, [&, &act = way](parx::process_group& group) {
+      two model;
+      parx::torch_ddp ddp{model, group};
+      act(model, ones(group.rank() + 1));
+      double most = 0;
+      for (std::size_t i = 0; i < 4; ++i) {
+        most = std::max(most, (model.parameters()[i].grad() - whole.parameters()[i].grad())
+                                  .abs()
+                                  .max()
+                                  .item<double>());
+      }
+      return most;
+    });
+    for (const double each : all) BOOST_TEST(each <= 1e-5, name << ": " << each);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_pass_that_fails_leaves_gradients_and_wrapper_as_they_were) {
+  const auto all = on_ranks(2, [&](parx::process_group& group) {
+    two model;
+    parx::torch_ddp ddp{model, group};
+    model.forward(ones()).sum().backward();
+    const Tensor before = model.b->weight.grad().clone();
+    // Both ranks fail before a sum is under way: the group goes on.
+    const std::string said =
+        message_of([&] { throws_in_backward::apply(model.b(model.a(ones()))).sum().backward(); });
+    expect(torch::equal(model.b->weight.grad(), before), "the gradient is as it was");
+    model.forward(ones()).sum().backward();
+    expect(torch::allclose(model.b->weight.grad(), before * 2), "the next pass is added");
+    return said;
+  });
+  says(all, "thrown in backward");
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_fails_is_named_on_the_others) {
+  std::vector<std::string> said(2);
+  parx::threads_options options;
+  try {
+    parx::run_threads(
+        2,
+        [&](parx::process_group& group) {
+          two model;
+          parx::torch_ddp ddp{model, group, {.buckets = {.first_bytes = 16, .bytes = 16}}};
+          const Tensor h = model.a(ones());
+          said[static_cast<std::size_t>(group.rank())] = message_of([&] {
+            model.b(group.rank() == 0 ? throws_in_backward::apply(h) : h).sum().backward();
+          });
+        },
+        options);
+  } catch (const std::exception&) {
+  }
+  says({said[0]}, "thrown in backward");
+  BOOST_TEST(said[1] != "no exception");
+}
+
+BOOST_AUTO_TEST_CASE(values_buffers_and_frozen_parameters_are_rank_0s) {
+  const auto all = on_ranks(3, [](parx::process_group& group) {
+    auto model = std::make_shared<mlp>(torch::kFloat);
+    const torch::NoGradGuard guard;
+    for (auto& p : model->parameters()) p.add_(group.rank());
+    model->norm->running_mean.fill_(group.rank() + 5);
+    model->norm->num_batches_tracked.fill_(group.rank() + 7);
+    parx::torch_ddp ddp{model, group};
+    expect(ddp.replicas_equal(), "replicas are equal");
+    model->norm->running_mean.add_(group.rank());
+    ddp.broadcast_buffers();
+    return model->frozen->weight.sum().item<double>() +
+           model->norm->running_mean[0].item<double>() +
+           static_cast<double>(model->norm->num_batches_tracked.item<std::int64_t>());
+  });
+  for (const double each : all) BOOST_TEST(each == all[0]);
+  mlp fresh(torch::kFloat);
+  BOOST_TEST(std::abs(all[0] - fresh.frozen->weight.sum().item<double>() - 12) < 1e-4);
+}
+
+BOOST_AUTO_TEST_CASE(misuse_is_a_sentence) {
+  const std::map<std::string, std::function<void(parx::process_group&)>> cases{
+      {"was converted",
+       [](parx::process_group& group) {
+         two model;
+         parx::torch_ddp ddp{model, group};
+         model.to(torch::kDouble);
+         ddp(ones().to(torch::kDouble)).sum().backward();
+       }},
+      {"was frozen when the model was wrapped",
+       [](parx::process_group& group) {
+         two model;
+         model.b->weight.requires_grad_(false);
+         parx::torch_ddp ddp{model, group};
+         model.b->weight.requires_grad_(true);
+         model.forward(ones()).sum().backward();
+       }},
+      {"create_graph",
+       [](parx::process_group& group) {
+         two model;
+         parx::torch_ddp ddp{model, group};
+         model.forward(ones()).sum().backward({}, false, true);
+       }},
+      {"without .sparse(true)",
+       [](parx::process_group& group) {
+         nn::Embedding table(nn::EmbeddingOptions(5, 2).sparse(true));
+         parx::torch_ddp ddp{table, group};
+         table(torch::tensor({0, 1}, torch::kLong)).sum().backward();
+       }},
+      {"ComplexFloat",
+       [](parx::process_group& group) {
+         nn::Module model;
+         model.register_parameter("w", torch::ones({2}, torch::kComplexFloat));
+         parx::torch_ddp ddp{model, group};
+       }},
+      {"contiguous() before wrapping",
+       [](parx::process_group& group) {
+         nn::Module model;
+         model.register_parameter("w", torch::ones({1}).expand({4}));
+         parx::torch_ddp ddp{model, group};
+       }},
+      {"has no parameters",
+       [](parx::process_group& group) {
+         nn::Module model;
+         parx::torch_ddp ddp{model, group};
+       }},
+      {"belongs to another wrapper",
+       [](parx::process_group& group) {
+         two model;
+         parx::torch_ddp first{model, group};
+         parx::torch_ddp second{model, group};
+       }},
+      {"take its mean()",
+       [](parx::process_group& group) {
+         two model;
+         parx::torch_ddp ddp{model, group};
+         ddp.backward(model.forward(ones()), 2);
+       }},
+      {"leave .finish",
+       [](parx::process_group& group) {
+         two model;
+         parx::torch_ddp ddp{model, group, {.replicas = 2}};
+       }},
+      {"rank 1: w [3]",
+       [](parx::process_group& group) {  // of other sizes
+         nn::Module model;
+         model.register_parameter("w", torch::ones({2 + group.rank()}));
+         parx::torch_ddp ddp{model, group};
+       }},
+  };
+  for (const auto& [words, act] : cases) {
+    const auto all = on_ranks(
+        2, [&act = act](parx::process_group& group) { return message_of([&] { act(group); }); });
+    says(all, words);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_wrapper_may_outlive_its_model_and_a_model_its_wrapper) {
+  on_ranks(2, [](parx::process_group& group) {
+    auto model = std::make_shared<two>();
+    {
+      const parx::torch_ddp ddp{*model, group};
+      model->forward(ones(group.rank() + 1)).sum().backward();
+    }
+    const Tensor left = model->b->bias.grad().clone();
+    model->forward(ones()).sum().backward();  // local again
+    expect(torch::allclose(model->b->bias.grad(), left + 2), "a local pass is added");
+    auto ddp = std::make_unique<parx::torch_ddp<two>>(*model, group);
+    model.reset();
+    ddp.reset();
+    return 0;
+  });
+}
