@@ -39,4 +39,5 @@
 #include <parx/tensor/src.hpp>
 #include <parx/tensor_parallel/src.hpp>
 #include <parx/trace/src.hpp>
+#include <parx/trees/src.hpp>
 #include <parx/types/src.hpp>

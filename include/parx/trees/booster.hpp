@@ -28,7 +28,9 @@
 #include <parx/trees/boosting.hpp>
 #include <parx/trees/forest_exchange.hpp>
 #include <parx/trees/metric.hpp>
+#include <parx/trees/model_file.hpp>
 #include <parx/trees/options.hpp>
+#include <parx/trees/predict.hpp>
 #include <parx/trees/traffic.hpp>
 #include <parx/trees/training_rows.hpp>
 #include <parx/trees/tree.hpp>
@@ -88,6 +90,12 @@ class booster {
                                 const fit_options& how = {});
 
   [[nodiscard]] const forest& model() const noexcept { return model_; }
+  /// Local. Rows x outputs, by the rounds up to the best where early stopping has found one.
+  [[nodiscard]] std::vector<float> predict(const table& rows) const {
+    return trees::predict(model_, rows);
+  }
+  /// Local; of many ranks let one call it. Writes XGBoost's JSON (model_file.hpp). Throws errc::io.
+  void save(const std::string& path) const { save_model(model_, path); }
   [[nodiscard]] const booster_options& options() const noexcept { return options_; }
 
   /// Local. What making a tree sends over `ranks` ranks, for the columns of the last fit().
@@ -145,6 +153,7 @@ inline std::vector<round_report> booster::fit(process_group& group, const table&
     }
   });
   agree_on_forest(group, model_);
+  model_.best_iteration.reset();
   boosting rounds(group, rows, options_, numbers);
   begin(group, rows, rounds, numbers);
 
@@ -216,7 +225,7 @@ inline void booster::begin(process_group& group, const table& rows, boosting& ro
   for (const column_cuts& each : rounds.cuts()) {
     model_.kinds.push_back(each.categories > 0 ? column_kind::categorical : column_kind::numeric);
   }
-  share_names(group, rows, model_.names);
+  share_words(group, rows, model_);
 }
 
 inline void booster::add_round(int round, std::vector<judged>& sets,

@@ -52,13 +52,38 @@ inline void broadcast_texts(process_group& group, std::vector<std::string>& text
   }
 }
 
-/// Collective. A rank without rows may not know the columns' names: it takes those of the first
-/// rank that has some.
-inline void share_names(process_group& group, const table& rows, std::vector<std::string>& names) {
-  std::array<std::int64_t, 1> first{rows.names.empty() ? group.size() : group.rank()};
+/// Collective. The root's texts by column, on all ranks.
+inline void broadcast_categories(process_group& group,
+                                 std::vector<std::vector<std::string>>& categories, int root) {
+  std::vector<std::string> all;
+  std::vector<std::uint64_t> sizes;
+  for (const auto& texts : categories) {
+    sizes.push_back(texts.size());
+    all.insert(all.end(), texts.begin(), texts.end());
+  }
+  broadcast_object(group, sizes, {.root = root});
+  broadcast_texts(group, all, root);
+  categories.clear();
+  auto next = all.begin();
+  for (const std::uint64_t size : sizes) {
+    const auto last = next + static_cast<std::ptrdiff_t>(size);
+    categories.emplace_back(next, last);
+    next = last;
+  }
+}
+
+/// Collective. A rank without rows may not know the columns' names and categories: it takes those
+/// of the first rank that has names, and of the first that has categories.
+inline void share_words(process_group& group, const table& rows, forest& model) {
+  const auto mine = [&](bool known) { return std::int64_t{known ? group.rank() : group.size()}; };
+  std::array<std::int64_t, 2> first{mine(!rows.names.empty()), mine(!rows.categories.empty())};
   all_reduce(group, first, {.op = reduce_op::min});
-  names = rows.names;
-  if (first[0] < group.size()) broadcast_texts(group, names, static_cast<int>(first[0]));
+  model.names = rows.names;
+  model.categories = rows.categories;
+  if (first[0] < group.size()) broadcast_texts(group, model.names, static_cast<int>(first[0]));
+  if (first[1] < group.size()) {
+    broadcast_categories(group, model.categories, static_cast<int>(first[1]));
+  }
 }
 
 /// Collective.
@@ -80,6 +105,7 @@ inline void agree_on_forest(process_group& group, forest& model) {
   take(model.tree_info);
   take(model.kinds);
   broadcast_texts(group, model.names, root);
+  broadcast_categories(group, model.categories, root);
   std::vector<std::string> parameters;
   for (const auto& [name, value] : model.objective_parameters) {
     parameters.insert(parameters.end(), {name, value});

@@ -20,15 +20,13 @@
 
 #include <parx/core/error.hpp>
 #include <parx/core/parallel_for.hpp>
+#include <parx/core/parse_number.hpp>
+#include <parx/core/printable.hpp>
+#include <parx/trees/gradient.hpp>
+#include <parx/trees/lambdarank.hpp>
 #include <parx/trees/table.hpp>
 
 namespace parx::inline PARX_ABI::trees {
-
-/// By the margin: the first derivative of a row's loss, and the second, which is not below 0.
-struct gradient {
-  float g;
-  float h;
-};
 
 /// (m - y)^2 / 2.
 struct squared_error {};
@@ -85,15 +83,15 @@ class objective {
   template <typename Kind>
   requires(!std::is_same_v<std::remove_cvref_t<Kind>, objective> &&
            std::is_constructible_v<std::variant<squared_error, absolute_error, quantile, logistic,
-                                                softmax, poisson, custom_objective>,
+                                                softmax, poisson, lambdarank, custom_objective>,
                                    Kind>) objective(Kind&& kind)
       : kind_(std::forward<Kind>(kind)) {}  // NOLINT(google-explicit-constructor)
 
   /// In XGBoost's words.
   [[nodiscard]] std::string name() const {
-    static constexpr const char* names[] = {"reg:squarederror",  "reg:absoluteerror",
-                                            "reg:quantileerror", "binary:logistic",
-                                            "multi:softprob",    "count:poisson"};
+    static constexpr const char* names[] = {
+        "reg:squarederror", "reg:absoluteerror", "reg:quantileerror", "binary:logistic",
+        "multi:softprob",   "count:poisson",     "rank:ndcg"};
     const auto* const own = std::get_if<custom_objective>(&kind_);
     return own != nullptr ? own->name : names[kind_.index()];
   }
@@ -128,6 +126,10 @@ class objective {
     if (const auto* const given = std::get_if<poisson>(&kind_)) {
       return {{"max_delta_step", formatted("{}", given->max_delta_step)}};
     }
+    if (const auto* const given = std::get_if<lambdarank>(&kind_)) {
+      return {{"lambdarank_num_pair_per_sample", formatted("{}", given->num_pair_per_sample)},
+              {"lambdarank_pair_method", "topk"}};
+    }
     return {};
   }
 
@@ -136,6 +138,9 @@ class objective {
     if (const auto* const own = std::get_if<custom_objective>(&kind_)) {
       own->gradients(margins, rows, out);
       return;
+    }
+    if (const auto* const ranks = std::get_if<lambdarank>(&kind_)) {
+      return lambdarank_gradients(*ranks, margins, rows, out);
     }
     const auto width = static_cast<std::size_t>(outputs());
     parallel_for(static_cast<std::size_t>(rows.rows), 8192,
@@ -179,7 +184,15 @@ class objective {
           !(y >= 0 && y < static_cast<float>(outputs()) && y == std::floor(y))) {
         refuse(row, y, formatted("a class from 0 to {}", outputs() - 1));
       }
+      if (std::holds_alternative<lambdarank>(kind_) && !(y >= 0 && y <= 31 && y == std::floor(y))) {
+        refuse(row, y, "a relevance: a whole number from 0 to 31");
+      }
       if (!std::isfinite(y)) refuse(row, y, "a finite number");
+    }
+    if (std::holds_alternative<lambdarank>(kind_) && rows.rows > 0 && rows.group.empty()) {
+      throw_error(errc::bad_data,
+                  "rank:ndcg needs to know which rows are of one query: the rows "
+                  "have no groups");
     }
   }
 
@@ -238,12 +251,49 @@ class objective {
         }
       }
     }
+    void operator()(const lambdarank&) const {}
     void operator()(const custom_objective&) const {}
   };
 
-  std::variant<squared_error, absolute_error, quantile, logistic, softmax, poisson,
+  std::variant<squared_error, absolute_error, quantile, logistic, softmax, poisson, lambdarank,
                custom_objective>
       kind_;
 };
+
+/// The objective that a model file names, in XGBoost's words. Throws errc::bad_data for one that
+/// is not among the above.
+[[nodiscard]] inline objective objective_of(
+    std::string_view name, const std::vector<std::pair<std::string, std::string>>& parameters) {
+  const auto parameter = [&](std::string_view key, double otherwise) {
+    for (const auto& [given, text] : parameters) {
+      if (given != key) continue;
+      std::string_view digits = text;
+      if (digits.starts_with('[') && digits.ends_with(']')) {
+        digits = digits.substr(1, digits.size() - 2);
+      }
+      const auto value = parx::detail::parse_number<double>(digits);
+      if (!value) throw_error(errc::bad_data, "\"{}\" of {} is \"{}\"", key, name, printable(text));
+      return *value;
+    }
+    return otherwise;
+  };
+  if (name == "reg:squarederror" || name == "reg:linear") return squared_error{};
+  if (name == "reg:absoluteerror") return absolute_error{};
+  if (name == "reg:quantileerror") return quantile{parameter("quantile_alpha", 0.5)};
+  if (name == "binary:logistic" || name == "reg:logistic") {
+    return logistic{parameter("scale_pos_weight", 1)};
+  }
+  if (name == "multi:softprob" || name == "multi:softmax") {
+    return softmax{static_cast<int>(parameter("num_class", 2))};
+  }
+  if (name == "count:poisson") return poisson{parameter("max_delta_step", 0.7)};
+  if (name == "rank:ndcg" || name == "rank:pairwise") {
+    return lambdarank{static_cast<int>(parameter("lambdarank_num_pair_per_sample", 32))};
+  }
+  throw_error(errc::bad_data,
+              "the objective \"{}\" is none of reg:squarederror, reg:absoluteerror, "
+              "reg:quantileerror, binary:logistic, multi:softprob, count:poisson and rank:ndcg",
+              printable(name));
+}
 
 }  // namespace parx::trees

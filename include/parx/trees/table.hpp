@@ -30,6 +30,9 @@ struct table {
   std::vector<std::int64_t> group{};      ///< where each query begins, and rows; empty: no queries
   std::vector<std::string> names{};       ///< a column; empty: none
   std::vector<column_kind> kinds{};       ///< a column; empty: all numeric
+  /// A column: the texts of its categories, in the order of their codes. Empty, as all of it may
+  /// be, for a column of numbers, or of categories that the file itself has numbers for.
+  std::vector<std::vector<std::string>> categories{};
 
   [[nodiscard]] bool sparse() const noexcept { return !row_begin.empty(); }
   /// NaN where the value is missing.

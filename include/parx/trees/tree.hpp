@@ -49,17 +49,18 @@ struct tree {
     const auto first = categories.begin() + categories_segments[i];
     return std::binary_search(first, first + categories_sizes[i], static_cast<std::int32_t>(value));
   }
+  /// The child of a split to which a row with this value of the split's column goes.
+  [[nodiscard]] std::int32_t next(std::int32_t node, float x) const noexcept {
+    const auto at = static_cast<std::size_t>(node);
+    bool left = default_left[at] != 0;
+    if (!std::isnan(x)) left = split_type[at] == 0 ? x < split_conditions[at] : !lists(node, x);
+    return left_children[at] + (left ? 0 : 1);
+  }
   /// The leaf of a row; value(column) is NaN where it is missing.
   template <typename Value>
   [[nodiscard]] std::int32_t leaf_of(const Value& value) const {
     std::int32_t node = 0;
-    while (!is_leaf(node)) {
-      const auto at = static_cast<std::size_t>(node);
-      const float x = value(split_indices[at]);
-      bool left = default_left[at] != 0;
-      if (!std::isnan(x)) left = split_type[at] == 0 ? x < split_conditions[at] : !lists(node, x);
-      node = left_children[at] + (left ? 0 : 1);
-    }
+    while (!is_leaf(node)) node = next(node, value(split_indices[static_cast<std::size_t>(node)]));
     return node;
   }
 
@@ -71,18 +72,23 @@ struct forest {
   std::vector<tree> trees{};              ///< round by round, each with a tree an output
   std::vector<std::int32_t> tree_info{};  ///< the output (class) of each tree
   int num_class = 0;                      ///< 0: one output
+  int num_parallel_tree = 1;              ///< trees of a round for each output (a random forest)
   std::int64_t num_feature = 0;
   double base_score = 0;  ///< as a prediction: a probability for logistic
   std::string objective{};
   std::vector<std::pair<std::string, std::string>> objective_parameters{};
-  std::vector<std::string> names{};  ///< a column; empty: none
-  std::vector<column_kind> kinds{};  ///< a column; empty: all numeric
+  std::vector<std::string> names{};                    ///< a column; empty: none
+  std::vector<column_kind> kinds{};                    ///< a column; empty: all numeric
+  std::vector<std::vector<std::string>> categories{};  ///< table::categories
   std::optional<std::int64_t> best_iteration{};
 
   [[nodiscard]] std::size_t outputs() const noexcept {
     return num_class > 1 ? static_cast<std::size_t>(num_class) : 1;
   }
-  [[nodiscard]] std::size_t rounds() const noexcept { return trees.size() / outputs(); }
+  [[nodiscard]] std::size_t trees_a_round() const noexcept {
+    return outputs() * static_cast<std::size_t>(num_parallel_tree);
+  }
+  [[nodiscard]] std::size_t rounds() const noexcept { return trees.size() / trees_a_round(); }
 };
 
 }  // namespace parx::trees
