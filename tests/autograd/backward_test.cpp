@@ -143,6 +143,44 @@ BOOST_AUTO_TEST_CASE(an_operation_may_say_that_a_parameter_is_ready_before_it_co
   BOOST_TEST(w.grad().item() == 4.0F);
 }
 
+BOOST_AUTO_TEST_CASE(a_backward_function_need_not_ask_which_inputs_want_a_gradient) {
+  const auto product = [](const variable<float>& x, const variable<float>& y) {
+    return differentiable(
+        map([](float a, float b) { return a * b; }, x.value(), y.value()),
+        [x = x.value(), y = y.value()](const tensor<float>& upstream, grad_sink<float> dx,
+                                       grad_sink<float> dy) {
+          const auto times = [](float v, float u) { return v * u; };
+          dx.map(times, y, upstream);
+          dx.add(tensor<float>::zeros({2}));
+          dx.add_broadcast(tensor<float>::zeros({3, 2}));
+          dx.done();
+          dy.map(times, x, upstream);
+          dy.add(tensor<float>::zeros({2}));
+          dy.add_broadcast(tensor<float>::zeros({3, 2}));
+          dy.done();
+        },
+        x, y);
+  };
+  const variable<float> constant = tensor<float>::from({2, 3}, {2});
+  const variable<float> w(tensor<float>::from({5, 7}, {2}), gradient::wanted);
+  parx::sum(product(constant, w)).backward();
+  parx::sum(product(w, constant)).backward();
+  BOOST_TEST(w.grad().at(0) == 4.0F);
+  BOOST_TEST(w.grad().at(1) == 6.0F);
+}
+
+BOOST_AUTO_TEST_CASE(a_gradient_of_another_shape_than_its_input_is_refused) {
+  const variable<float> w(tensor<float>::ones({3}), gradient::wanted);
+  const auto y = differentiable(
+      w.value().clone(),
+      [](const tensor<float>&, grad_sink<float> dw) { dw.add(tensor<float>::ones({1, 2})); }, w);
+  BOOST_CHECK_EXCEPTION(parx::sum(y).backward(), parx::usage_error, [](const auto& e) {
+    return std::string(e.what()).find(
+               "a backward function gives an input of shape (3) a gradient of shape (1, 2)") !=
+           std::string::npos;
+  });
+}
+
 BOOST_AUTO_TEST_CASE(a_leaf_used_in_two_branches_waits_for_both) {
   const auto w = scalar_parameter("w", 2), u = scalar_parameter("u", 3);
   recorder observer;

@@ -20,6 +20,7 @@
 
 namespace parx::inline PARX_ABI {
 
+/// What a stage of a pipeline sends back to the one before it.
 template <typename T>
 struct border_gradient {
   tensor<T> sum;     ///< of the sum of the loss with respect to the values of the border

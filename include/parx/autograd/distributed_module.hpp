@@ -165,6 +165,7 @@ struct accepts_any_parameter {
 
 }  // namespace detail
 
+/// The handle by which a wrapper reaches parameter `p`, which may be of a user's own type.
 template <typename P>
 [[nodiscard]] std::unique_ptr<parameter_handle> make_parameter_handle(const std::string& name,
                                                                       const P& p) {

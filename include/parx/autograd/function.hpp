@@ -12,7 +12,8 @@
 //
 // The backward function gets the gradient of the result (contiguous) and one grad_sink per input,
 // in order. It captures what it needs (tensors are handles: no copy); inputs that want no gradient
-// have sinks that are not needed(). It is destroyed once backward has used it.
+// have sinks that are not needed(), which take contributions and drop them. It is destroyed once
+// backward has used it. examples/guide/own_functions.md has functions of a user's.
 //
 // A backward in two halves (autograd/halves.hpp) calls it twice where some inputs lead to a border
 // and others do not. In the first call the sinks of the former are needed() and the others later();
@@ -41,8 +42,17 @@
 
 namespace parx::inline PARX_ABI {
 
+namespace detail {
+
+[[noreturn, gnu::cold]] inline void refuse_gradient(const shape& of_input, const shape& given) {
+  throw_usage("a backward function gives an input of shape {} a gradient of shape {}",
+              to_string(of_input), to_string(given));
+}
+
+}  // namespace detail
+
 /// Where a backward function puts the gradient of one input. Any number of contributions may be
-/// made; they add up.
+/// made by map(), add() and add_broadcast(); they add up, and do nothing where none is needed().
 template <typename T>
 class grad_sink {
  public:
@@ -53,7 +63,8 @@ class grad_sink {
     is_later_ = input != nullptr && input_ == nullptr && half == detail::backward_half::inputs;
   }
 
-  /// When false, nothing has to be computed for this input, and only later() may be called.
+  /// When false, nothing has to be computed for this input, and shape(), memory(), zeroed() and
+  /// rows() may not be called.
   [[nodiscard]] bool needed() const noexcept { return input_ != nullptr; }
   /// The function will be called again for this input, in the second half of backward.
   [[nodiscard]] bool later() const noexcept { return is_later_; }
@@ -76,6 +87,7 @@ class grad_sink {
   /// axes.
   template <typename Function, typename... Operands>
   void map(Function&& f, const tensor<Operands>&... operand) const {
+    if (!needed()) return;
     parx::shape result = shape();
     ((result = broadcast_shapes(result, operand.shape())), ...);
     if (result != shape()) {
@@ -96,11 +108,19 @@ class grad_sink {
       map_into(target.values, f, operand...);
     }
   }
-  /// Contributes a tensor of the input's shape. It may be kept: do not write it afterwards.
-  void add(const tensor<T>& contribution) const { input_->accept(contribution.contiguous()); }
+  /// Contributes a tensor of the input's shape. It may be kept: do not write it afterwards. Throws
+  /// usage_error for another shape.
+  void add(const tensor<T>& contribution) const {
+    if (!needed()) return;
+    if (contribution.shape() != shape()) [[unlikely]] {
+      detail::refuse_gradient(shape(), contribution.shape());
+    }
+    input_->accept(contribution.contiguous());
+  }
   /// Contributes a tensor of a shape to which the input was broadcast: summed over the repeated
   /// axes.
   void add_broadcast(const tensor<T>& contribution) const {
+    if (!needed()) return;
     if (contribution.shape() == shape()) {
       add(contribution);
     } else {
@@ -110,7 +130,9 @@ class grad_sink {
   }
   /// No contribution follows. Optional, for an operation that has more to compute for other inputs:
   /// if this one is a parameter, its gradient can already be sent to other ranks.
-  void done() const { detail::backward_pass::input_gradient_is_final(*input_); }
+  void done() const {
+    if (needed()) detail::backward_pass::input_gradient_is_final(*input_);
+  }
 
  private:
   detail::node<T>* input_;
@@ -292,6 +314,10 @@ template <typename T, typename Backward, typename... Inputs>
 template <typename T, typename Backward, typename... Inputs>
 [[nodiscard]] variable<T> differentiable(tensor<T> value, Backward backward,
                                          const variable<Inputs>&... inputs) {
+  static_assert(requires(const tensor<T>& upstream) {
+    backward(upstream, std::declval<grad_sink<Inputs>>()...);
+  }, "the backward function takes the gradient of the result and a grad_sink for each input: "
+     "[x = x.value()](const tensor<float>& upstream, grad_sink<float> dx) { ... }");
   (detail::require_no_cut_logits<Backward>(inputs), ...);
   return detail::recorded(std::move(value), std::move(backward), inputs...);
 }

@@ -21,6 +21,7 @@ struct gradcheck_options {
   double tolerance = 1e-7;  ///< largest |difference| / max(1, |gradient|)
 };
 
+/// What gradcheck found.
 struct gradcheck_result {
   bool passed = true;
   double worst = 0;    ///< largest |difference| / max(1, |gradient|)

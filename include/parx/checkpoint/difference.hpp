@@ -44,6 +44,7 @@ struct tensor_difference {
   double first = 0, second = 0;  ///< its values
 };
 
+/// What differs between two checkpoints.
 struct difference_report {
   state_report names;  ///< missing from the second, unexpected there, of another shape
   std::vector<tensor_difference> values;

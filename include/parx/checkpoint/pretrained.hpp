@@ -28,6 +28,7 @@ namespace parx::inline PARX_ABI {
 /// Names of files and their contents.
 using text_files = std::map<std::string, std::string>;
 
+/// Whether a tokenizer makes letters small first.
 enum class letter_case { lower, kept };
 
 /// The files from which transformers makes a BertTokenizer. `vocabulary` has one token per line.

@@ -29,6 +29,7 @@ struct user_op_options {
   std::chrono::milliseconds timeout = group_timeout;
 };
 
+/// What user_op() makes: a function for reductions, and what is known of it.
 template <typename F>
 struct user_operation {
   F function;

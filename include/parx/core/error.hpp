@@ -31,17 +31,20 @@ enum class errc {
   bad_data,           ///< a file's contents are not what they should be
 };
 
+/// The category of errc in std::error_code.
 class error_category final : public std::error_category {
  public:
   const char* name() const noexcept override { return "parx"; }
   std::string message(int value) const override;
 };
 
+/// The one object of it.
 [[nodiscard]] inline const std::error_category& category() noexcept {
   static const error_category instance;
   return instance;
 }
 
+/// For std::error_code code = errc::timeout.
 [[nodiscard]] inline std::error_code make_error_code(errc value) noexcept {
   return {static_cast<int>(value), category()};
 }
@@ -97,13 +100,17 @@ class usage_error : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
+/// Throws usage_error with this sentence.
 [[noreturn]] void throw_usage_text(const std::string& text);
+/// The same of a format and its arguments.
 template <typename... Args>
 [[noreturn, gnu::cold]] void throw_usage(counted_text<sizeof...(Args)> text, const Args&... args) {
   throw_usage_text(formatted(text, args...));
 }
 
+/// Throws parx::error with this sentence.
 [[noreturn]] void throw_error_text(errc code, const std::string& text);
+/// The same of a format and its arguments.
 template <typename... Args>
 [[noreturn, gnu::cold]] void throw_error(errc code, counted_text<sizeof...(Args)> text,
                                          const Args&... args) {

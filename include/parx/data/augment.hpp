@@ -17,11 +17,13 @@
 
 namespace parx::inline PARX_ABI::data {
 
+/// Whether images are mirrored.
 enum class mirror {
   never,
   allowed,  ///< half of the images are mirrored, left to right
 };
 
+/// How images are changed at random.
 struct augmentation {
   std::size_t shift = 2;  ///< largest shift in pixels, in each of the four directions
   data::mirror mirror = mirror::never;

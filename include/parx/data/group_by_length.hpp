@@ -19,6 +19,7 @@
 
 namespace parx::inline PARX_ABI::data {
 
+/// How samples of like length come into the same batch.
 struct length_groups {
   /// Tokens of each sample, as the text data sets give it; null: no grouping.
   std::shared_ptr<const std::vector<std::uint32_t>> lengths = nullptr;

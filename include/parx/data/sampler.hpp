@@ -29,6 +29,7 @@ struct sample_entry {
   friend bool operator==(const sample_entry&, const sample_entry&) = default;
 };
 
+/// In which order an epoch has its samples.
 enum class sample_order { shuffled, sequential };
 
 /// What happens when the ranks do not divide the number of samples.

@@ -52,6 +52,7 @@ struct text_batch {
   }
 };
 
+/// What becomes of classes that no row has.
 enum class empty_classes { refuse, allow };
 
 struct text_classification_options {

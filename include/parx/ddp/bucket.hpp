@@ -24,11 +24,13 @@ struct bucket_limits {
   std::size_t bytes = std::size_t{25} << 20;
 };
 
+/// Where a gradient lies in its bucket.
 struct bucket_item {
   std::size_t parameter;  ///< index in registration order
   std::size_t offset;     ///< in bytes, from the start of the bucket's memory
 };
 
+/// A bucket: gradients of one type and group that are summed as one array.
 struct bucket_layout {
   dtype type = dtype::float32;
   std::size_t group = 0;
@@ -36,6 +38,7 @@ struct bucket_layout {
   std::vector<bucket_item> items;
 };
 
+/// What assign_buckets() has to know of a parameter.
 struct bucket_parameter {
   dtype type;
   std::size_t bytes;

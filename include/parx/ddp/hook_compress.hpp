@@ -75,6 +75,7 @@ class compress_hook {
 }  // namespace detail
 
 class bf16_compress_hook : public detail::compress_hook<bfloat16> {};
+/// Gradients travel as float16.
 class fp16_compress_hook : public detail::compress_hook<float16> {};
 
 }  // namespace parx

@@ -34,6 +34,7 @@ struct unit_parameter {
   bool is_apart = false;  ///< in no flat: a table that is cut by rows
 };
 
+/// Where a parameter lies in its flat.
 struct flat_item {
   std::size_t parameter = 0;
   std::size_t offset = 0;  ///< of its first element in the flat
@@ -54,6 +55,7 @@ struct flat_parameter {
   [[nodiscard]] std::size_t part_bytes() const noexcept { return part * size_of(type); }
 };
 
+/// Modules whose parameters are gathered and freed together.
 struct planned_unit {
   std::string path;          ///< of the module; empty for the root
   std::size_t parent = 0;    ///< the innermost unit around it; 0 for the root itself

@@ -20,6 +20,7 @@ enum class launcher {
   slurm,      ///< a step started by srun
 };
 
+/// The name for messages.
 [[nodiscard]] constexpr std::string_view to_string(launcher value) noexcept {
   switch (value) {
     case launcher::alone:
@@ -47,6 +48,7 @@ enum class store_keeper {
   parxrun,    ///< parxrun keeps parx's own store there and outlives every rank
 };
 
+/// The name for messages.
 [[nodiscard]] constexpr std::string_view to_string(store_keeper value) noexcept {
   switch (value) {
     case store_keeper::rank_zero:

@@ -23,6 +23,7 @@ namespace parx::inline PARX_ABI {
 /// The size of an axis that takes all ranks that the other axes leave. Only one axis may have it.
 inline constexpr int remaining_ranks = -1;
 
+/// An axis of a mesh, by name; remaining_ranks: what the other axes leave.
 struct mesh_axis {
   std::string name;
   int size = remaining_ranks;

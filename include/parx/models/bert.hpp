@@ -75,11 +75,13 @@ struct bert_input {
                       {"pad_token_id", 0}};
 }
 
+/// Which positions the last layer computes.
 enum class bert_positions {
   all,
   first,  ///< the result has one position
 };
 
+/// A layer of BERT: attention and a network of two layers, each followed by a norm.
 template <typename T = float>
 class bert_layer : public nn::module<bert_layer<T>> {
  public:

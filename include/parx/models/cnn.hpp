@@ -22,6 +22,7 @@
 
 namespace parx::inline PARX_ABI::models {
 
+/// Whether batch norms follow the convolutions.
 enum class cnn_norm { batch, none };
 
 /// The numbers are those of MNIST's images.

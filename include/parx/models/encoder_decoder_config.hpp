@@ -14,6 +14,7 @@
 
 namespace parx::inline PARX_ABI::models {
 
+/// Whether words of the source can be copied.
 enum class copying {
   none,
   pointer,  ///< models::pointer, for sources and targets of one vocabulary

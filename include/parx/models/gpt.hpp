@@ -61,6 +61,7 @@ struct gpt_config {
                       {"tie_word_embeddings", true}};
 }
 
+/// A layer of GPT-2: attention and a network of two layers, each after a norm.
 template <typename T = float>
 class gpt_block : public nn::module<gpt_block<T>> {
  public:

@@ -66,6 +66,7 @@ struct llama_config {
                       {"tie_word_embeddings", c.embeddings == word_embeddings::tied}};
 }
 
+/// A layer of Llama: attention with rotary positions and a gated network, each after a norm.
 template <typename T = float>
 class llama_layer : public nn::module<llama_layer<T>> {
  public:

@@ -15,6 +15,7 @@ class relu : public module<relu> {
   }
 };
 
+/// parx::gelu as a layer.
 class gelu : public module<gelu> {
  public:
   explicit gelu(gelu_form form = gelu_form::erf) : form_(form) {}
@@ -27,6 +28,7 @@ class gelu : public module<gelu> {
   gelu_form form_;
 };
 
+/// parx::silu as a layer.
 class silu : public module<silu> {
  public:
   template <typename T>
@@ -35,6 +37,7 @@ class silu : public module<silu> {
   }
 };
 
+/// parx::tanh as a layer.
 class tanh : public module<tanh> {
  public:
   template <typename T>
@@ -43,6 +46,7 @@ class tanh : public module<tanh> {
   }
 };
 
+/// parx::sigmoid as a layer.
 class sigmoid : public module<sigmoid> {
  public:
   template <typename T>

@@ -47,6 +47,7 @@ struct model_block {
   bool reads_input = true;
 };
 
+/// What a model's blocks() returns, in the order of its forward pass.
 template <typename Input, typename T = float>
 using model_blocks = std::vector<model_block<Input, T>>;
 

@@ -71,12 +71,15 @@ struct initializer {
 
 namespace init {
 
+/// All values are `value`.
 [[nodiscard]] constexpr initializer constant(double value) {
   return {initializer::distribution::constant, value, 0};
 }
+/// Uniform in [low, high).
 [[nodiscard]] constexpr initializer uniform(double low, double high) {
   return {initializer::distribution::uniform, low, high};
 }
+/// Normal, with this mean and standard deviation.
 [[nodiscard]] constexpr initializer normal(double mean, double deviation) {
   return {initializer::distribution::normal, mean, deviation};
 }

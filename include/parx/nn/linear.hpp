@@ -16,6 +16,7 @@
 
 namespace parx::inline PARX_ABI::nn {
 
+/// Whether a layer adds a learned vector.
 enum class bias { learned, none };
 
 struct linear_options {

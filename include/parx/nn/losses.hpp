@@ -136,6 +136,7 @@ template <typename V>
 
 }  // namespace detail
 
+/// A target: a variable, or a tensor, which becomes a constant.
 template <typename T>
 using target_of = std::type_identity_t<variable<T>>;
 
@@ -241,6 +242,7 @@ template <typename T>
       });
 }
 
+/// Whether the target of kl_div has probabilities or their logarithms (log_target).
 enum class kl_target { probabilities, logarithms };
 enum class kl_mean {
   elements,  ///< PyTorch's reduction='mean'

@@ -97,6 +97,7 @@ class layer_norm : public module<layer_norm<T>>, public cuttable_norm {
   parameter<T> bias_;
 };
 
+/// x / sqrt(mean(x^2) + epsilon) times a learned weight, over the last axis.
 template <typename T = float>
 class rms_norm : public module<rms_norm<T>>, public cuttable_norm {
  public:

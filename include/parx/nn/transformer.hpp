@@ -40,6 +40,7 @@ template <typename T, typename Function>
 
 }  // namespace detail
 
+/// PyTorch's TransformerEncoderLayer: attention, then a network of two layers.
 template <typename T = float>
 class transformer_encoder_layer : public module<transformer_encoder_layer<T>> {
  public:
@@ -95,6 +96,7 @@ struct decoder_layer_cache {
   projected_memory<T> memory;
 };
 
+/// PyTorch's TransformerDecoderLayer: also attention over the memory of an encoder.
 template <typename T = float>
 class transformer_decoder_layer : public module<transformer_decoder_layer<T>> {
  public:
@@ -241,8 +243,10 @@ class transformer_stack : public module<transformer_stack<Layer>> {
   std::optional<layer_norm<value_type>> norm_;
 };
 
+/// Encoder layers one behind the other.
 template <typename T = float>
 using transformer_encoder = transformer_stack<transformer_encoder_layer<T>>;
+/// Decoder layers one behind the other.
 template <typename T = float>
 using transformer_decoder = transformer_stack<transformer_decoder_layer<T>>;
 

@@ -28,6 +28,7 @@
 
 namespace parx::inline PARX_ABI::optim {
 
+/// Whether the first averages forget faster: the decay is at most (1 + n) / (10 + n) at step n.
 enum class decay_warmup { on, off };
 
 struct ema_options {

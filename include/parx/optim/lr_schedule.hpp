@@ -14,6 +14,7 @@
 
 namespace parx::inline PARX_ABI::optim {
 
+/// How the learning rate falls after its warm-up.
 enum class decay {
   constant,
   linear,

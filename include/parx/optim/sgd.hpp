@@ -22,6 +22,7 @@
 
 namespace parx::inline PARX_ABI::optim {
 
+/// Whether a step looks ahead by its momentum (Nesterov's).
 enum class momentum_form { classical, nesterov };
 
 struct sgd_options {

@@ -108,6 +108,7 @@ struct target_list : std::vector<target<T>> {
   std::vector<share_axes> axes;
 };
 
+/// What an optimizer updates, of these parameters.
 template <typename T>
 [[nodiscard]] std::vector<target<T>> targets_of(const std::vector<parameter<T>>& parameters) {
   return {parameters.begin(), parameters.end()};

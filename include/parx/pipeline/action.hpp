@@ -24,6 +24,7 @@
 
 namespace parx::inline PARX_ABI {
 
+/// What an action of a schedule does.
 enum class stage_work : std::uint8_t {
   forward,
   backward,          ///< gradients of inputs and weights together
@@ -34,6 +35,7 @@ enum class stage_work : std::uint8_t {
   reduce_gradients,  ///< starts to sum the gradients of the stage over its data-parallel ranks
 };
 
+/// The letters of PyTorch's tables.
 [[nodiscard]] constexpr std::string_view to_string(stage_work kind) noexcept {
   constexpr std::array<std::string_view, 7> names{"F", "B", "I", "W",
                                                   "UNSHARD", "RESHARD", "REDUCE_GRAD"};
@@ -99,6 +101,7 @@ struct pipeline_shape {
   double hop = 0;  ///< time of a message from stage to stage, in units of one forward and backward
 };
 
+/// A schedule: what each rank does, in order.
 struct pipeline_table {
   std::string name;
   int stages = 0;

@@ -18,11 +18,13 @@
 
 namespace parx::inline PARX_ABI {
 
+/// A schedule under the name by which a layout chooses it.
 struct named_schedule {
   std::string_view name;
   pipeline_schedule make;
 };
 
+/// All schedules of parx.
 inline constexpr std::array<named_schedule, pipeline_schedule_names.size()> pipeline_schedules{{
     {"gpipe", schedules::gpipe},
     {"1f1b", schedules::one_f_one_b},

@@ -13,6 +13,7 @@
 
 namespace parx::inline PARX_ABI {
 
+/// A row for each rank, as PyTorch writes them.
 [[nodiscard]] inline std::string to_csv(const pipeline_table& table) {
   std::string text;
   for (const auto& actions : table.ranks) {

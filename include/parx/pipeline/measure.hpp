@@ -27,6 +27,7 @@
 
 namespace parx::inline PARX_ABI {
 
+/// Times of this machine, by which stages are cut and schedules chosen.
 struct pipeline_measurement {
   std::vector<double> block_seconds;  ///< by block: the forward of one micro-batch
   double stage_seconds = 0;  ///< forward and backward of one micro-batch on the slowest rank

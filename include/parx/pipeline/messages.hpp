@@ -27,6 +27,7 @@ enum class stage_direction : std::uint8_t {
   backwards,  ///< gradients with the count of the loss, to the stage before
 };
 
+/// What a stage hands to another for one micro-batch.
 template <typename T>
 struct stage_values {
   /// Of the last block, then of skip connections. A gradient that is not defined is absent: the

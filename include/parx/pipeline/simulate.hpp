@@ -42,12 +42,14 @@ struct pipeline_costs {
   }
 };
 
+/// When an action runs, in the unit of the costs.
 struct action_span {
   stage_action action;
   double begin = 0;
   double end = 0;
 };
 
+/// When each action of a schedule runs.
 struct pipeline_timeline {
   std::string name;
   int stages = 0;
@@ -71,6 +73,7 @@ struct pipeline_timeline {
   }
 };
 
+/// Any number of messages may be under way between two stages.
 inline constexpr int unbounded_messages = std::numeric_limits<int>::max();
 
 namespace detail {

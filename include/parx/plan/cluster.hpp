@@ -23,9 +23,13 @@ struct plan_link {
 
 namespace plan_links {
 
+/// 1 Gbit/s.
 inline constexpr plan_link ethernet_1g{1.25e8, 50e-6};
+/// 10 Gbit/s.
 inline constexpr plan_link ethernet_10g{1.25e9, 20e-6};
+/// 25 Gbit/s.
 inline constexpr plan_link ethernet_25g{3.125e9, 15e-6};
+/// 100 Gbit/s.
 inline constexpr plan_link infiniband_100g{1.25e10, 2e-6};
 /// Between ranks of one host: the rate of one rank while all others send as well.
 inline constexpr plan_link memory{6e9, 2.5e-6};

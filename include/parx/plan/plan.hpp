@@ -56,6 +56,7 @@ struct planned_traffic {
   double seconds = 0;
 };
 
+/// A layout's memory, traffic and time of a step.
 struct planned_step {
   planned_layout layout;
   planned_memory memory;

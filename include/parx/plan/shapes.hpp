@@ -24,6 +24,7 @@ enum class table_rows {
   of_a_batch  ///< a step only uses the rows that its batch looks up
 };
 
+/// A parameter, by its path and shape.
 struct planned_parameter {
   std::string path;
   parx::shape extents = {};

@@ -145,6 +145,7 @@ inline constexpr std::array<const char*, 10> plan_columns{
   return detail::title_of(plan) + "\n" + table.text() + detail::conclusion_of(plan);
 }
 
+/// The plan as a table of Markdown.
 [[nodiscard]] inline std::string to_markdown(const training_plan& plan) {
   std::string text = detail::title_of(plan) + "\n\n";
   const auto line = [&](const auto& cells) {

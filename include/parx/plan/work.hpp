@@ -19,6 +19,7 @@ struct step_work {
   std::size_t boundary_bytes = 0;    ///< activations passed from one layer to the next
 };
 
+/// Which activations are in memory until backward.
 enum class activations {
   kept,
   computed_again  ///< gradient_checkpointing_enable(): a layer only keeps its input
@@ -29,6 +30,7 @@ enum class feed_forward {
   gated   ///< Llama: two matrices up, one down
 };
 
+/// The sizes of a transformer, from which its work is computed; by default GPT-2's.
 struct transformer_sizes {
   std::size_t layers = 12;
   std::size_t width = 768;

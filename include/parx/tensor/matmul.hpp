@@ -16,6 +16,7 @@
 
 namespace parx::inline PARX_ABI {
 
+/// What a product does to an operand first.
 enum class op { plain, transposed };
 
 /// c = finish(alpha op(a) op(b) + beta c), all row-major: op(a) is (m, k), op(b) is (k, n), c is

@@ -13,7 +13,9 @@
 
 namespace parx::inline PARX_ABI {
 
+/// What is counted: each counter has four numbers of its own.
 using philox_counter = std::array<std::uint32_t, 4>;
+/// The seed.
 using philox_key = std::array<std::uint32_t, 2>;
 
 namespace detail {

@@ -26,6 +26,7 @@ struct on_packets : Function {
   using Function::operator();
 };
 
+/// Whether a function is one of on_packets().
 template <typename Function>
 inline constexpr bool is_on_packets = false;
 template <typename Function>

@@ -33,6 +33,7 @@
 
 namespace parx::inline PARX_ABI {
 
+/// What the pool of this process has.
 struct memory_stats {
   std::size_t live_bytes = 0;            ///< in blocks that are in use
   std::size_t peak_bytes = 0;            ///< largest live_bytes since the start or reset_peak()

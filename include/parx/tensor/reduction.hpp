@@ -28,7 +28,9 @@
 
 namespace parx::inline PARX_ABI {
 
+/// Whether a result replaces what is in the memory or adds to it.
 enum class accumulate { overwrite, add };
+/// Whether axes that were reduced stay, with extent 1.
 enum class reduced_axes { dropped, kept };
 
 /// For reduce_lanes().

@@ -17,6 +17,7 @@
 
 namespace parx::inline PARX_ABI {
 
+/// The most axes that a tensor has.
 inline constexpr std::size_t max_rank = 8;
 
 /// An extent for reshape(), also written -1: whatever the other extents leave.
@@ -126,6 +127,7 @@ class shape {
   return static_cast<std::size_t>(resolved);
 }
 
+/// Of each axis, how many elements apart its neighbours are.
 using strides = std::array<std::size_t, max_rank>;
 
 /// Row-major strides, in elements.

@@ -49,12 +49,14 @@ struct explained_layer {
   std::vector<nn::cut_message> messages = {};
 };
 
+/// The name of a collective, as in tables.
 [[nodiscard]] constexpr const char* to_string(nn::cut_collective how) noexcept {
   return how == nn::cut_collective::all_reduce   ? "all-reduce"
          : how == nn::cut_collective::all_gather ? "all-gather"
                                                  : "reduce-scatter";
 }
 
+/// What a plan does to a model: layer by layer, parts, messages and bytes.
 class explanation {
  public:
   explanation(explain_options options, std::size_t number_bytes)

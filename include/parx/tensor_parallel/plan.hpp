@@ -51,6 +51,7 @@ inline constexpr nn::layer_cut from_sequence{.how = nn::cut::from_positions};
   return rule;
 }
 
+/// How the layers are cut whose paths match the pattern.
 struct plan_line {
   std::string pattern;
   nn::layer_cut rule;

@@ -150,6 +150,7 @@ inline void add_line(trainer_state& state, record line) {
   return saved;
 }
 
+/// As trainer_state.json of a checkpoint has it.
 [[nodiscard]] inline json::value to_json(const trainer_state& s) {
   const auto pair_of = [](const nn::tally& t) { return json::array{t.sum, t.count}; };
   json::array history;

@@ -17,11 +17,13 @@
 
 namespace parx::inline PARX_ABI::train {
 
+/// What this process has used.
 struct process_usage {
   double cpu_seconds = 0;     ///< of all threads, user and system
   double resident_bytes = 0;  ///< resident memory now; 0 if it is unknown
 };
 
+/// The figures of this moment; zeros where the system does not tell.
 [[nodiscard]] inline process_usage usage_now() noexcept {
   process_usage now;
   rusage counted{};

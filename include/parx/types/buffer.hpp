@@ -40,6 +40,7 @@ concept has_pointer_and_size = requires(B& b) {
   { std::size(b) } -> std::convertible_to<std::size_t>;
 };
 
+/// The type of a buffer's elements, const where they may not be written.
 template <typename B>
 using pointed_at = std::remove_pointer_t<decltype(std::data(std::declval<B&>()))>;
 
@@ -49,6 +50,7 @@ concept type_erased = std::same_as<std::remove_cv_t<B>, buffer_view> ||
 
 // Having data() and size() does not make a type contiguous: a transposed tensor and an Eigen block
 // have both. Where a type can say so, it is asked.
+/// Throws usage_error for a strided tensor or matrix.
 template <typename B>
 void require_contiguous(const B& b) {
   if constexpr (requires { { b.is_contiguous() } -> std::convertible_to<bool>; }) {

@@ -22,6 +22,7 @@ enum class dtype : std::uint8_t {
   uint8, uint16, uint32, uint64,
 };
 
+/// The number of types of elements.
 inline constexpr std::size_t dtype_count = 12;
 
 /// Bytes of one element; 0 for a value that is no dtype (read from a broken peer or file).
@@ -44,6 +45,7 @@ inline constexpr std::size_t dtype_count = 12;
   return index < dtype_count ? names[index] : std::string_view("unknown");
 }
 
+/// Whether it is float64, float32, float16 or bfloat16.
 [[nodiscard]] constexpr bool is_floating(dtype type) noexcept {
   return type == dtype::float32 || type == dtype::float64 || type == dtype::float16 ||
          type == dtype::bfloat16;
@@ -92,6 +94,7 @@ inline constexpr bool is_registered =
 template <typename T>
 concept element = is_registered<T>;
 
+/// The dtype of a C++ type.
 template <element T>
 inline constexpr dtype dtype_of = detail::find_dtype<T>();
 

@@ -178,6 +178,7 @@ struct float16 {
   constexpr float16& operator/=(float other) noexcept { return *this = float{*this} / other; }
 };
 
+/// Whether T has 16 bits: bfloat16 or float16.
 template <typename T>
 inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 

@@ -31,6 +31,7 @@ enum class reduce_op : std::uint8_t {
   premul_sum,   ///< sum of factor * contribution; floating types only
 };
 
+/// The number of operations.
 inline constexpr std::size_t reduce_op_count = 9;
 
 /// "sum", "premul_sum", ...; "unknown" for a value that is no operation.

@@ -26,6 +26,7 @@ template <typename T>
                                                                      detail::saved_value::output);
 }
 
+/// The hyperbolic tangent.
 template <typename T>
 [[nodiscard]] variable<T> tanh(const variable<T>& x) {
   return detail::element_wise(

@@ -151,7 +151,7 @@ namespace detail {
 template <tensor_or_variable X, typename Place>
 [[nodiscard]] auto taken_by(std::string_view call, const X& x, int axis, std::size_t extent,
                             const Place& place) {
-  places from(extent);
+  element_places from(extent);
   for (std::size_t k = 0; k < extent; ++k) from[k] = place(k);
   return taken(call, x, axis, std::move(from));
 }

@@ -246,26 +246,32 @@ template <typename T>
 // Comparisons of tensors and variables, which have no gradient. One with NaN is false, but ne() is
 // true.
 
+/// a < b, as PyTorch's lt; b is a tensor, a variable or a number, and broadcasts.
 template <detail::tensor_or_variable X>
 [[nodiscard]] tensor<bool> lt(const X& a, const detail::compared_with<X>& b) {
   return map([](auto x, auto y) { return x < y; }, detail::values_of(a), b.value.value());
 }
+/// a <= b.
 template <detail::tensor_or_variable X>
 [[nodiscard]] tensor<bool> le(const X& a, const detail::compared_with<X>& b) {
   return map([](auto x, auto y) { return x <= y; }, detail::values_of(a), b.value.value());
 }
+/// a > b.
 template <detail::tensor_or_variable X>
 [[nodiscard]] tensor<bool> gt(const X& a, const detail::compared_with<X>& b) {
   return map([](auto x, auto y) { return x > y; }, detail::values_of(a), b.value.value());
 }
+/// a >= b.
 template <detail::tensor_or_variable X>
 [[nodiscard]] tensor<bool> ge(const X& a, const detail::compared_with<X>& b) {
   return map([](auto x, auto y) { return x >= y; }, detail::values_of(a), b.value.value());
 }
+/// a == b, element by element.
 template <detail::tensor_or_variable X>
 [[nodiscard]] tensor<bool> eq(const X& a, const detail::compared_with<X>& b) {
   return map([](auto x, auto y) { return x == y; }, detail::values_of(a), b.value.value());
 }
+/// a != b, element by element.
 template <detail::tensor_or_variable X>
 [[nodiscard]] tensor<bool> ne(const X& a, const detail::compared_with<X>& b) {
   return map([](auto x, auto y) { return x != y; }, detail::values_of(a), b.value.value());
@@ -287,12 +293,15 @@ template <detail::tensor_or_variable X>
   return ge(a, b);
 }
 
+/// a && b, with broadcasting.
 [[nodiscard]] inline tensor<bool> logical_and(const tensor<bool>& a, const tensor<bool>& b) {
   return map([](bool x, bool y) { return x && y; }, a, b);
 }
+/// a or b, with broadcasting.
 [[nodiscard]] inline tensor<bool> logical_or(const tensor<bool>& a, const tensor<bool>& b) {
   return map([](bool x, bool y) { return x || y; }, a, b);
 }
+/// Not x.
 [[nodiscard]] inline tensor<bool> logical_not(const tensor<bool>& a) {
   return map([](bool x) { return !x; }, a);
 }

@@ -67,7 +67,7 @@ template <typename T>
   shape s = last.shape();
   s.erase(s.rank() - 1);
   s[s.rank() - 1] = extent * extent;
-  places from(extent);
+  element_places from(extent);
   for (std::size_t k = 0; k < extent; ++k) from[k] = k * (extent + 1);
   return movedim(taken("einsum", reshape(last, s), -1, std::move(from)), -1, i);
 }

@@ -19,22 +19,27 @@ namespace parx::inline PARX_ABI {
 
 // Of tensors; those of variables are in activation.hpp.
 
+/// Of a tensor: max(0, x).
 template <typename T>
 [[nodiscard]] tensor<T> relu(const tensor<T>& x) {
   return detail::apply(x, [](auto v) { return v < decltype(v){} ? decltype(v){} : v; });
 }
+/// Of a tensor: the hyperbolic tangent.
 template <typename T>
 [[nodiscard]] tensor<T> tanh(const tensor<T>& x) {
   return detail::apply(x, [](auto v) { return detail::vector_tanh(v); });
 }
+/// Of a tensor: 1 / (1 + e^-x).
 template <typename T>
 [[nodiscard]] tensor<T> sigmoid(const tensor<T>& x) {
   return detail::apply(x, [](auto v) { return detail::vector_sigmoid(v); });
 }
+/// Of a tensor: x sigmoid(x).
 template <typename T>
 [[nodiscard]] tensor<T> silu(const tensor<T>& x) {
   return detail::apply(x, [](auto v) { return v * detail::vector_sigmoid(v); });
 }
+/// Of a tensor: x times the standard normal's distribution function at x.
 template <typename T>
 [[nodiscard]] tensor<T> gelu(const tensor<T>& x, gelu_form form = gelu_form::erf) {
   return gelu(variable<T>(x), form).value();

@@ -184,14 +184,14 @@ template <typename T, std::integral Index>
 
 namespace detail {
 
-using places = std::vector<std::size_t>;
+using element_places = std::vector<std::size_t>;
 
 template <typename Index>
-[[nodiscard]] places places_of(std::string_view call, const tensor<Index>& index,
+[[nodiscard]] element_places places_of(std::string_view call, const tensor<Index>& index,
                                std::size_t extent) {
   require(index.rank() == 1, "{}: the index has one axis, not shape {}", call,
           to_string(index.shape()));
-  places result;
+  element_places result;
   for (const Index each : index.contiguous()) {
     result.push_back(checked_place(call, each, extent));
   }
@@ -201,7 +201,7 @@ template <typename Index>
 /// Index k of `axis` of the result is index from[k] of x.
 template <typename T>
 [[nodiscard]] tensor<T> taken(std::string_view call, const tensor<T>& x, int axis,
-                              const places& from) {
+                              const element_places& from) {
   require_uncut(x, call);
   const axis_layout all(x.shape(), axis);
   const tensor<T> input = x.contiguous();
@@ -237,7 +237,8 @@ template <typename T>
 }
 /// Adds index k of `source` to index to[k] of the contiguous `target`.
 template <typename T>
-void add_taken(const tensor<T>& target, int axis, const places& to, const tensor<T>& source) {
+void add_taken(const tensor<T>& target, int axis, const element_places& to,
+               const tensor<T>& source) {
   const axis_layout all(target.shape(), axis);
   const tensor<T> values = source.contiguous();
   const axis_layout picked(source.shape(), axis);
@@ -251,7 +252,7 @@ void add_taken(const tensor<T>& target, int axis, const places& to, const tensor
 }
 template <typename T>
 [[nodiscard]] variable<T> taken(std::string_view call, const variable<T>& x, int axis,
-                                places from) {
+                                element_places from) {
   tensor<T> y = taken(call, x.value(), axis, from);
   return differentiable(
       std::move(y),
@@ -302,7 +303,7 @@ template <detail::tensor_or_variable X>
   require(mask.shape() == x.shape(), "masked_select: a mask of shape {} for a tensor of shape {}",
           to_string(mask.shape()), to_string(x.shape()));
   const tensor<bool> all = mask.contiguous();
-  detail::places from(all.size() + 1);
+  detail::element_places from(all.size() + 1);
   std::size_t count = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {  // without a branch, which random masks make slow
     from[count] = i;
@@ -344,6 +345,7 @@ template <tensor_or_variable X>
 
 }  // namespace detail
 
+/// In both a NaN counts as the largest number.
 enum class sort_order { ascending, descending };
 
 namespace detail {

@@ -432,8 +432,7 @@ template <typename T>
       x);
 }
 
-// Of tensors, without gradients.
-
+/// Of a tensor: the mean over `axes`.
 template <typename T>
 [[nodiscard]] tensor<T> mean(const tensor<T>& x, std::initializer_list<int> axes,
                              reduced_axes after = reduced_axes::dropped,
@@ -450,18 +449,21 @@ template <typename T>
                             call_site site = call_site::current()) {
   return var(variable<T>(x), axes, correction, after, site).value();
 }
+/// Of a tensor: the standard deviation over `axes`.
 template <typename T>
 [[nodiscard]] tensor<T> stddev(const tensor<T>& x, std::initializer_list<int> axes,
                                double correction = 1, reduced_axes after = reduced_axes::dropped,
                                call_site site = call_site::current()) {
   return stddev(variable<T>(x), axes, correction, after, site).value();
 }
+/// Of a tensor: log(sum(e^x)) over `axes`, without overflow.
 template <typename T>
 [[nodiscard]] tensor<T> logsumexp(const tensor<T>& x, std::initializer_list<int> axes,
                                   reduced_axes after = reduced_axes::dropped,
                                   call_site site = call_site::current()) {
   return logsumexp(variable<T>(x), axes, after, site).value();
 }
+/// Of a tensor: the p-norm.
 template <typename T>
 [[nodiscard]] tensor<T> norm(const tensor<T>& x, double p, std::initializer_list<int> axes,
                              reduced_axes after = reduced_axes::dropped,
@@ -473,6 +475,7 @@ template <typename T>
                              call_site site = call_site::current()) {
   return norm(variable<T>(x), p, site).value();
 }
+/// Of a tensor: the product over an axis.
 template <typename T>
 [[nodiscard]] tensor<T> prod(const tensor<T>& x, int axis, call_site site = call_site::current()) {
   return prod(variable<T>(x), axis, site).value();

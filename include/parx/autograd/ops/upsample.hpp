@@ -18,6 +18,7 @@
 
 namespace parx::inline PARX_ABI {
 
+/// How pixels between those of the input are made.
 enum class upsample_mode {
   nearest,
   linear,          ///< PyTorch's linear, bilinear and trilinear, with align_corners=False
@@ -96,7 +97,7 @@ template <typename T>
     if (mode != upsample_mode::nearest) {
       y = blended(y, axis, to, mode);
     } else {
-      places nearest(to);
+      element_places nearest(to);
       for (std::size_t k = 0; k < to; ++k) nearest[k] = k * from / to;
       y = taken("upsample", y, axis, std::move(nearest));
     }

@@ -15,6 +15,7 @@
 
 namespace parx::inline PARX_ABI::data {
 
+/// Which file of CIFAR this is, and which of its labels are read.
 enum class cifar_labels {
   cifar10,
   cifar100,         ///< the 100 fine classes
@@ -26,6 +27,7 @@ enum class cifar_labels {
   return kind == cifar_labels::cifar10 ? 10 : kind == cifar_labels::cifar100 ? 100 : 20;
 }
 
+/// Images of 32 x 32 pixels in three colours, and their classes.
 struct cifar_images {
   image_bytes images{.channels = 3, .rows = 32, .columns = 32, .pixels = {}};
   std::vector<std::uint8_t> labels;

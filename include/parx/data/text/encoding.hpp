@@ -26,13 +26,16 @@ struct encoding {
   [[nodiscard]] std::size_t size() const noexcept { return input_ids.size(); }
 };
 
+/// What becomes of a text that is too long.
 enum class truncation {
   longest_first,  ///< shorten the longer of a pair
   only_first,
   only_second,
   refuse,  ///< a sequence that is too long is an error
 };
+/// Whether short texts are filled up.
 enum class padding { none, max_length };
+/// Whether [CLS], [SEP] and their like are added.
 enum class special_tokens { add, leave_out };
 
 struct encode_options {

@@ -18,6 +18,7 @@
 
 namespace parx::inline PARX_ABI::data {
 
+/// How a file holds its records.
 enum class text_format { by_name, csv, tsv, jsonl };
 
 /// The format of a file: `given`, or for by_name the one that its name tells.

@@ -21,6 +21,7 @@ namespace parx::inline PARX_ABI::data {
 /// U+FFFD, which replaces bytes that are not a character.
 inline constexpr std::uint32_t replacement_character = 0xFFFD;
 
+/// A code point, and how many bytes it takes.
 using decoded_character = parx::detail::utf8_character;
 
 /// The character that `text` begins with; `text` is not empty.
