@@ -21,8 +21,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "did_you_mean.hpp"
 #include <parx/core/check.hpp>
+#include <parx/core/did_you_mean.hpp>
 #include <parx/core/error.hpp>
 
 namespace examples {
@@ -118,9 +118,9 @@ inline std::vector<std::string> known_flags(const cxxopts::Options& options) {
         !is_known) {
       continue;  // -n4
     }
-    const std::string meant = is_known ? name : did_you_mean(name, known);
+    const std::string meant = is_known ? name : parx::did_you_mean(name, known);
     parx::throw_usage("there is no flag {}{} --help lists the flags", flag,
-                      question(meant.empty() ? meant : spelled(meant)));
+                      parx::meant_question(meant.empty() ? meant : spelled(meant)));
   }
   parx::throw_usage("a flag is none of this program's. --help lists the flags");
 }

@@ -326,7 +326,7 @@ BOOST_AUTO_TEST_CASE(a_read_outside_of_its_unit_names_the_parameter) {
     expect_failures(
         failures_of<nested::model>(
             options, [](auto&, auto& m, auto&) { (void)m.blocks[1].scale.value(); }),
-        "parameter \"blocks.1.scale\" (6) is sharded by fsdp");
+        "parameter \"blocks.1.scale\" (6) is sharded: its values are here while");
     // Also right after a forward pass, and for the root.
     expect_failures(failures_of<nested::model>(options,
                                                [](auto& fsdp, auto& m, auto& group) {

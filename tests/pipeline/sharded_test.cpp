@@ -306,6 +306,6 @@ BOOST_AUTO_TEST_CASE(a_divided_backward_is_refused_where_gradients_are_cut) {
     return "nothing";
   });
   BOOST_TEST(texts[0] == texts[1]);
-  BOOST_TEST(texts[0].find("take zero(1), or a schedule with whole backwards") !=
+  BOOST_TEST(texts[0].find("take zero=1, or a schedule with whole backwards") !=
              std::string::npos);
 }

@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "common/did_you_mean.hpp"
 #include "tools/parx_checkpoint/paths.hpp"
 #include <parx/checkpoint.hpp>
+#include <parx/core/did_you_mean.hpp>
 #include <parx/core/printable.hpp>
 
 namespace {
@@ -129,7 +129,7 @@ int main(int argc, char** argv) {
   const bool wants_help = command == "-h" || command == "--help";
   if (!wants_help && !command.empty() && !is_known)
     fmt::print(stderr, "parx_checkpoint: there is no command \"{}\"{}\n", parx::printable(command),
-               examples::question(examples::did_you_mean(command, commands)));
+               parx::meant_question(parx::did_you_mean(command, commands)));
   fmt::print(wants_help ? stdout : stderr, usage);
   return wants_help ? 0 : 2;
 }

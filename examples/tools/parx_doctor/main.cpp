@@ -7,10 +7,10 @@
 //   parx_doctor host                                 # what parx_slurm check asks a node
 // A path of --needs may have commas in it.
 #define CXXOPTS_VECTOR_DELIMITER '\0'
-#include "common/did_you_mean.hpp"
 #include "tools/parx_doctor/facts.hpp"
 #include "tools/parx_doctor/host_flags.hpp"
 #include "tools/parx_doctor/links.hpp"
+#include <parx/core/did_you_mean.hpp>
 #include "tools/parx_doctor/recorder.hpp"
 #include "tools/parx_doctor/ucx.hpp"
 
@@ -69,8 +69,8 @@ int main(int argc, char** argv) {
     const std::string_view first = argv[1];
     const char* const strange = first == "--strict" || first == "--help" ? argv[2] : argv[1];
     fmt::print(stderr, "parx_doctor: \"{}\" is not what it takes{}\n{}", strange,
-               examples::question(
-                   examples::did_you_mean(strange, {"recorder", "host", "--strict", "--help"})),
+               parx::meant_question(
+                   parx::did_you_mean(strange, {"recorder", "host", "--strict", "--help"})),
                usage);
     return 2;
   }

@@ -16,7 +16,6 @@
 
 #include <fmt/format.h>
 
-#include "common/did_you_mean.hpp"
 #include "common/options.hpp"
 #include "tools/parx_slurm/command_line.hpp"
 #include "tools/parx_slurm/commands/batch.hpp"
@@ -124,9 +123,9 @@ int run_word(int argc, const char* const* argv) {
   if (word == "run") return run(line, {argv, argv + argc});
   if (word == "scale") return scale(line);
   const std::string meant =
-      examples::did_you_mean(word, {"where", "prepare", "check", "batch", "logs", "run", "scale"});
+      parx::did_you_mean(word, {"where", "prepare", "check", "batch", "logs", "run", "scale"});
   parx::throw_usage("there is no \"{}\"{} parx_slurm --help lists the words", word,
-                    examples::question(meant));
+                    parx::meant_question(meant));
 }
 
 }  // namespace

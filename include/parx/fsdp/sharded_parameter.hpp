@@ -199,11 +199,11 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
   void open_for_a_read() {
     if (reads_ != nullptr && reads_->open_unit_of(index_)) return;
     throw_usage(
-        "parameter \"{}\" {} is sharded by fsdp: its values are here while {} computes, and this "
+        "parameter \"{}\" {} is sharded: its values are here while {} computes, and this "
         "read is outside of that. Call the module itself, module(x), not its forward(x); save with "
-        "parx::save(fsdp, folder) of <parx/checkpoint.hpp>; read values under `auto whole "
-        "= fsdp.gathered(parameter);` on all ranks; and call methods of the model other than "
-        "forward in fsdp.call([&] {{ ... }})",
+        "parx::save of what wraps it; read values by for_each_whole_value() of a parallel model, "
+        "or under `auto whole = wrapper.gathered(parameter);` of an fsdp, on all ranks; and call "
+        "methods of the model other than forward in call([&] {{ ... }}) of an fsdp",
         this->name(), to_string(whole_.shape()), unit_);
   }
 

@@ -64,9 +64,9 @@ void require_same_input(rank_axis& axis, const tensor<T>& input, std::string_vie
     throw_error(
         errc::mismatch,
         "the ranks over which layers are cut{} got different inputs of a cut layer, \"{}\" (rank "
-        "{} of {}): other samples, whose sampler then has the group of all ranks instead of the "
-        "data-parallel one, mesh[\"dp\"]; or other values of the layers before it, which "
-        "initialize() makes from one seed on all ranks",
+        "{} of {}): other samples, whose sampler then has the group of all ranks instead of "
+        "data_group() of the model, or of the axis for samples of your own mesh; or other values "
+        "of the layers before it, which initialize() makes from one seed on all ranks",
         axis.cut_at(), layer, axis.rank(), axis.size());
   }
 }

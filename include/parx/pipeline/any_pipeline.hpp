@@ -364,8 +364,8 @@ class any_pipeline : public staged_wrapper, public training_engine {
       for (const stage_action& a : actions) {
         require(options_.sharding->stage == 1 || (a.kind != stage_work::backward_inputs &&
                                                   a.kind != stage_work::backward_weights),
-                "{}: {} is half of a backward, and zero({}) releases gradients or values between "
-                "the halves: take zero(1), or a schedule with whole backwards",
+                "{}: {} is half of a backward, and zero={} releases gradients or values between "
+                "the halves: take zero=1, or a schedule with whole backwards",
                 who, to_string(a), options_.sharding->stage);
       }
     }

@@ -84,8 +84,8 @@ namespace detail {
     detail::fail_for_all(
         group, formatted("pipeline at {}: rank {} of group \"{}\" got a batch of {} rows, and rank "
                          "{}, which has the first stage, one of {}. The ranks of one model need "
-                         "the same samples: give the sampler the data-parallel group, "
-                         "mesh[\"dp\"], not that of all ranks",
+                         "the same samples: give the sampler data_group() of the model, not "
+                         "the group of all ranks, or the loader the model itself",
                          site, group.rank(), group.name(), rows, first, told[0]));
   }
   return static_cast<int>(told[1]);

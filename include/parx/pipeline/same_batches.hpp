@@ -63,9 +63,9 @@ void require_same_batches(std::string_view who, std::span<const Batch> microbatc
   throw_error(
       errc::mismatch,
       "{} at {}: the {} ranks of one model (group \"{}\") got different samples: {} of {} "
-      "members of their batches differ. They need the same: give the sampler the data-parallel "
-      "group (data_group() of a parallel model, mesh[\"dp\"]), not that of all ranks, and let no "
-      "rank skip a batch",
+      "members of their batches differ. They need the same: give the sampler data_group() of the "
+      "model, not the group of all ranks, or the loader the model itself, and let no rank skip a "
+      "batch",
       who, site, model.size(), model.name(), differ, compared);
 }
 

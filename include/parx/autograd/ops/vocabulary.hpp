@@ -132,8 +132,8 @@ template <typename T, std::integral Label>
   if (highest[rows] != -highest[rows + 1]) {
     throw_error(errc::mismatch,
                 "cross_entropy at {}: the ranks over which the classes are cut have "
-                "different labels. They need the same batch: take the sampler of the ranks beside "
-                "(mesh[\"dp\"]), not of all",
+                "different labels. They need the same batch: give the sampler data_group() of the "
+                "model, not the group of all ranks, or the loader the model itself",
                 site);
   }
 

@@ -55,8 +55,8 @@ PARX_INLINE void check_layout(const reduction_groups& groups,
       "ddp on group \"{}\": the model of rank {} differs from that of rank 0. All ranks must build "
       "the same model, in the same order{}:{}",
       groups[where].name(), found->rank,
-      is_cut ? ", and hold the same parts of it (where layers are cut over mesh[\"tp\"], a ddp is "
-               "that of mesh[\"dp\"])"
+      is_cut ? ", and hold the same parts of it (where layers are cut over one axis of a mesh, a "
+               "ddp is that of another)"
              : "",
       found->text);
   // Ranks that share only other groups with this one saw no difference and would wait for it.

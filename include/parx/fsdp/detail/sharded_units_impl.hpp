@@ -236,7 +236,7 @@ PARX_INLINE void sharded_units::use_region::leave_backward(const backward_region
 
 PARX_INLINE void sharded_units::part_observer::begin_backward(const backward_start& start) {
   throw_usage(
-      "{}: backward reaches \"{}\" of fsdp.parameters(), which is this rank's part of "
+      "{}: backward reaches \"{}\" of the wrapper's parameters(), which is this rank's part of "
       "it: compute with the model's own parameter, inside of the model's forward",
       owner_.who_, owner_.all_[start.reached.front()]->name());
 }
@@ -350,7 +350,7 @@ PARX_INLINE void sharded_units::train_unfrozen(const backward_start& start) {
 PARX_INLINE void sharded_units::whole_observer::step_without_gradient() const {
   throw_usage(
       "{}: an optimizer was made of the model's own parameters, whose gradients go to "
-      "the ranks' parts: make it of fsdp.parameters()",
+      "the ranks' parts: make it of parameters() of what wraps the model",
       owner_.who_);
 }
 

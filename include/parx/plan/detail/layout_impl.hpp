@@ -6,8 +6,11 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <parx/core/check.hpp>
+#include <parx/core/did_you_mean.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/parse_number.hpp>
@@ -24,6 +27,32 @@ inline constexpr int most_of_layout = 1 << 20;
 
 /// require_possible(), of a layout that was written as `text`.
 void require_possible_layout(const layout& how, std::string_view text);
+
+/// The word of a layout that `name` was meant to be, as one writes it; empty if there is none.
+[[nodiscard]] inline std::string meant_layout_word(std::string_view name) {
+  std::string small(name);
+  for (char& letter : small) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  const std::vector<std::pair<std::string, std::string>> written{
+      {"auto", "auto"},         {"ddp", "ddp"},           {"zero", "zero=1"},
+      {"fsdp", "fsdp"},         {"hybrid", "hybrid"},     {"gathered", "gathered"},
+      {"pp", "pp=2"},           {"dp", "dp=2"},           {"tp", "tp=2"},
+      {"sp", "sp"},             {"chunks", "chunks=2"},   {"microbatches", "microbatches=8"},
+      {"replicas", "replicas=8"}, {"schedule", "schedule=zb1p"}};
+  std::vector<std::string> known;
+  for (const auto& each : written) known.push_back(each.first);
+  const std::string meant = did_you_mean(small, known);
+  for (const auto& [word, text] : written) {
+    if (word == small || word == meant) return text;
+  }
+  return {};
+}
+
+/// Whether two words of a layout stand in `text` with something else than a comma between them.
+[[nodiscard]] inline bool has_other_separator(std::string_view text) noexcept {
+  return text.find_first_of(" \t;:+|/&") != std::string_view::npos;
+}
 
 }  // namespace detail
 
@@ -45,12 +74,19 @@ PARX_INLINE layout layout::parse(std::string_view text) {
     const std::string_view name = word.substr(0, equals),
                            value = word.substr(std::min(word.size(), equals + 1));
     require(!word.empty(), "layout \"{}\": there is no word before one of its commas", quoted);
+    require(!detail::has_other_separator(name),
+            "layout \"{}\": there is \"{}\": words are separated by commas alone", quoted,
+            printable(word));
     require(seen.insert(name).second, "layout \"{}\": \"{}\" is given twice", quoted,
             printable(name));
     const auto number = [&](int least, int most = detail::most_of_layout) {
       const auto found = detail::parse_number<int>(value);
+      require(found || !detail::has_other_separator(value),
+              "layout \"{}\": after {}= there is \"{}\": words are separated by commas", quoted,
+              name, printable(value));
       require(found && *found >= least && *found <= most,
-              "layout \"{}\": {}= needs a whole number from {} to {}", quoted, name, least, most);
+              "layout \"{}\": {}= needs a whole number from {} to {}, and has \"{}\"", quoted, name,
+              least, most, printable(value));
       return *found;
     };
     const auto shard = [&](int stage) {
@@ -79,11 +115,10 @@ PARX_INLINE layout layout::parse(std::string_view text) {
     else if (name == "schedule") made.schedule = value;
     else
       throw_usage(
-          "layout \"{}\": there is no \"{}\". Give auto, or ddp, zero=1 to 3, fsdp or hybrid, with "
-          "the last "
-          "two gathered; the numbers of ranks pp=, dp= and tp=, with tp= sp; microbatches= or "
-          "replicas=; and with pp= schedule= and chunks=",
-          quoted, printable(name));
+          "layout \"{}\": there is no \"{}\"{} Give auto, or ddp, zero=1 to 3, fsdp or hybrid, "
+          "with the last two gathered; the numbers of ranks pp=, dp= and tp=, with tp= sp; "
+          "microbatches= or replicas=; and with pp= schedule= and chunks=",
+          quoted, printable(name), meant_question(detail::meant_layout_word(name)));
   }
   for (const char* const of_stages : {"schedule", "chunks"}) {
     require(seen.contains("pp") || !seen.contains(of_stages),
@@ -141,8 +176,10 @@ PARX_INLINE void detail::require_possible_layout(const layout& how, std::string_
           "layout \"{}\": schedule= and chunks= are for stages: give pp= of several ranks", text);
   const auto& names = pipeline_schedule_names;
   require(std::find(names.begin(), names.end(), how.schedule) != names.end(),
-          "layout \"{}\": there is no pipeline schedule \"{}\", but {}", text,
-          printable(how.schedule), joined_text(names));
+          "layout \"{}\": there is no pipeline schedule \"{}\"{} There are {}", text,
+          printable(how.schedule),
+          meant_question(did_you_mean(how.schedule, {names.begin(), names.end()})),
+          joined_text(names));
   require(how.replicas == 0 || how.microbatches == 0,
           "layout \"{}\": replicas= are the micro-batches of a step: leave microbatches= out",
           text);

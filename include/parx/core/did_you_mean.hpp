@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace examples {
+#include <parx/core/abi.hpp>
+
+namespace parx::inline PARX_ABI {
 
 namespace detail {
 
@@ -53,8 +55,8 @@ namespace detail {
 }
 
 /// What follows "there is no ...": ": did you mean max-steps?", or a full stop.
-[[nodiscard]] inline std::string question(const std::string& meant) {
+[[nodiscard]] inline std::string meant_question(const std::string& meant) {
   return meant.empty() ? "." : ": did you mean " + meant + "?";
 }
 
-}  // namespace examples
+}  // namespace parx
