@@ -20,6 +20,7 @@ import declarations
 WIDTH, LINES = 100, 150
 
 # page: title, and the headers that it has, in their order. A pattern ends in * for all of a folder.
+# A chapter that is not here has a page of its own name.
 PAGES = [
     ("tensor", "Tensors", ["tensor/tensor.hpp", "tensor/shape.hpp", "tensor/arithmetic.hpp",
                            "tensor/*", "types/*"]),
@@ -44,6 +45,8 @@ PAGES = [
     ("pipeline", "Pipelines", ["pipeline/*"]),
     ("train", "The trainer", ["train/*"]),
     ("checkpoint", "Files and checkpoints", ["checkpoint/*"]),
+    ("trees", "Gradient-boosted trees", ["trees/*"]),
+    ("torch", "LibTorch's modules", ["torch/*"]),
     ("plan", "The planner", ["plan/*"]),
 ]
 # Chapters that parx's own chapters need, and a user of parx/parallel.hpp does not.
@@ -118,7 +121,7 @@ def escaped(text):
 
 
 def wrapped(text, first, rest):
-    lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest,
+    lines = textwrap.wrap(text, WIDTH - 1, initial_indent=first, subsequent_indent=rest,
                           break_long_words=False, break_on_hyphens=False)
     # A line that would begin a list, a heading or a table keeps its sign.
     return [lines[0]] + [re.sub(r"^(\s*)([-+#>]|\d+[.)])(?=\s|$)",
@@ -283,7 +286,9 @@ def pages(root, complaints):
     headers = public_headers(root)
     left = {each for each in headers if each.split("/")[0] not in INNER}
     made, index = {}, []
-    for page, title, patterns in PAGES:
+    placed = {pattern.split("/")[0] for _, _, patterns in PAGES for pattern in patterns}
+    others = sorted({each.split("/")[0] for each in left} - placed)
+    for page, title, patterns in PAGES + [(each, each, [f"{each}/*"]) for each in others]:
         mine = []
         for pattern in patterns:
             if pattern.endswith("*"):

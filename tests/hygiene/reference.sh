@@ -39,7 +39,7 @@ int hidden();
 END
 echo '#include <parx/nn/undescribed.hpp>' >>"$work/include/parx/nn.hpp"
 said=$(python3 "$folder/reference.py" "$work") && { echo "reference.py refuses nothing"; exit 1; }
-refused=$(sed -nE 's/.*: [a-z]+ ([a-z_]+) has no docstring$/\1/p; s/.*reference\/((old|losses)\.md): not.*/\1/p' \
+refused=$(sed -nE 's/.*undescribed.hpp:[0-9]+: [a-z]+ ([a-z_]+) has no docstring$/\1/p; s/.*reference\/((old|losses)\.md): not.*/\1/p' \
   <<<"$said" | tr '\n' ' ')
 [ "$refused" = "nameless sum_of choice losses.md old.md " ] ||
   { echo "reference.py refuses of its example \"$refused\""; echo "$said"; exit 1; }

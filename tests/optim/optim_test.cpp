@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <boost/test/unit_test.hpp>
 
@@ -11,6 +13,7 @@
 #include <nn/torch_oracle.hpp>
 
 #include <parx/autograd.hpp>
+#include <parx/core/log.hpp>
 #include <parx/nn.hpp>
 
 using namespace parx;
@@ -413,4 +416,21 @@ BOOST_AUTO_TEST_CASE(a_gradient_of_some_ranks_has_no_norm_of_the_model) {
   BOOST_TEST(parx_test::mentions(told, "usage: ", "\"expert\"", "of \"expert ranks\" alone",
                                  "optim::grad_squares"),
              told);
+}
+
+BOOST_AUTO_TEST_CASE(a_step_without_a_backward_pass_is_told_of_once_with_its_line) {
+  std::vector<std::string> lines;
+  logger::instance().set_sink([&](log_level, std::string_view line) { lines.emplace_back(line); });
+  const parameter<float> p("p", grid(1));
+  optim::sgd optimizer(std::vector{p}, {.lr = 0.1});
+  set_grad(p, grid(2));
+  optimizer.step();
+  BOOST_TEST(lines.empty());
+  for (int step = 0; step < 3; ++step) optimizer.step();
+  logger::instance().set_sink({});
+  BOOST_TEST_REQUIRE(lines.size() == 1U);
+  BOOST_TEST(lines[0].find("optim_test.cpp:") != std::string::npos, lines[0]);
+  BOOST_TEST(lines[0].find("no parameter has a gradient, so nothing changes: call backward()") !=
+                 std::string::npos,
+             lines[0]);
 }

@@ -4,12 +4,15 @@
 #include <boost/test/unit_test.hpp>
 
 #include <functional>
+#include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <comm/jobs.hpp>
 #include <messages.hpp>
 #include <parallel/small.hpp>
+#include <parx/core/log.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim/adamw.hpp>
 #include <parx/optim/clip.hpp>
@@ -278,4 +281,28 @@ BOOST_AUTO_TEST_CASE(a_prompt_without_tokens_and_a_model_without_text) {
                            (void)parx::generate(model, std::vector<std::int64_t>());
                          }),
              "generate needs a prompt of at least one token");
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_that_is_no_number_is_told_of_once_with_its_line) {
+  std::vector<std::string> lines;
+  parx::logger::instance().set_sink(
+      [&](parx::log_level, std::string_view line) { lines.emplace_back(line); });
+  const auto failures = failures_of(2, [](process_group& world) {
+    auto net = small::llama();
+    parx::parallel model{net, world, {}};
+    for (int step = 0; step < 3; ++step) {
+      const float factor = step == 0 ? 1.0F : std::numeric_limits<float>::quiet_NaN();
+      const auto scaled = [factor](const auto& logits, const auto& part) {
+        return factor * parx::nn::cross_entropy(logits, part.labels);
+      };
+      (void)model.forward_backward(small::some(step, world.rank(), 2), scaled);
+      model.zero_grad();
+    }
+  });
+  parx::logger::instance().set_sink({});
+  parx_test::expect_failures(failures, "");
+  BOOST_TEST_REQUIRE(lines.size() == 1U);
+  for (const char* const said : {"misuse_test.cpp:", "of call 2 is nan", "clip_grad_norm"}) {
+    BOOST_TEST(lines[0].find(said) != std::string::npos, lines[0]);
+  }
 }

@@ -41,6 +41,13 @@ enum class row_updates {
   lazy,      ///< neither value nor state changes, as with PyTorch's SparseAdam
 };
 
+namespace detail {
+
+/// Warns of a step() for which no target has a gradient.
+[[gnu::cold]] void warn_of_no_gradient(call_site site);
+
+}  // namespace detail
+
 /// Derived has a `Rule` (see detail/lanes.hpp; in arithmetic_type<T>), `Rule rule(const Options&,
 /// steps) const`, `bool has_state(const Options&)`, `static constexpr std::array state_names`, one
 /// name for each tensor that a slot keeps, and `static constexpr bool has_state_from_first_step`:
@@ -54,11 +61,14 @@ class optimizer : public lazy_state {
   using state_type = arithmetic_type<T>;
 
   /// Updates every target that has a gradient, then drops the gradients. Local, does not block.
-  /// Throws usage_error where gradients have not left this rank yet (ddp's no_sync()).
-  void step() {
+  /// Throws usage_error where gradients have not left this rank yet (ddp's no_sync()). Warns once
+  /// where there is no gradient at all, because no backward pass came before.
+  void step(call_site site = call_site::current()) {
     for (const slot& one : slots_) one.updated.before_step();  // throws before any is updated
+    bool is_idle = !slots_.empty();
     for (slot& one : slots_) {
       if (!one.updated.has_grad()) continue;
+      is_idle = false;
       ++one.steps;
       const Options& options = options_[one.group];
       require_same_part(one);
@@ -74,6 +84,10 @@ class optimizer : public lazy_state {
       }
       one.updated.note_change();
       one.updated.zero_grad();
+    }
+    if (is_idle && !was_idle_) [[unlikely]] {
+      was_idle_ = true;
+      detail::warn_of_no_gradient(site);
     }
   }
 
@@ -292,6 +306,11 @@ class optimizer : public lazy_state {
   std::vector<Options> options_;  // one for each group
   std::vector<slot> slots_;
   std::vector<share_axes> axes_;  // of the groups that are a share of a model
+  bool was_idle_ = false;         // a step without a gradient has been told
 };
 
 }  // namespace parx::optim
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/optim/detail/optimizer_impl.hpp>
+#endif

@@ -6,6 +6,7 @@
 // replica, the ranks that together have one copy of the model and the same samples.
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -224,11 +225,19 @@ class any_parallel : public staged_wrapper {
     require_same_batches("parallel", parts, mesh_->flatten({"pp", "tp"}), site);
   }
 
+  /// After a step: warns, once and on rank 0 alone, of a loss that is no number.
+  void look_at(double loss, call_site site) {
+    ++steps_;
+    if (std::isfinite(loss) || told_of_loss_) [[likely]] return;
+    warn_of_loss(loss, site);
+  }
+
   parx::layout layout_;
   const call_site site_;
   process_group& world_;
 
  private:
+  [[gnu::cold]] void warn_of_loss(double loss, call_site site);
   [[nodiscard]] process_group& tensor_group() { return cut_->axis().group(); }
 
   /// Collective. Throws on all ranks the fault of the first rank that has one; "" is none.
@@ -243,6 +252,8 @@ class any_parallel : public staged_wrapper {
   std::optional<parallel_part<T>> part_;
   std::optional<parallel_shapes<T>> shapes_;
   steps_that_compare comparing_;
+  std::uint64_t steps_ = 0;    // calls of forward_backward
+  bool told_of_loss_ = false;  // warn_of_loss() has been called
 };
 
 }  // namespace parx

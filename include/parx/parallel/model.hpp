@@ -58,9 +58,11 @@ class parallel_model : public any_parallel<T> {
           return microbatch_result<T>{};
         }
       };
-      return with_microbatches<T, Input>(
+      const nn::tally loss = with_microbatches<T, Input>(
           std::span<const Batch>(parts), result,
           [&](const microbatches<T>& all) { return this->strategy().train(all); });
+      this->look_at(loss.sum, site);
+      return loss;
     });
   }
   /// Collective: forwards of one batch, without gradients. figures(logits, part) returns a

@@ -55,6 +55,7 @@ struct round_report {
   double seconds = 0;                                     ///< since fit() began, of this rank
 };
 
+/// What a callback after a round wants.
 enum class after_round { go_on, stop };
 
 struct fit_options {

@@ -77,6 +77,7 @@ inline void softmax_in_place(std::span<float> margins) noexcept {
 
 }  // namespace detail
 
+/// What the trees minimise: one of the structs above, by value.
 class objective {
  public:
   /// Of one of the structs above.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
+#include <parx/core/log.hpp>
 #include <parx/nn/init.hpp>
 #include <parx/parallel/any_parallel.hpp>
 #include <parx/parallel/detail/agreed_layout.hpp>
@@ -42,6 +44,19 @@ any_parallel<T>::any_parallel(std::unique_ptr<any_model<T>> model, process_group
   strategy_ = maker.make(choices);
   part_.emplace(*strategy_, *whole_);
   shapes_.emplace(*whole_);
+}
+
+template <typename T>
+void any_parallel<T>::warn_of_loss(double loss, call_site site) {
+  told_of_loss_ = true;
+  if (world_.rank() != 0) return;
+  logger::instance().write(
+      log_level::warn,
+      formatted("forward_backward at {}: the loss of call {} is {}, of these samples or because of "
+                "the step before, and so will be the gradients of all ranks. Lower the learning "
+                "rate, clip by optim::clip_grad_norm, look for such numbers in the batch; a "
+                "parx::detect_anomaly in front of the call names the operation that made the first",
+                site, steps_, std::isnan(loss) ? "nan" : loss > 0 ? "inf" : "-inf"));
 }
 
 template <typename T>
