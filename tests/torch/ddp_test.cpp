@@ -410,6 +410,55 @@ BOOST_AUTO_TEST_CASE(values_buffers_and_frozen_parameters_are_rank_0s) {
   BOOST_TEST(std::abs(all[0] - fresh.frozen->weight.sum().item<double>() - 12) < 1e-4);
 }
 
+// Tables of which rows are sent, and small ones, which are summed whole.
+BOOST_AUTO_TEST_CASE(gradients_of_embeddings_are_sparse_and_those_of_the_whole_batch) {
+  for (const std::int64_t words : {20, 4000}) {
+    for (const int world : {1, 2, 3}) {
+      const auto on_words = [&](int rank, int step) {  // rank 2 has none in the second step
+        if (rank == 2 && step == 1) return torch::empty({0}, torch::kLong);
+        return (torch::arange(5) * 3 + rank * 2 + step).remainder(words).to(torch::kLong);
+      };
+      const auto make = [&](bool sparse) {
+        nn::Embedding table(nn::EmbeddingOptions(words, 32).sparse(sparse));
+        fill(*table);
+        return table;
+      };
+      nn::Embedding whole = make(false);
+      for (int step = 0; step < 3; ++step) {
+        Tensor sum = torch::zeros({});
+        for (int rank = 0; rank < world; ++rank) {
+          sum = sum + whole(on_words(rank, step)).pow(2).sum();
+        }
+        (sum / world).backward();
+      }
+      const auto all = on_ranks(world, [&](parx::process_group& group) {
+        nn::Embedding table = make(true);
+        parx::torch_ddp ddp{table, group, {.buckets = {.first_bytes = 64, .bytes = 64}}};
+        for (int step = 0; step < 3; ++step) {
+          ddp.backward(table(on_words(group.rank(), step)).pow(2).sum());
+          expect(table->weight.grad().is_sparse(), "it is sparse");
+        }
+        const double error =
+            (table->weight.grad().to_dense() - whole->weight.grad()).abs().max().item<double>();
+        const auto rows = table->weight.grad().coalesce().indices().size(1);
+        expect(rows < 60, "no more rows than were touched: " + std::to_string(rows));
+        ddp.zero_grad();
+        {
+          const auto local = ddp.no_sync();
+          ddp.backward(table(on_words(group.rank(), 0)).pow(2).sum());
+          ddp.backward(table(on_words(group.rank(), 2)).pow(2).sum());
+        }
+        ddp.backward(table(on_words(group.rank(), 1)).pow(2).sum());
+        const double again =
+            (table->weight.grad().to_dense() * 3 - whole->weight.grad()).abs().max().item<double>();
+        return std::max(error, again);
+      });
+      for (const double each : all)
+        BOOST_TEST(each < 1e-5, words << " words, " << world << ": " << each);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(misuse_is_a_sentence) {
   const std::map<std::string, std::function<void(parx::process_group&)>> cases{
       {"was converted",
@@ -432,12 +481,6 @@ BOOST_AUTO_TEST_CASE(misuse_is_a_sentence) {
          two model;
          parx::torch_ddp ddp{model, group};
          model.forward(ones()).sum().backward({}, false, true);
-       }},
-      {"without .sparse(true)",
-       [](parx::process_group& group) {
-         nn::Embedding table(nn::EmbeddingOptions(5, 2).sparse(true));
-         parx::torch_ddp ddp{table, group};
-         table(torch::tensor({0, 1}, torch::kLong)).sum().backward();
        }},
       {"ComplexFloat",
        [](parx::process_group& group) {

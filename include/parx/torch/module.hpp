@@ -43,12 +43,23 @@ class torch_module {
  public:
   /// Throws usage_error for a parameter that parx cannot sum, by its name.
   torch_module(::torch::nn::Module& model, call_site site) : site_(site) {
+    std::unordered_set<const void*> tables;
+    const auto look_at = [&tables](const ::torch::nn::Module& module) {
+      const auto* const table = module.as<::torch::nn::EmbeddingImpl>();
+      if (table == nullptr || !table->options.sparse()) return;
+      tables.insert(table->weight.unsafeGetTensorImpl());
+    };
+    look_at(model);
+    for (const auto& module : model.modules(/*include_self=*/false)) look_at(*module);
     std::unordered_set<const void*> seen;  // a shared parameter has several names
     for (const auto& item : model.named_parameters()) {
       const at::Tensor& parameter = item.value();
-      if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+      const void* const identity = parameter.unsafeGetTensorImpl();
+      if (!seen.insert(identity).second) continue;
       require_sendable(parameter, "parameter \"" + item.key() + "\"", site_);
-      if (parameter.requires_grad()) follow(item.key(), parameter);
+      if (parameter.requires_grad())
+        follow(item.key(), parameter,
+               tables.contains(identity) ? gradient_layout::sparse : gradient_layout::strided);
       else frozen_.emplace_back(item.key(), parameter);
     }
   }
@@ -160,8 +171,8 @@ class torch_module {
     ~restored_count() { module.count_ = 1; }
   };
 
-  void follow(const std::string& name, const at::Tensor& parameter) {
-    torch_leaf& leaf = *leaves_.emplace_back(std::make_unique<torch_leaf>(name, parameter));
+  void follow(const std::string& name, const at::Tensor& parameter, gradient_layout layout) {
+    torch_leaf& leaf = *leaves_.emplace_back(std::make_unique<torch_leaf>(name, parameter, layout));
     leaf.accumulator = ::torch::autograd::impl::grad_accumulator(parameter);
     for (const auto& hook : leaf.accumulator->pre_hooks()) {
       require(
@@ -176,16 +187,21 @@ class torch_module {
     using ::torch::autograd::variable_list;
     leaf.post_hook =
         leaf.accumulator->add_post_hook(std::make_unique<::torch::autograd::utils::LambdaPostHook>(
-            [this, &leaf](const variable_list& outputs, const variable_list& /*inputs*/) {
-              ready(leaf);
+            [this, &leaf](const variable_list& outputs, const variable_list& inputs) {
+              ready(leaf, inputs.at(0));
               return outputs;
             }));
   }
 
   template <typename T>
   static void visit(auto& visitor, torch_leaf& leaf) {
-    torch_parameter<T> handle(leaf);
-    visitor(leaf.name, handle);
+    if (leaf.is_table) {
+      torch_table<T> handle(leaf);
+      visitor(leaf.name, handle);
+    } else {
+      torch_parameter<T> handle(leaf);
+      visitor(leaf.name, handle);
+    }
   }
 
   /// The wrapper's, the same for all leaves; null without one.
@@ -248,23 +264,27 @@ class torch_module {
       leaf->is_in_view = false;
       at::Tensor& grad = leaf->parameter.mutable_grad();
       if (!grad.defined()) continue;
-      require_dense(*leaf);
       if (!leaf->shows_view()) leaf->set_aside = std::move(grad);
       else if (grad.any().item<bool>()) leaf->set_aside = grad.clone();
       grad.reset();
     }
   }
 
-  /// The gradient of this leaf is final in this pass.
-  void ready(torch_leaf& leaf) {
+  /// The gradient of this leaf is final in this pass, which has contributed this much.
+  void ready(torch_leaf& leaf, const at::Tensor& contribution) {
     if (leaf.observer == nullptr) return;
     const at::NoGradGuard guard;
-    require_dense(leaf);
-    if (!leaf.shows_view()) {
-      at::Tensor& grad = leaf.parameter.mutable_grad();
-      leaf.view.copy_(grad);
-      grad = leaf.view;
+    at::Tensor& grad = leaf.parameter.mutable_grad();
+    if (leaf.is_table && contribution.layout() == at::kSparse) {
+      leaf.take_rows(contribution);
+    } else {
+      require(grad.layout() == at::kStrided,
+              "torch_ddp at {}: the gradient of \"{}\" is sparse, which only an embedding's may be",
+              site_, leaf.name);
+      leaf.rows.reset();
+      if (!leaf.shows_view()) leaf.view.copy_(grad);
     }
+    grad = leaf.view;
     leaf.is_in_view = true;
     leaf.observer->leaf_ready(leaf.index);
   }
@@ -272,16 +292,21 @@ class torch_module {
   void end() {
     is_running_ = false;
     observer()->end_backward();
-    if (!observer()->adds_passes_up()) add_what_was_set_aside();
+    if (observer()->adds_passes_up()) return;
+    const at::NoGradGuard guard;
+    for (const auto& leaf : leaves_) {
+      if (leaf->is_table && leaf->shows_view()) leaf->show_rows();
+    }
+    add_what_was_set_aside();
   }
 
   void add_what_was_set_aside() {
-    const at::NoGradGuard guard;
     for (const auto& leaf : leaves_) {
       if (!leaf->set_aside.defined()) continue;
       at::Tensor& grad = leaf->parameter.mutable_grad();
-      if (grad.defined()) grad.add_(leaf->set_aside);
-      else grad = std::move(leaf->set_aside);
+      if (!grad.defined()) grad = std::move(leaf->set_aside);
+      else if (grad.layout() == leaf->set_aside.layout()) grad.add_(leaf->set_aside);
+      else grad = grad.to_dense() + leaf->set_aside;
       leaf->set_aside.reset();
     }
   }
@@ -295,13 +320,6 @@ class torch_module {
       leaf->is_in_view = false;
     }
     if (observer() != nullptr) observer()->abandon_backward();
-  }
-
-  void require_dense(const torch_leaf& leaf) const {
-    require(leaf.parameter.grad().layout() == at::kStrided,
-            "torch_ddp at {}: the gradient of \"{}\" is sparse: make the embedding without "
-            ".sparse(true)",
-            site_, leaf.name);
   }
 
   const call_site site_;
