@@ -206,13 +206,15 @@ BOOST_AUTO_TEST_CASE(a_rank_learns_its_own_place_and_not_that_of_parxrun) {
 }
 
 BOOST_AUTO_TEST_CASE(the_report_names_the_first_failure_and_groups_the_others) {
-  const parx::detail::rank_end first{2, 400, {0, 9}, false, 1.25};
-  const std::string report = parx::detail::failure_report(
-      {"./train",
-       first,
-       {{0, 1, {1, 0}, false, 1.3}, {1, 2, {0, 15}, true, 1.5}, first, {3, 4, {1, 0}, false, 1.4}},
-       "logs/rank_2.err",
-       {"out of memory"}});
+  parx::detail::rank_end first{2, 400, {0, 9}, false, 1.25};
+  first.log_file = "logs/rank_2.err";
+  first.last_lines = {"out of memory"};
+  const std::string report = parx::detail::failure_report({"./train",
+                                                           first,
+                                                           {{0, 1, {1, 0}, false, 1.3},
+                                                            {1, 2, {0, 15}, true, 1.5},
+                                                            first,
+                                                            {3, 4, {1, 0}, false, 1.4}}});
   for (const char* part :
        {"rank 2 of 4 failed: killed by SIGKILL (signal 9), 1.2 s", "./train", "400",
         "logs/rank_2.err", "    | out of memory\n", "ranks 0,3: exit code 1\n",

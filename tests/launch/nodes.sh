@@ -180,6 +180,7 @@ a_failed_rank_is_restarted_and_counted_once() {
 each_restart_has_its_cause_and_the_report_is_of_the_last_attempt() {
   nodes "a b" $(at 2) -n 2 --max-restarts 1 sh -c '[ $RANK = 2 ] && sleep 0.3 && exit 0; [ $TORCHELASTIC_RESTART_COUNT$RANK = 03 ] && { echo first >&2; exit 5; }; [ $TORCHELASTIC_RESTART_COUNT$RANK = 11 ] && { sleep 0.1; echo second >&2; exit 6; }; exec sleep 60'
   code a 6; code b 6; cat ./*.err >all; [ "$(grep -cE '^parxrun: rank 3 ended \(exit code 5\) on [ab]; restart 1 of 1$' all)" = 1 ]
+  [ "$(grep -cE '^parxrun: record .*"goes_on": true, .*"rank": 3, ' all)$(grep -cE '^parxrun: record .*"goes_on": false, "code": 6, .*"rank": 1, ' all)" = 11 ]
   [ "$(grep -cE '^parxrun: rank . of 4 failed' all)" = 1 ]; has all 'rank 1 of 4 failed: exit code 6'; has all '    | second'; ! grep -q '| first' all
 }
 one_node_alone_restarts_as_well() {
@@ -332,7 +333,16 @@ logs_of_attempts_are_kept_apart() {
   local program='echo out $RANK; echo err >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || { [ $RANK = 1 ] && exit 3; exec sleep 20; }'
   nodes "a b" $(at 2) --rdzv-backend c10d -n 1 --max-restarts 1 --log-dir logs sh -c "$program"
   code a 0; [ "$(cat logs/job/attempt_0.1/n1.r1.out)" = 'out 1' ]; [ "$(cat logs/job/attempt_1.2/n0.r0.out)" = 'out 0' ]
-  grep -q '"why": "rank 1 ended (exit code 3) on [ab]"' logs/job/attempt_0.1/attempt.json; grep -q '"code": 0' logs/job/attempt_1.2/attempt.json
+  python3 - logs/job/report.json <<'END'
+import json, sys
+first, last = json.load(open(sys.argv[1]))["generations"]
+outcome, [failed] = first["outcome"], [each for node in first["nodes"] for each in node["ranks"] if each["rank"] == 1]
+assert outcome["goes_on"] and outcome["rank"] == 1 and outcome["restarts"] == 1, outcome
+assert outcome["node"] == first["members"][1]["node"], first
+assert failed["status"] == {"code": 3, "signal": 0} and failed["last_lines"] == ["err"], failed
+assert failed["log_file"].endswith("attempt_0.1/n1.r1.err"), failed
+assert not last["outcome"]["has_failed"] and last["outcome"]["code"] == 0 and last["end"] > last["start"], last
+END
   nodes "a b" $(at 2) -n 1 --max-restarts 1 --log-dir logs sh -c "$program"  # a turn later
   [ "$(wc -l <logs/job/attempt_0.1/n1.r1.err)" = 2 ]
 }

@@ -84,10 +84,9 @@ BOOST_AUTO_TEST_CASE(a_log_may_come_in_pieces_of_any_size) {
   std::string text;
   for (int i = 0; i < 400; ++i) text += parx::formatted("[rank {} on n1] step {}\n", i % 4, i);
   text +=
-      "[rank 0 on n1] [parx rank 0] error: all_reduce failed: lost rank 4 (n3, pid 1201): it "
-      "ended\n"
-      "parxrun: rank 4 of 6 failed: exit code 1, 5.9 s after the start\n"
-      "  command   ./train\n  node      n3\n  parxrun exits with code 1\n"
+      "[rank 0 on n1] [parx rank 0, after rank 4 on n3] error: any words\n"
+      "parxrun: any words\n  command   ./train\n" +
+      parx::line_of({.code = 1, .world_size = 6, .has_failed = true, .rank = 4, .node = "n3"}) +
       "[rank 2 on n1] Error: late\nno end";
   const auto whole = summary_of(text);
   std::mt19937 draw(5);

@@ -2,8 +2,11 @@
 // of the labs.
 #include <boost/test/unit_test.hpp>
 
+#include <csignal>
 #include <deque>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,7 +16,8 @@
 #include "tools/parx_slurm/logs/log_summary.hpp"
 #include "tools/parx_slurm/logs/log_text.hpp"
 #include "tools/parx_slurm/logs/log_writer.hpp"
-
+#include <parx/core/failure_record.hpp>
+#include <parx/core/log.hpp>
 
 using namespace parx::slurm;
 
@@ -22,6 +26,22 @@ namespace {
 std::string who_of(const log_summary& summary) {
   const auto culprit = culprit_of(summary);
   return culprit ? culprit->who : std::string();
+}
+
+/// An error that a rank of parx prints. Who is to blame stands in its tag: the sentence is any.
+std::string error_of(int rank, const std::string& sentence, std::optional<int> blamed = {},
+                     const std::string& host = {}) {
+  const parx::failure_record record{
+      .code = blamed ? std::optional(parx::errc::aborted) : std::nullopt,
+      .rank = rank,
+      .blamed = blamed.value_or(-1),
+      .host = host};
+  std::string line;
+  parx::logger::instance().set_sink([&](parx::log_level, std::string_view text) { line = text; });
+  parx::logger::instance().set_rank(rank);
+  parx::logger::instance().write(parx::log_level::error, sentence, parx::blame_tag(record));
+  parx::logger::instance().set_sink(nullptr);
+  return line;
 }
 
 log_summary summary_of(const std::string& text) {
@@ -34,14 +54,13 @@ log_summary summary_of(const std::string& text) {
 
 BOOST_AUTO_TEST_CASE(only_the_last_turn_counts_for_the_end_of_a_job) {
   log_summary summary;
-  read_log(
-      "turn 0 of job 7 on n[1-2] at 2026-11-26T10:00:00\n"
-      "[parx rank 1] error: train.cpp:8: rank 0 was lost\n"
-      "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-26T11:00:00 DUE TO PREEMPTION ***\n"
-      "turn 1 of job 7 on n[1-2] at 2026-11-26T12:00:00\n"
-      "[RANK 0] WORLD_SIZE=2\n[RANK 1] WORLD_SIZE=2\n"
-      "step 10\n",
-      "train-7.log", summary);
+  read_log("turn 0 of job 7 on n[1-2] at 2026-11-26T10:00:00\n" + error_of(1, "ANY WORDS", 0) +
+               "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-26T11:00:00 DUE TO "
+               "PREEMPTION ***\n"
+               "turn 1 of job 7 on n[1-2] at 2026-11-26T12:00:00\n"
+               "[RANK 0] WORLD_SIZE=2\n[RANK 1] WORLD_SIZE=2\n"
+               "step 10\n",
+           "train-7.log", summary);
   BOOST_TEST(summary.turns == 2);
   BOOST_TEST(summary.lines == 7u);
   BOOST_TEST(!culprit_of(summary).has_value());
@@ -86,7 +105,7 @@ BOOST_AUTO_TEST_CASE(the_first_error_is_told_with_its_rank_its_node_and_the_last
 }
 
 BOOST_AUTO_TEST_CASE(of_ranks_that_srun_has_started_its_own_lines_know_the_nodes) {
-  const std::string error = "[parx rank 3] error: train.cpp:8: out of memory\n";
+  const std::string error = error_of(3, "train.cpp:8: out of memory");
   const std::string ends =
       "srun: error: n08: task 3: Exited with exit code 1\n"
       "srun: error: n07: tasks 0-2: Exited with exit code 1\n";
@@ -107,42 +126,44 @@ BOOST_AUTO_TEST_CASE(of_ranks_that_srun_has_started_its_own_lines_know_the_nodes
 
 BOOST_AUTO_TEST_CASE(other_ranks_tell_where_a_rank_is) {
   log_summary summary;
-  read_log(
-      "[parx rank 5] error: no\n"
-      "[parx rank 0] error: all_reduce #8: rank 5 (n3:29500) closed the connection (of 6)\n"
-      "[parx rank 1] error: rank 0 (of 6) has gone, as rank 2 (rank 4 of the job, n2, pid 7)\n",
-      "x.log", summary);
+  read_log(error_of(5, "no") + error_of(0, "ANY WORDS", 5, "n3") +
+               error_of(1, "ANY WORDS", 4, "n2") + error_of(2, "ANY WORDS", 0) +
+               error_of(3, "ANY WORDS", -1),
+           "x.log", summary);
   BOOST_TEST(who_of(summary) == "rank 5 on n3");
   BOOST_TEST(summary.nodes.node_of(0) == "");
   BOOST_TEST(summary.nodes.node_of(4) == "n2");
   BOOST_TEST(summary.nodes.node_of(2) == "");
+  BOOST_TEST(summary.errors.found().back().is_echo);
 }
 
 BOOST_AUTO_TEST_CASE(files_of_one_rank_are_known_by_their_names) {
-  const std::string attempt = R"({"nodes": [{"node": "a1", "ranks": 2}, {"node": "a2"}]})";
-  BOOST_TEST((writer_of_file("logs/7/attempt_0.1/n1.r3.err", attempt) == log_writer{3, "a2"}));
+  const parx::generation_report report{
+      .members = {{.node = "a1", .ranks = 2}, {.node = "a2", .ranks = 2}}};
+  BOOST_TEST((writer_of_file("logs/7/attempt_0.1/n1.r3.err", &report) == log_writer{3, "a2"}));
   BOOST_TEST((writer_of_file("n1.r3.err") == log_writer{3, ""}));
-  BOOST_TEST((writer_of_file("n4.r9.out", attempt) == log_writer{9, ""}));
+  BOOST_TEST((writer_of_file("n4.r9.out", &report) == log_writer{9, ""}));
   BOOST_TEST((writer_of_file("slurm_logs/lab.7.n1.0.out") == log_writer{0, "n1"}));
   BOOST_TEST((writer_of_file("lab.7_2.node-a.12.err") == log_writer{12, "node-a"}));
   for (const char* const other : {"train-7.log", "train.v2.0.out", "nx.r3.err", "a.b.c.d.e", ""}) {
-    BOOST_TEST((writer_of_file(other, attempt) == log_writer{}), other);
+    BOOST_TEST((writer_of_file(other, &report) == log_writer{}), other);
   }
   log_summary summary;
-  read_log("step 1\nTraceback (most recent call last):\n  x\n", "n1.r3.err", summary, attempt);
+  read_log("step 1\nTraceback (most recent call last):\n  x\n", "n1.r3.err", summary, &report);
   BOOST_TEST(who_of(summary) == "rank 3 on a2");
   BOOST_TEST(culprit_of(summary)->error->after == std::deque<std::string>{"  x"});
   BOOST_TEST(summary.ranks == std::set<int>{3});
   summary = {};
-  read_log("[RANK 3] Error: no\n", "n1.r3.err", summary, attempt);
+  read_log("[RANK 3] Error: no\n", "n1.r3.err", summary, &report);
   BOOST_TEST(who_of(summary) == "rank 3 on a2");
 }
 
 BOOST_AUTO_TEST_CASE(parxruns_report_is_kept_whole) {
   log_summary summary;
-  read_log(
-      "step 3\nparxrun: rank 2 failed: exit code 5\n  its last lines:\n    no such file\nstep 4\n",
-      "x", summary);
+  read_log("step 3\nparxrun: rank 2 failed: exit code 5\n  its last lines:\n    no such file\n" +
+               parx::line_of({.code = 5, .has_failed = true, .rank = 2, .why = "exit code 5"}) +
+               "step 4\n",
+           "x", summary);
   BOOST_TEST(summary.launcher_lines ==
              (std::vector<std::string>{"parxrun: rank 2 failed: exit code 5",
                                        "  its last lines:", "    no such file"}));
@@ -205,19 +226,27 @@ BOOST_AUTO_TEST_CASE(slurms_verdict_is_read_where_there_is_no_accounting) {
 
 namespace {
 
-const std::string rule = std::string(78, '=') + "\n";
-const std::string report_of_rank_4 =
-    rule +
-    "parxrun: rank 4 of 6 failed: killed by SIGKILL (signal 9), 5.9 s after the start\n"
-    "  command   ./train\n  node      node3\n  pid       1201\n"
-    "  ranks 0-3,5: exit code 1\n  parxrun exits with code 137\n" +
-    rule;
-const std::string echoes =
-    "[rank 0 on node1] step 8\n"
-    "[rank 5 on node3] [parx rank 5] error: all_reduce of 8 floats was ended after 0.1 s because "
-    "another rank failed first: lost rank 4 (node3, pid 1201): it ended or was killed\n"
-    "[rank 0 on node1] [parx rank 0] error: all_reduce failed after 0.1 s: lost rank 4 (node3, "
-    "pid 1201): it ended or was killed\n";
+/// parxrun's report for people, in any words, and its record.
+std::string report_of(parx::job_outcome outcome) {
+  outcome.world_size = 6;
+  outcome.has_failed = true;
+  const std::string rule = std::string(78, '=') + "\n";
+  return outcome.goes_on
+             ? parx::line_of(outcome)
+             : rule + "parxrun: ANY WORDS\n  OF ANY LENGTH\n" + rule + parx::line_of(outcome);
+}
+const parx::job_outcome kill_of_rank_4{.code = 137,
+                                       .rank = 4,
+                                       .node = "node3",
+                                       .signal = SIGKILL,
+                                       .why = "killed by SIGKILL (signal 9), 5.9 s"};
+const std::string report_of_rank_4 = report_of(kill_of_rank_4);
+parx::job_outcome failure_of(int rank, const std::string& node, const std::string& why) {
+  return {.code = 1, .rank = rank, .node = node, .why = why};
+}
+const std::string echoes = "[rank 0 on node1] step 8\n[rank 5 on node3] " +
+                           error_of(5, "ANY WORDS", 4, "node3") + "[rank 0 on node1] " +
+                           error_of(0, "ANY WORDS", 4, "node3");
 
 }  // namespace
 
@@ -226,17 +255,16 @@ BOOST_AUTO_TEST_CASE(the_first_error_is_that_of_parxruns_report_and_not_a_surviv
                                   report_of_rank_4);
   BOOST_TEST(
       culprit_lines(summary) ==
-      (std::vector<std::string>{
-          "first error, rank 4 on node3: killed by SIGKILL (signal 9), 5.9 s after the start",
-          "  its last lines:", "    [rank 4 on node3] step 7", "    [rank 4 on node3] step 8",
-          "  2 more lines tell of errors"}));
+      (std::vector<std::string>{"first error, rank 4 on node3: killed by SIGKILL (signal 9), 5.9 s",
+                                "  its last lines:", "    [rank 4 on node3] step 7",
+                                "    [rank 4 on node3] step 8", "  2 more lines tell of errors"}));
   BOOST_TEST(summary.world_size == 6);
   BOOST_TEST(signal_text(summary, "FAILED").starts_with("SIGKILL comes from outside"));
   BOOST_TEST(signal_text(summary, "TIMEOUT") == "");
   // Where the rank has an error of its own, its line is shown.
   const auto fails = summary_of(
       echoes + "[rank 2 on n1] Error: an unimportant one\n[rank 3 on n2] ValueError: Error: no\n" +
-      rule + "parxrun: rank 3 of 6 failed: exit code 1, 2.0 s after the start\n  node      n2\n");
+      report_of(failure_of(3, "n2", "exit code 1")));
   BOOST_TEST(culprit_lines(fails) ==
              (std::vector<std::string>{"first error, rank 3 on n2, x.log line 5 (3 more follow):",
                                        "  > [rank 3 on n2] ValueError: Error: no"}));
@@ -245,50 +273,44 @@ BOOST_AUTO_TEST_CASE(the_first_error_is_that_of_parxruns_report_and_not_a_surviv
 BOOST_AUTO_TEST_CASE(what_a_rank_has_written_before_a_sigkill_is_not_its_cause) {
   const std::string before = "[rank 4 on node3] ERROR: retrying a download\n";
   const std::string step = "[rank 4 on node3] step 8\n";
-  BOOST_TEST(
-      culprit_lines(summary_of(before + step + report_of_rank_4)) ==
-      (std::vector<std::string>{
-          "first error, rank 4 on node3: killed by SIGKILL (signal 9), 5.9 s after the start",
-          "  its last lines:", "    [rank 4 on node3] ERROR: retrying a download",
-          "    [rank 4 on node3] step 8", "  one more line tells of an error"}));
+  BOOST_TEST(culprit_lines(summary_of(before + step + report_of_rank_4)) ==
+             (std::vector<std::string>{
+                 "first error, rank 4 on node3: killed by SIGKILL (signal 9), 5.9 s",
+                 "  its last lines:", "    [rank 4 on node3] ERROR: retrying a download",
+                 "    [rank 4 on node3] step 8", "  one more line tells of an error"}));
   const std::string killed = "srun: error: node3: task 4: Killed\n";
   const auto by_srun = culprit_lines(summary_of("[RANK 5] Connection closed by peer\n" + killed));
   BOOST_TEST(by_srun.front() == "first error, rank 4 on node3: Killed, says srun");
   // Of another signal its own words are the cause.
-  const auto segv = summary_of(
-      "[rank 4 on node3] Error: index 7 of 5\n" + rule +
-      "parxrun: rank 4 of 6 failed: killed by SIGSEGV (signal 11), 5.9 s after the start\n"
-      "  node      node3\n");
+  parx::job_outcome by_segv = kill_of_rank_4;
+  by_segv.signal = SIGSEGV;
+  const auto segv = summary_of("[rank 4 on node3] Error: index 7 of 5\n" + report_of(by_segv));
   BOOST_TEST(culprit_lines(segv).front() == "first error, rank 4 on node3, x.log line 1:");
 }
 
 BOOST_AUTO_TEST_CASE(of_several_reports_the_last_counts_and_none_before_a_restart) {
-  const std::string restart =
-      "parxrun: rank 4 ended (signal 9) on node3; restart 1 of 1\n"
-      "parxrun: generation 2 on node1, node2, node3\n";
+  const std::string restart = report_of({.restarts = 1, .goes_on = true, .rank = 4});
   BOOST_TEST(who_of(summary_of(report_of_rank_4 + restart)) == "");
   BOOST_TEST(who_of(summary_of(report_of_rank_4 + restart + "[rank 2 on node1] Error: no\n")) ==
              "rank 2 on node1");
-  const std::string second = rule +
-                             "parxrun: rank 1 of 6 failed: exit code 3, 2.0 s after the start\n"
-                             "  node      node1\n";
+  const std::string second = report_of(failure_of(1, "node1", "exit code 3"));
   BOOST_TEST(who_of(summary_of(report_of_rank_4 + restart + second)) == "rank 1 on node1");
   BOOST_TEST(who_of(summary_of(report_of_rank_4 + second)) == "rank 1 on node1");
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_that_the_report_blames_by_another_ones_words_is_the_culprit) {
-  const auto summary = summary_of(
-      echoes + rule +
-      "parxrun: rank 4 was lost by rank 0 in all_reduce #3 on group \"world\"\n"
-      "  told by   rank 0 of 6 failed: exit code 1, 2.0 s after the start\n  node      node1\n");
-  BOOST_TEST(culprit_lines(summary).front() ==
-             "first error, rank 4 on node3 was lost by rank 0 in all_reduce #3 on group \"world\"");
+  auto told = failure_of(4, "node3", "rank 4 was lost by rank 0 in all_reduce #3");
+  told.told_by = 0;
+  const auto lines =
+      culprit_lines(summary_of("[rank 4 on node3] step 8\n" + echoes + report_of(told)));
+  BOOST_TEST(lines.front() == "first error, rank 4 was lost by rank 0 in all_reduce #3");
+  BOOST_TEST(lines.at(2) == "    [rank 4 on node3] step 8");
 }
 
 BOOST_AUTO_TEST_CASE(a_lost_node_goes_before_the_errors_of_the_others) {
   const auto summary = summary_of(
-      "[rank 2 on node2] step 8\n" + echoes + rule +
-      "parxrun: node node2 was lost: it closed the connection\n  command   ./train\n" + rule);
+      "[rank 2 on node2] step 8\n" + echoes +
+      report_of(failure_of(-1, "node2", "node node2 was lost: it closed the connection")));
   BOOST_TEST(
       culprit_lines(summary) ==
       (std::vector<std::string>{"first error, node node2 was lost: it closed the connection",
@@ -297,10 +319,7 @@ BOOST_AUTO_TEST_CASE(a_lost_node_goes_before_the_errors_of_the_others) {
 }
 
 BOOST_AUTO_TEST_CASE(without_a_report_srun_or_the_survivors_name_the_culprit) {
-  const std::string survivors =
-      "[RANK 4] step 8\n"
-      "[parx rank 5] error: all_reduce was ended after 0.1 s because another rank failed first: "
-      "lost rank 4 (node3, pid 1201): it ended or was killed\n";
+  const std::string survivors = "[RANK 4] step 8\n" + error_of(5, "ANY WORDS", 4, "node3");
   const auto first = [](const std::string& text) {
     const auto lines = culprit_lines(summary_of(text));
     return lines.empty() ? std::string() : lines.front();
@@ -345,17 +364,15 @@ BOOST_AUTO_TEST_CASE(the_lines_around_an_error_are_never_those_of_another_rank) 
 }
 
 BOOST_AUTO_TEST_CASE(an_error_before_a_restart_is_told_as_an_earlier_one) {
-  const std::string first =
-      "[rank 1 on b] ValueError: Error: no\n"
-      "parxrun: rank 1 ended (exit code 3) on b; restart 1 of 1\n";
-  const std::string second = "parxrun: generation 2 on a, b\n[rank 0 on a] step 1\n";
+  const std::string restart =
+      report_of({.restarts = 1, .goes_on = true, .rank = 1, .node = "b", .why = "exit code 3"});
+  const std::string first = "[rank 1 on b] ValueError: Error: no\n" + restart;
+  const std::string second = "[rank 0 on a] step 1\n";
   const auto summary = summary_of(first + second);
   BOOST_TEST(!culprit_of(summary).has_value());
-  BOOST_TEST(summary.world_size == 0);  // "restart 1 of 1" is none
   BOOST_TEST(earlier_lines(summary) ==
              (std::vector<std::string>{
-                 "earlier, rank 1 ended (exit code 3) on b: the ranks were started again (restart "
-                 "1)",
+                 "earlier, rank 1 on b: exit code 3: the ranks were started again (restart 1)",
                  "  its first error, x.log line 1:", "  > [rank 1 on b] ValueError: Error: no"}));
   BOOST_TEST(end_text(summary, "COMPLETED") ==
              "no line since then tells of an error: the job ended well");
@@ -368,7 +385,7 @@ BOOST_AUTO_TEST_CASE(an_error_before_a_restart_is_told_as_an_earlier_one) {
   const auto fails_again = summary_of(first + second + report_of_rank_4);
   BOOST_TEST(who_of(fails_again) == "rank 4 on node3");
   BOOST_TEST(end_text(fails_again, "FAILED") == "");
-  BOOST_TEST(end_text(summary_of(first), "COMPLETED") ==
+  BOOST_TEST(end_text(summary_of(report_of_rank_4), "COMPLETED") ==
              "the job ended well all the same, says Slurm");
 }
 
@@ -382,4 +399,53 @@ BOOST_AUTO_TEST_CASE(a_job_without_a_log_says_how_to_keep_one) {
   const std::string text = no_log_text({".", "logs"});
   BOOST_TEST(text.starts_with("looked at ., logs. "));
   BOOST_TEST(text.find("| tee train.log") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(what_parxrun_has_recorded_of_a_rank_stands_in_for_its_lines) {
+  parx::generation_report report;
+  report.outcome = failure_of(3, "a2", "exit code 1");
+  report.outcome->has_failed = true;
+  report.nodes.push_back({.node = "a2"});
+  report.nodes[0].ranks.push_back({.rank = 3, .record = parx::failure_record{.text = "no data"}});
+  const auto told = [&] {
+    log_summary summary;
+    read_log("step 1\n", "n0.r0.out", summary, &report);
+    return culprit_lines(summary);
+  };
+  BOOST_TEST(told() == (std::vector<std::string>{"first error, rank 3 on a2: exit code 1",
+                                                 "  its last lines:", "    no data"}));
+  report.nodes[0].ranks[0].last_lines = {"step 8", "no data here"};
+  BOOST_TEST(told().back() == "    no data here");
+}
+
+BOOST_AUTO_TEST_CASE(a_report_survives_the_way_as_json) {
+  parx::job_report job{.id = "7", .command = "./train", .parx = "0.1"};
+  job.generations.push_back({.start = 1.5, .members = {{.node = "a", .ranks = 2}}});
+  auto& first = job.generations.front();
+  first.outcome = kill_of_rank_4;
+  first.nodes.push_back({.node = "a", .recorder = "/dev/shm/x", .reason = "none"});
+  first.nodes[0].ranks.push_back(
+      {.rank = 1,
+       .pid = 7,
+       .status = {0, SIGKILL},
+       .seconds = 2.25,
+       .record =
+           parx::failure_record{
+               .code = parx::errc::peer_lost, .rank = 1, .blamed = 0, .text = "\"lost\""},
+       .last_lines = {"x\ty"}});
+  const auto text = [](const parx::job_report& what) {
+    return parx::json::dump(parx::json::to_json(what));
+  };
+  const auto same = parx::json::from_json<parx::job_report>(parx::json::parse(text(job)));
+  BOOST_TEST(text(same) == text(job));
+  BOOST_TEST((same.generations[0].nodes[0].ranks[0].record == first.nodes[0].ranks[0].record));
+  BOOST_TEST(!same.generations[0].end.has_value());
+  BOOST_CHECK_THROW((void)parx::json::from_json<parx::job_report>(parx::json::parse("{}")),
+                    parx::json::error);
+  // Lines that are no record, or one that is cut off.
+  BOOST_TEST(!parx::outcome_of_line("parxrun: record {").has_value());
+  BOOST_TEST(!parx::outcome_of_line("[rank 1] " + parx::line_of(kill_of_rank_4)).has_value());
+  parx::job_outcome long_one = kill_of_rank_4;
+  long_one.why = std::string(5000, '"');
+  BOOST_TEST(parx::line_of(long_one).size() < 1024U);
 }

@@ -141,7 +141,7 @@ END
   claim "parx_slurm logs reads that as well" ends_with 4 asks logs parxrun.log
   claim "and names rank and node" says '^first error, rank 3 on node2, parxrun.log line [0-9]+'
   claim "a rank fails with a folder of logs" ends_badly -K0 -N 2 --ntasks-per-node=1 "$bin/parxrun" --log-dir tree -n 2 ./fails
-  claim "parx_slurm logs reads the folder" ends_with 4 asks logs "$(dirname tree/*/attempt_0.1/attempt.json)"
+  claim "parx_slurm logs reads the folder" ends_with 4 asks logs "$(dirname tree/*/attempt_0.1/n1.r3.err)"
   claim "and names rank and node" says '^first error, rank 3 on node2, .*/n1.r3.err line 1'
   # An array: each task has its own end, and the worst is told whole.
   cat >array.sbatch <<'END'

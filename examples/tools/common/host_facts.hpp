@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/common/json_fields.hpp"
 #include <parx/core/formatted.hpp>
-#include <parx/core/json.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/split.hpp>
 
@@ -24,6 +24,13 @@ struct path_fact {
   std::uint64_t size = 0;  ///< of a file in bytes, of a folder its entries
   /// Only an argument of the program names it, so perhaps not all nodes need it.
   bool is_argument = false;
+
+  static void for_each_field(auto& self, auto&& visit) {
+    visit("path", self.path);
+    visit("problem", self.problem);
+    visit("size", self.size);
+    visit("is_argument", self.is_argument);
+  }
 };
 
 /// A Python module that a job imports.
@@ -31,6 +38,12 @@ struct import_fact {
   std::string module;
   std::string version;
   std::string problem;  ///< the last line of the error; empty: it can be imported
+
+  static void for_each_field(auto& self, auto&& visit) {
+    visit("module", self.module);
+    visit("version", self.version);
+    visit("problem", self.problem);
+  }
 };
 
 struct host_facts {
@@ -53,7 +66,7 @@ struct host_facts {
   std::vector<import_fact> imports;
   std::string output;          ///< the folder to write into; empty: none
   std::string output_problem;  ///< empty: it can be written
-  // What there is of everything.
+  // Resources.
   int cores = 0;                  ///< in the affinity mask
   double quota_cores = 0;         ///< of the control groups; 0: no quota
   std::string processor;          ///< "AVX2"
@@ -76,127 +89,54 @@ struct host_facts {
   double clock_ahead_s = 0;        ///< of the first node's clock
   double round_trip_s = 0;
 
-  [[nodiscard]] std::string to_line() const {
-    const auto texts = [](const std::vector<std::string>& list) {
-      json::array array;
-      for (const std::string& each : list) array.emplace_back(each);
-      return array;
-    };
-    json::array paths, modules;
-    for (const path_fact& each : needs) {
-      paths.emplace_back(json::object{{"path", each.path},
-                                      {"problem", each.problem},
-                                      {"size", each.size},
-                                      {"is_argument", each.is_argument}});
-    }
-    for (const import_fact& each : imports) {
-      modules.emplace_back(json::object{
-          {"module", each.module}, {"version", each.version}, {"problem", each.problem}});
-    }
-    return json::dump(json::object{{"node", node},
-                                   {"host", host},
-                                   {"kernel", kernel},
-                                   {"program", program},
-                                   {"program_problem", program_problem},
-                                   {"program_hash", program_hash},
-                                   {"missing_libraries", texts(missing_libraries)},
-                                   {"missing_instructions", texts(missing_instructions)},
-                                   {"image", image},
-                                   {"image_problem", image_problem},
-                                   {"image_hash", image_hash},
-                                   {"container_problem", container_problem},
-                                   {"container_lacks", texts(container_lacks)},
-                                   {"needs", paths},
-                                   {"imports", modules},
-                                   {"output", output},
-                                   {"output_problem", output_problem},
-                                   {"cores", cores},
-                                   {"quota_cores", quota_cores},
-                                   {"processor", processor},
-                                   {"memory_mb", memory_mb},
-                                   {"shm_mb", shm_mb},
-                                   {"tmp_mb", tmp_mb},
-                                   {"tmp", tmp},
-                                   {"files", files},
-                                   {"processes", processes},
-                                   {"own_name_is", own_name_is},
-                                   {"address", address},
-                                   {"time_left_s", time_left_s},
-                                   {"complete", complete},
-                                   {"exchanged", exchanged},
-                                   {"to_first_problem", to_first_problem},
-                                   {"from_first_problem", from_first_problem},
-                                   {"to_next_problem", to_next_problem},
-                                   {"next", next},
-                                   {"clock_ahead_s", clock_ahead_s},
-                                   {"round_trip_s", round_trip_s}});
-  }
-
-  /// Throws json::error for a line that is not from to_line().
-  [[nodiscard]] static host_facts from_line(std::string_view line) {
-    const json::value text = json::parse(line);
-    const auto texts = [&](std::string_view name) {
-      std::vector<std::string> list;
-      for (const json::value& each : text.at(name).elements()) list.push_back(each.text());
-      return list;
-    };
-    const auto integer = [&](std::string_view name) { return text.at(name).as<std::int64_t>(); };
-    host_facts facts;
-    facts.node = text.at("node").text();
-    facts.host = text.at("host").text();
-    facts.kernel = text.at("kernel").text();
-    facts.program = text.at("program").text();
-    facts.program_problem = text.at("program_problem").text();
-    facts.program_hash = text.at("program_hash").text();
-    facts.missing_libraries = texts("missing_libraries");
-    facts.missing_instructions = texts("missing_instructions");
-    facts.image = text.at("image").text();
-    facts.image_problem = text.at("image_problem").text();
-    facts.image_hash = text.at("image_hash").text();
-    facts.container_problem = text.at("container_problem").text();
-    facts.container_lacks = texts("container_lacks");
-    for (const json::value& each : text.at("needs").elements()) {
-      facts.needs.push_back({each.at("path").text(), each.at("problem").text(),
-                             each.at("size").as<std::uint64_t>(),
-                             each.at("is_argument").as<bool>()});
-    }
-    for (const json::value& each : text.at("imports").elements()) {
-      facts.imports.push_back(
-          {each.at("module").text(), each.at("version").text(), each.at("problem").text()});
-    }
-    facts.output = text.at("output").text();
-    facts.output_problem = text.at("output_problem").text();
-    facts.cores = text.at("cores").as<int>();
-    facts.quota_cores = text.at("quota_cores").as<double>();
-    facts.processor = text.at("processor").text();
-    facts.memory_mb = integer("memory_mb");
-    facts.shm_mb = integer("shm_mb");
-    facts.tmp_mb = integer("tmp_mb");
-    facts.tmp = text.at("tmp").text();
-    facts.files = integer("files");
-    facts.processes = integer("processes");
-    facts.own_name_is = text.at("own_name_is").text();
-    facts.address = text.at("address").text();
-    facts.time_left_s = integer("time_left_s");
-    facts.complete = text.at("complete").as<bool>();
-    facts.exchanged = text.at("exchanged").as<bool>();
-    facts.to_first_problem = text.at("to_first_problem").text();
-    facts.from_first_problem = text.at("from_first_problem").text();
-    facts.to_next_problem = text.at("to_next_problem").text();
-    facts.next = text.at("next").text();
-    facts.clock_ahead_s = text.at("clock_ahead_s").as<double>();
-    facts.round_trip_s = text.at("round_trip_s").as<double>();
-    return facts;
+  static void for_each_field(auto& self, auto&& visit) {
+    visit("node", self.node);
+    visit("host", self.host);
+    visit("kernel", self.kernel);
+    visit("program", self.program);
+    visit("program_problem", self.program_problem);
+    visit("program_hash", self.program_hash);
+    visit("missing_libraries", self.missing_libraries);
+    visit("missing_instructions", self.missing_instructions);
+    visit("image", self.image);
+    visit("image_problem", self.image_problem);
+    visit("image_hash", self.image_hash);
+    visit("container_problem", self.container_problem);
+    visit("container_lacks", self.container_lacks);
+    visit("needs", self.needs);
+    visit("imports", self.imports);
+    visit("output", self.output);
+    visit("output_problem", self.output_problem);
+    visit("cores", self.cores);
+    visit("quota_cores", self.quota_cores);
+    visit("processor", self.processor);
+    visit("memory_mb", self.memory_mb);
+    visit("shm_mb", self.shm_mb);
+    visit("tmp_mb", self.tmp_mb);
+    visit("tmp", self.tmp);
+    visit("files", self.files);
+    visit("processes", self.processes);
+    visit("own_name_is", self.own_name_is);
+    visit("address", self.address);
+    visit("time_left_s", self.time_left_s);
+    visit("complete", self.complete);
+    visit("exchanged", self.exchanged);
+    visit("to_first_problem", self.to_first_problem);
+    visit("from_first_problem", self.from_first_problem);
+    visit("to_next_problem", self.to_next_problem);
+    visit("next", self.next);
+    visit("clock_ahead_s", self.clock_ahead_s);
+    visit("round_trip_s", self.round_trip_s);
   }
 };
 
 /// Slurm passes the output of a task on in messages of 1024 bytes, and those of several tasks mix.
 inline constexpr std::size_t most_bytes_of_a_line = 900;
 
-/// to_line() in lines that srun keeps whole: "facts NODE SERIAL PART PARTS text". `serial`: grows
-/// with what is known of the node.
+/// The facts as JSON, in lines that srun keeps whole: "facts NODE SERIAL PART PARTS text".
+/// `serial`: grows with what is known of the node.
 [[nodiscard]] inline std::string to_lines(const host_facts& facts, int serial) {
-  const std::string text = facts.to_line();
+  const std::string text = json::dump(json::to_json(facts));
   const std::size_t parts = (text.size() + most_bytes_of_a_line - 1) / most_bytes_of_a_line;
   std::string lines;
   for (std::size_t i = 0; i < parts; ++i) {
@@ -235,7 +175,7 @@ inline constexpr std::size_t most_bytes_of_a_line = 900;
       std::string text;
       for (const auto& [part, piece] : each->second.text) text += piece;
       try {
-        found.push_back(host_facts::from_line(text));
+        found.push_back(json::from_json<host_facts>(json::parse(text)));
         break;
       } catch (const json::error&) {
         // Of another version.

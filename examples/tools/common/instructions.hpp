@@ -17,7 +17,7 @@ namespace parx::inline PARX_ABI {
 
 /// What core/compiled_for.hpp has put into a program's file; empty where there is nothing.
 [[nodiscard]] inline std::vector<std::string> instructions_of(std::string_view file) {
-  constexpr std::string_view mark = "parx compiled for:";
+  constexpr std::string_view own = detail::compiled_for, mark = own.substr(0, own.find(':') + 1);
   std::vector<std::string> names;
   for (auto at = file.find(mark); at != file.npos; at = file.find(mark, at)) {
     at += mark.size();

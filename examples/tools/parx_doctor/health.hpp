@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "tools/common/json_fields.hpp"
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
-#include <parx/core/json.hpp>
 #include <parx/core/socket_address.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -36,38 +36,25 @@ struct rank_health {
   double clock_ahead_s = 0;       ///< of rank 0's clock
   bool reads_neighbour = true;    ///< process_vm_readv from the next rank of the host works
 
-  [[nodiscard]] std::string to_bytes() const {
-    json::array list;
-    for (const int cpu : cpus) list.emplace_back(cpu);
-    return json::dump(json::object{{"rank", rank},
-                                   {"host", host},
-                                   {"boot_id", boot_id},
-                                   {"address", address},
-                                   {"version", version},
-                                   {"program", program},
-                                   {"cpus", list},
-                                   {"threads", threads},
-                                   {"descriptors", descriptors},
-                                   {"clock_ahead_s", clock_ahead_s},
-                                   {"reads_neighbour", reads_neighbour}});
+  static void for_each_field(auto& self, auto&& visit) {
+    visit("rank", self.rank);
+    visit("host", self.host);
+    visit("boot_id", self.boot_id);
+    visit("address", self.address);
+    visit("version", self.version);
+    visit("program", self.program);
+    visit("cpus", self.cpus);
+    visit("threads", self.threads);
+    visit("descriptors", self.descriptors);
+    visit("clock_ahead_s", self.clock_ahead_s);
+    visit("reads_neighbour", self.reads_neighbour);
   }
+  /// For all_gather_object.
+  [[nodiscard]] std::string to_bytes() const { return json::dump(json::to_json(*this)); }
   /// Throws json::error for bytes that are not from to_bytes().
   [[nodiscard]] static rank_health from_bytes(std::span<const std::byte> bytes) {
-    const json::value text =
-        json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    std::vector<int> allowed;
-    for (const json::value& cpu : text.at("cpus").elements()) allowed.push_back(cpu.as<int>());
-    return {.rank = text.at("rank").as<int>(),
-            .host = text.at("host").text(),
-            .boot_id = text.at("boot_id").text(),
-            .address = text.at("address").text(),
-            .version = text.at("version").text(),
-            .program = text.at("program").text(),
-            .cpus = std::move(allowed),
-            .threads = text.at("threads").as<int>(),
-            .descriptors = text.at("descriptors").as<std::uint64_t>(),
-            .clock_ahead_s = text.at("clock_ahead_s").as<double>(),
-            .reads_neighbour = text.at("reads_neighbour").as<bool>()};
+    return json::from_json<rank_health>(
+        json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
   }
 };
 

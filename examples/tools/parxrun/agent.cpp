@@ -20,20 +20,23 @@
 
 #include "tools/common/find_program.hpp"
 #include "tools/common/flight/reader.hpp"
+#include "tools/common/job_report.hpp"
 #include "tools/common/rank_list.hpp"
 #include "tools/parxrun/agent_options.hpp"
 #include "tools/parxrun/agents.hpp"
 #include "tools/parxrun/failures/divergence_text.hpp"
 #include "tools/parxrun/failures/failure_folder.hpp"
 #include "tools/parxrun/failures/failure_report.hpp"
+#include "tools/parxrun/failures/job_end.hpp"
 #include "tools/parxrun/failures/verdict.hpp"
 #include "tools/parxrun/nodes/kept_store.hpp"
+#include "tools/parxrun/nodes/report_file.hpp"
+#include "tools/parxrun/nodes/report_of_node.hpp"
 #include "tools/parxrun/ranks/after.hpp"
 #include "tools/parxrun/ranks/caught_signals.hpp"
 #include "tools/parxrun/ranks/child_process.hpp"
 #include "tools/parxrun/ranks/console.hpp"
 #include "tools/parxrun/ranks/job_guard.hpp"
-#include "tools/parxrun/ranks/missing_instructions.hpp"
 #include "tools/parxrun/ranks/node_ranks.hpp"
 #include "tools/parxrun/ranks/orphans.hpp"
 #include "tools/parxrun/ranks/output_channel.hpp"
@@ -54,6 +57,8 @@
 #include <parx/core/random_hex.hpp>
 #include <parx/core/signal_name.hpp>
 #include <parx/core/stopped.hpp>
+#include <parx/core/unix_time.hpp>
+#include <parx/core/version.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -84,7 +89,11 @@ class agent {
                         .keeps_store = goes_on(),
                         .threads_per_rank = threads_per_rank(options_.ranks),
                         .threads = options_.threads};
-    if (!options_.log_dir.empty()) make_log_folder(options_.log_dir);
+    job_ = {.id = job.run_id, .command = joined_text(options_.command, " "), .parx = PARX_VERSION};
+    job_.generations.push_back(
+        {.start = unix_seconds(),
+         .members = {{.node = own_node_name(env), .ranks = options_.ranks}}});
+    write_report(options_, job_);
     failures_.emplace(env, name_of_start(job.run_id, job.host, job.port));
 
     guard_.emplace("PARX_RUN_ID=" + job.run_id);
@@ -250,64 +259,54 @@ class agent {
 
   /// Prints how the job ended, unless it succeeded, and returns parxrun's exit code.
   [[nodiscard]] int report() {
-    const std::string command = joined_text(options_.command, " ");
     const bool some_succeeded =
         std::any_of(ranks_->ranks().begin(), ranks_->ranks().end(),
                     [](const rank_process& each) { return each.ended->success(); });
     const bool was_stopped = stopped_by_ || saved_;
-    if (failed_ && goes_on() && some_succeeded && !was_stopped) {
+    const bool went_on = failed_ && goes_on() && some_succeeded && !was_stopped;
+    if (went_on) {
       for (const rank_process& each : ranks_->ranks()) {
         if (each.ended->success()) continue;
         console_.queue(stream::err)
             .add(formatted("parxrun: rank {} was lost ({}); others have gone on to the end\n",
                            each.rank, to_string(*each.ended)));
       }
-      return 0;
     }
-    if (failed_ && !(goes_on() && was_stopped)) {
-      std::vector<rank_end> ends;
-      ranks_->read_logs();
-      for (const rank_process& process : ranks_->ranks()) ends.push_back(ranks_->end_of(process));
-      if (const std::string answer = common_answer(ends, command); !answer.empty()) {
-        console_.queue(stream::err).add(answer);
-        return ends.front().status.shell_code();
-      }
+    const environment env = process_environment();
+    job_end end{.command = job_.command, .world_size = options_.ranks};
+    end.reports.push_back(
+        report_of(*ranks_, *failures_, own_node_name(env), options_.command, env));
+    const std::vector<rank_end>& ends = end.reports.front().ranks;
+    if (failed_ && !went_on && !(goes_on() && was_stopped)) {
       const verdict found = judge(ends);
-      const std::size_t cause = found.cause;
-      const auto& lines = ranks_->ranks()[cause].last_lines;
-      console_.queue(stream::err)
-          .add(failure_report(
-              {command,
-               ends[cause],
-               ends,
-               ranks_->ranks()[cause].error_log,
-               {lines.begin(), lines.end()},
-               failures_->recordings(),
-               divergence_of(found, ends),
-               missing_instructions(ends[cause].status, options_.command, process_environment())}));
-      return ends[cause].status.shell_code();
+      end.code = ends[found.cause].status.shell_code();
+      end.divergence = divergence_of(found, ends);
+    } else if (was_stopped) {
+      end.told = true;
+      end.why = "by " + (stopped_by_ ? signal_name(*stopped_by_) : "its ranks");
+      end.killed = killed_text(ends);
+      end.code =
+          stopped_by_ && !all_have_saved(end.reports) ? 128 + *stopped_by_ : stopped_exit_code;
     }
-    if (!stopped_by_ && !saved_) {
-      failures_->remove_after_success();
-      return 0;
-    }
+    print_end(console_, end);
+    job_.generations.front().end = unix_seconds();
+    job_.generations.front().outcome = outcome_of(end);
+    job_.generations.front().nodes = end.reports;
+    write_report(options_, job_);
+    return end.code;
+  }
+
+  /// Which ranks have not ended in time after parxrun was told to stop.
+  [[nodiscard]] std::string killed_text(const std::vector<rank_end>& ends) const {
     std::vector<int> killed;
-    bool all_saved = true;
-    for (const rank_process& process : ranks_->ranks()) {
-      if (process.ended->signal == SIGKILL) killed.push_back(process.rank);
-      all_saved &= process.ended->has_saved();
+    for (const rank_end& each : ends) {
+      if (each.status.signal == SIGKILL) killed.push_back(each.rank);
     }
-    std::string text = formatted("parxrun: ended by {}: {}",
-                                 stopped_by_ ? signal_name(*stopped_by_) : "its ranks", command);
-    if (all_saved) text += "; the ranks have saved their work (exit code 75)";
-    if (!killed.empty()) {
-      const double grace = std::chrono::duration<double>(options_.grace).count();
-      text += formatted("; rank {} ", rank_list(killed)) +
-              (asked_again_ ? "was killed on the second signal"
-                            : formatted("did not end within {:.1f} s and was killed", grace));
-    }
-    console_.queue(stream::err).add(text + "\n");
-    return stopped_by_ && !all_saved ? 128 + *stopped_by_ : stopped_exit_code;
+    if (killed.empty()) return {};
+    const double grace = std::chrono::duration<double>(options_.grace).count();
+    return formatted("; rank {} ", rank_list(killed)) +
+           (asked_again_ ? "was killed on the second signal"
+                         : formatted("did not end within {:.1f} s and was killed", grace));
   }
 
   const agent_options& options_;
@@ -328,6 +327,7 @@ class agent {
   bool failed_ = false;              ///< a rank failed by itself
   std::vector<int> stopped_ranks_;   ///< those whose processes were stopped at that time
   bool saved_ = false;               ///< a rank has ended with its work saved
+  job_report job_;
   bool drain_time_is_over_ = false;
   bool gave_up_on_output_ = false;
 };

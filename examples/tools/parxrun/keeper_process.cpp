@@ -20,11 +20,10 @@
 #include "tools/common/find_program.hpp"
 #include "tools/parxrun/agent_options.hpp"
 #include "tools/parxrun/agents.hpp"
-#include "tools/parxrun/nodes/attempt_file.hpp"
 #include "tools/parxrun/nodes/endpoint_listener.hpp"
-#include "tools/parxrun/nodes/job_report.hpp"
 #include "tools/parxrun/nodes/keeper.hpp"
 #include "tools/parxrun/nodes/nodes_secret.hpp"
+#include "tools/parxrun/nodes/report_file.hpp"
 #include "tools/parxrun/ranks/after.hpp"
 #include "tools/parxrun/ranks/caught_signals.hpp"
 #include "tools/parxrun/ranks/console.hpp"
@@ -95,8 +94,8 @@ class keeper_process {
     keeper_.emplace(
         io_, keeper_options_of(nodes_, secret, env_), std::move(listening),
         [this](const std::string& text) { say(text); },
-        [this](const json::object& attempt) { write_attempt(options_, attempt); },
-        [this](const job_end& end) { console_.queue(stream::err).add(report_text(end)); });
+        [this](job_report& report) { write_report(options_, report); },
+        [this](const job_end& end) { print_end(console_, end); });
     if (options_.by_ssh) start_agents(*options_.by_ssh, secret);
     while (!has_finished()) io_.run_one();
     for (ssh_agent& each : agents_) each.close();

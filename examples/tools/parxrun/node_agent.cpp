@@ -21,14 +21,13 @@
 #include "tools/parxrun/agents.hpp"
 #include "tools/parxrun/failures/failure_folder.hpp"
 #include "tools/parxrun/nodes/agent_link.hpp"
-#include "tools/parxrun/nodes/attempt_file.hpp"
 #include "tools/parxrun/nodes/endpoint_listener.hpp"
 #include "tools/parxrun/nodes/form_order.hpp"
 #include "tools/parxrun/nodes/generation_job.hpp"
 #include "tools/parxrun/nodes/generation_node.hpp"
-#include "tools/parxrun/nodes/job_report.hpp"
 #include "tools/parxrun/nodes/keeper.hpp"
 #include "tools/parxrun/nodes/nodes_secret.hpp"
+#include "tools/parxrun/nodes/report_file.hpp"
 #include "tools/parxrun/nodes/report_of_node.hpp"
 #include "tools/parxrun/ranks/after.hpp"
 #include "tools/parxrun/ranks/caught_signals.hpp"
@@ -43,7 +42,6 @@
 #include <parx/core/check.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/host_name.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>
@@ -56,8 +54,7 @@ class node_agent {
   explicit node_agent(const agent_options& options)
       : options_(options), nodes_(*options.nodes), env_(process_environment()) {
     for (const auto& [name, value] : options_.variables) env_.insert_or_assign(name, value);
-    node_ = env_string(env_, "PARX_HOST_ID")
-                .value_or(env_string(env_, "SLURMD_NODENAME").value_or(host_name()));
+    node_ = own_node_name(env_);
   }
   node_agent(const node_agent&) = delete;
   node_agent& operator=(const node_agent&) = delete;
@@ -105,8 +102,8 @@ class node_agent {
     keeper_.emplace(
         io_, keeper_options_of(nodes_, secret_, env_), std::move(listening),
         [this](const std::string& text) { say(text); },
-        [this](const json::object& attempt) { write_attempt(options_, attempt); },
-        [this](const job_end& end) { console_.queue(stream::err).add(report_text(end)); });
+        [this](job_report& report) { write_report(options_, report); },
+        [this](const job_end& end) { print_end(console_, end); });
   }
 
   [[nodiscard]] agent_link_options link_options() const {
@@ -260,7 +257,7 @@ class node_agent {
                       {"code", action.code},
                       {"why", why}};
     if (report_ && action.message != keeper_event::kind::started) {
-      text["report"] = to_json(*report_);
+      text["report"] = json::to_json(shortened(*report_));
     }
     if (action.message == keeper_event::kind::stopped) {
       text["port"] = draw_port();

@@ -57,6 +57,17 @@ inline constexpr const char* first_failure_key = "abort";
 /// The record of an exception that has ended the work of `rank`, from now.
 [[nodiscard]] failure_record record_of(const std::exception_ptr& failure, int rank);
 
+/// What the log line of an error says, behind the rank that has failed, of the rank that it blames:
+/// ", after rank 4 on n3", ", after another rank"; empty where the failure is its own.
+[[nodiscard]] std::string blame_tag(const failure_record& record);
+
+struct blamed_rank {
+  int rank = -1;  ///< -1: not known
+  std::string host;
+};
+/// The inverse for a line with a blame_tag(); nullopt for another one.
+[[nodiscard]] std::optional<blamed_rank> blame_in_line(std::string_view line);
+
 /// As JSON; of `text` at most 4096 bytes.
 [[nodiscard]] std::string to_text(const failure_record& record);
 /// What to_text() or PyTorch has written; nullopt where it is neither. Every text in the result is

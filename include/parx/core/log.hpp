@@ -21,6 +21,11 @@ namespace parx::inline PARX_ABI {
 
 enum class log_level { error, warn, info, debug };
 
+/// What a line begins with, and what stands between its writer and an error: "[parx rank 3] error:
+/// ". Programs that read logs look for these.
+inline constexpr std::string_view log_line_begin = "[parx ";
+inline constexpr std::string_view log_line_error = "] error: ";
+
 /// A line that stays at the bottom of the terminal (a progress bar), with log lines above it.
 class status_line {
  public:
@@ -74,7 +79,8 @@ class logger {
     if (status_line_ == &line) status_line_ = nullptr;
   }
 
-  void write(log_level level, std::string_view text);
+  /// `tag` stands behind the writer, in the brackets.
+  void write(log_level level, std::string_view text, std::string_view tag = {});
   /// The same of a format string. Where that fails, for want of memory, only `text` is written.
   void write(log_level level, const char* text, fmt::format_args args) noexcept;
 

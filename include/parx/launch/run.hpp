@@ -7,6 +7,7 @@
 
 #include <parx/comm/abort_reason.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/failure_record.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/stopped.hpp>
 #include <parx/launch/init.hpp>
@@ -16,8 +17,8 @@ namespace parx::inline PARX_ABI {
 /// Joins the job, calls body(world&) and returns the process's exit code: 0; 2 after a usage_error;
 /// 75 (stopped_exit_code) after a stopped_by_signal, which all ranks throw together; 1 after any
 /// other exception, and where the ranks' last calls did not match. The text of the exception, with
-/// its causes, is printed to standard error and sent to the other ranks as the reason why their
-/// operations end.
+/// its causes, is printed to standard error, with blame_tag() where another rank is the cause, and
+/// sent to the other ranks as the reason why their operations end.
 template <typename Body>
 [[nodiscard]] int run(Body&& body, init_options options = {}) {
   static_assert(std::is_invocable_v<Body, world&>,
@@ -30,7 +31,8 @@ template <typename Body>
       logger::instance().write(log_level::error, wrong.what());
       return 2;
     } catch (const error& failure) {
-      logger::instance().write(log_level::error, failure.what());
+      const failure_record record = record_of(std::current_exception(), logger::instance().rank());
+      logger::instance().write(log_level::error, failure.what(), blame_tag(record));
       return 1;
     } catch (...) {
       logger::instance().write(log_level::error, text_of(std::current_exception()));

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <tuple>
 
 #include <fmt/format.h>
 
+#include "tools/common/job_report.hpp"
 #include "tools/common/rank_list.hpp"
 #include "tools/common/run_command.hpp"
 #include "tools/parx_slurm/commands/where.hpp"
@@ -111,6 +113,26 @@ std::string read_pieces(const std::filesystem::path& file, std::uint64_t limit,
   return {};
 }
 
+/// What parxrun has recorded in report.json of the generation whose log this is: in its folder, or
+/// where that is one generation's (attempt_RESTARTS.GENERATION), in the one above it.
+std::optional<parx::generation_report> report_beside(const std::filesystem::path& file) {
+  const auto folder = std::filesystem::absolute(file).parent_path();
+  const bool is_of_one = folder.filename().string().starts_with("attempt_");
+  const auto text = parx::detail::file_text(
+      ((is_of_one ? folder.parent_path() : folder) / "report.json").string());
+  if (!text) return std::nullopt;
+  try {
+    const auto job = parx::json::from_json<parx::job_report>(parx::json::parse(*text));
+    for (const auto& each : job.generations) {
+      if (folder.extension() == "." + std::to_string(each.generation)) return each;
+    }
+    if (job.generations.size() == 1) return job.generations.front();
+  } catch (const parx::json::error&) {
+    // Of another version, or of another program.
+  }
+  return std::nullopt;
+}
+
 /// One for each job and task of an array whose logs or records there are. Of a job that is no array
 /// all files are its own, whoever has written them.
 std::vector<told_job> told_jobs(bool is_job, const std::vector<parx::slurm::job_record>& records,
@@ -137,8 +159,8 @@ std::vector<told_job> told_jobs(bool is_job, const std::vector<parx::slurm::job_
   }
   for (told_job& job : jobs) {
     for (const auto& file : job.files) {
-      const auto attempt = parx::detail::file_text((file.parent_path() / "attempt.json").string());
-      parx::slurm::log_reader reader(file.string(), job.summary, attempt.value_or(""));
+      const auto report = report_beside(file);
+      parx::slurm::log_reader reader(file.string(), job.summary, report ? &*report : nullptr);
       const std::string problem =
           read_pieces(file, UINT64_MAX, [&](std::string_view piece) { reader.read(piece); });
       reader.end();

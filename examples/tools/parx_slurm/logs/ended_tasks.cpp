@@ -15,8 +15,7 @@ std::optional<ended_tasks> ended_tasks_of(std::string_view line) {
     ended_tasks found{.node = std::string(line.substr(begin.size(), at - begin.size())),
                       .tasks = std::string(line.substr(at + word.size(), end - at - word.size())),
                       .ranges = {},
-                      .how = std::string(line.substr(end + 2)),
-                      .line = std::string(line)};
+                      .how = std::string(line.substr(end + 2))};
     for (const std::string_view part : parx::detail::split_at(found.tasks, ',')) {
       using parx::detail::parse_number;
       const auto dash = std::min(part.find('-'), part.size());

@@ -18,8 +18,11 @@ struct ended_tasks {
   std::string tasks;  ///< "4-5,7"
   std::vector<std::pair<int, int>> ranges;  ///< of them, first and last
   std::string how;                          ///< "Exited with exit code 1"
-  std::string line;
 
+  /// By SIGKILL, or a launcher says so of its ranks.
+  [[nodiscard]] bool was_killed() const {
+    return how.starts_with("Killed") || how == "Exited with exit code 137";
+  }
   [[nodiscard]] bool has(int task) const {
     return std::any_of(ranges.begin(), ranges.end(), [task](const auto& each) {
       return each.first <= task && task <= each.second;

@@ -2,7 +2,7 @@
 //
 // All parxruns end with the job's code, and srun with the highest one of its tasks. Where a parxrun
 // itself was killed, with its node or by the kernel for want of memory, srun has that signal's code
-// (137), which says nothing of the job. The report of the first node's parxrun has the job's; where
+// (137), which says nothing of the job. The record of the first node's parxrun has the job's; where
 // that one was killed, so have those that have ended by themselves. srun says nothing of tasks that
 // have ended with 0: where the first one has, and another was killed, the job has gone on and ended
 // well.
@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "tools/common/job_report.hpp"
 #include "tools/parx_slurm/logs/ended_tasks.hpp"
 #include <parx/core/abi.hpp>
 #include <parx/core/parse_number.hpp>
@@ -51,18 +52,16 @@ class job_code {
   static constexpr std::size_t longest = 4096;
 
   void read_line() {
-    constexpr std::string_view of_report = "  parxrun exits with code ";
     constexpr std::string_view exited = "Exited with exit code ";
     const std::string_view line = line_;
-    using parx::detail::parse_number;
-    if (line.starts_with(of_report)) {
-      if (const auto code = parse_number<int>(line.substr(of_report.size()))) reported_ = *code;
+    if (const auto outcome = outcome_of_line(line); outcome && !outcome->goes_on) {
+      reported_ = outcome->code;
     } else if (const auto tasks = ended_tasks_of(line)) {
       const std::string_view how = tasks->how;
       if (!how.starts_with(exited)) {
         was_any_killed_ = true;
         was_first_killed_ |= tasks->has(0);
-      } else if (const auto code = parse_number<int>(how.substr(exited.size()))) {
+      } else if (const auto code = parx::detail::parse_number<int>(how.substr(exited.size()))) {
         of_tasks_.insert(*code);
       }
     }

@@ -16,12 +16,12 @@ std::string shown_line(std::string_view line) {
 
 bool is_error(std::string_view line) {
   static const text_marks marks({error_marks.begin(), error_marks.end()});
-  return marks.any_in(line);
+  return line.find(log_line_error) != line.npos || marks.any_in(line);
 }
 
 bool is_echo(std::string_view line) {
   static const text_marks marks({echo_marks.begin(), echo_marks.end()});
-  return marks.any_in(line);
+  return blame_in_line(line).has_value() || marks.any_in(line);
 }
 
 bool is_opening(std::string_view line) {
@@ -30,16 +30,8 @@ bool is_opening(std::string_view line) {
 }
 
 int lost_rank(std::string_view line) {
-  constexpr std::string_view lost = "lost rank ";
-  if (const auto at = line.rfind(lost); at != line.npos) {
-    return number_behind(line.substr(at), lost).value_or(-1);
-  }
-  for (const std::string_view mark : {" was lost", " closed the connection", " has gone"}) {
-    const auto end = line.find(mark);
-    const auto at = end == line.npos ? line.npos : line.rfind(" rank ", end);
-    if (at != line.npos) return number_behind(line.substr(at), " rank ").value_or(-1);
-  }
-  return -1;
+  const auto tag = blame_in_line(line);
+  return tag ? tag->rank : -1;
 }
 
 }  // namespace detail

@@ -1,5 +1,6 @@
 // log_errors: the errors in a job's logs, with the lines around them. An echo is an error of a rank
-// that only says that another one was lost or failed first. Pure.
+// that only says that another one was lost or failed first. An error of parx says so in its tag
+// (log.hpp); only of programs that are not parx's the words are searched. Pure.
 #pragma once
 
 #include <algorithm>
@@ -39,17 +40,10 @@ namespace detail {
 /// than fits into some lines.
 [[nodiscard]] std::string shown_line(std::string_view line);
 
-template <std::size_t N>
-[[nodiscard]] bool has_any(std::string_view line, const std::array<std::string_view, N>& marks) {
-  return std::any_of(marks.begin(), marks.end(),
-                     [&](std::string_view each) { return line.find(each) != line.npos; });
-}
-
-/// What tells of a failure: what the labs grep for, and what parx and shells say.
-inline constexpr std::array<std::string_view, 13> error_marks{"Traceback (most recent call last)",
+/// What tells of a failure: what the labs grep for, and what shells say.
+inline constexpr std::array<std::string_view, 12> error_marks{"Traceback (most recent call last)",
                                                               "Error: ",
                                                               "ERROR",
-                                                              "] error: ",
                                                               "Segmentation fault",
                                                               "terminate called",
                                                               "Killed",
@@ -60,15 +54,8 @@ inline constexpr std::array<std::string_view, 13> error_marks{"Traceback (most r
                                                               "No such file or directory",
                                                               "Permission denied"};
 
-/// What an echo says.
-inline constexpr std::array<std::string_view, 9> echo_marks{"another rank failed first",
-                                                            "another rank has failed",
-                                                            "because of an earlier failure",
-                                                            "lost rank ",
-                                                            " was lost",
-                                                            " closed the connection",
-                                                            " has gone",
-                                                            "Connection closed by peer",
+/// What an echo of gloo, NCCL or MPI says.
+inline constexpr std::array<std::string_view, 2> echo_marks{"Connection closed by peer",
                                                             "Connection reset by peer"};
 
 [[nodiscard]] bool is_error(std::string_view line);
@@ -78,8 +65,7 @@ inline constexpr std::array<std::string_view, 9> echo_marks{"another rank failed
 /// Whether it is the lines below that say what has happened.
 [[nodiscard]] bool is_opening(std::string_view line);
 
-/// The rank that an echo names: "lost rank 4 (n3, pid 7): ...", "rank 4 (n3:29500) closed the
-/// connection"; else -1.
+/// The rank that an echo of parx names; else -1.
 [[nodiscard]] int lost_rank(std::string_view line);
 
 }  // namespace detail

@@ -3,8 +3,8 @@
 namespace parx::inline PARX_ABI::slurm {
 
 void read_log(std::string_view text, const std::string& file, log_summary& summary,
-              std::string_view attempt) {
-  log_reader reader(file, summary, attempt);
+              const generation_report* report) {
+  log_reader reader(file, summary, report);
   reader.read(text);
   reader.end();
 }

@@ -21,11 +21,13 @@ namespace parx::inline PARX_ABI::slurm {
 
 class log_reader {
  public:
-  /// A turn that begins in the log forgets the errors of the one before it. `attempt` is the text
-  /// of attempt.json beside it, where there is one.
-  log_reader(const std::string& file, log_summary& summary, std::string_view attempt = {})
-      : summary_(summary), of_file_(writer_of_file(file, attempt)) {
+  /// A turn that begins in the log forgets the errors of the one before it. `report` is parxrun's
+  /// of the generation whose log this is, where there is one.
+  log_reader(const std::string& file, log_summary& summary,
+             const generation_report* report = nullptr)
+      : summary_(summary), of_file_(writer_of_file(file, report)) {
     summary.errors.begin_file(file);
+    if (report != nullptr) add_report(*report, summary);
   }
   log_reader(const log_reader&) = delete;
   log_reader& operator=(const log_reader&) = delete;
@@ -61,8 +63,8 @@ class log_reader {
 
   [[nodiscard]] static bool tells(std::string_view text) {
     static const text_marks marks = [] {
-      std::vector<std::string_view> all{" of job ", "parxrun: ", "srun: ", "slurmstepd",
-                                        "sbatch: "};
+      std::vector<std::string_view> all{
+          " of job ", "parxrun: ", "srun: ", "slurmstepd", "sbatch: ", log_line_error};
       all.insert(all.end(), detail::error_marks.begin(), detail::error_marks.end());
       all.insert(all.end(), detail::echo_marks.begin(), detail::echo_marks.end());
       return text_marks(all);
@@ -100,39 +102,23 @@ class log_reader {
     ++number_;
     ++summary_.lines;
     const bool begins_turn = line.starts_with("turn ") && line.find(" of job ") != line.npos;
-    const bool starts_again = detail::begins_generation(line);
-    if (const log_error* const own = summary_.errors.first_own(); starts_again && own != nullptr) {
-      summary_.earlier_error = own->line;
-    }
-    if (begins_turn || starts_again) {
-      summary_.errors.begin_turn();
-      summary_.nodes = {};
-    }
     if (begins_turn) {
       ++summary_.turns;
+      begin_anew();
       summary_.slurm_lines.clear();
       summary_.launcher_lines.clear();
       summary_.survived.clear();
       summary_.earlier_error.reset();
       in_report_ = false;
     }
-    if (const auto reason = detail::reason_of_restart(line); !reason.empty()) {
-      summary_.survived.emplace_back(reason);
-    }
+    if (auto outcome = outcome_of_line(line)) return read_outcome(std::move(*outcome));
     log_writer writer = writer_of_line(line);
     summary_.nodes.read(line, writer);
     if (!writer.rank || (writer.rank == of_file_.rank && writer.node.empty())) writer = of_file_;
     if (writer.rank) summary_.ranks.insert(*writer.rank);
-    const auto note_size = [&](std::string_view behind) {
-      const int size = detail::number_behind(line, behind).value_or(0);
-      if (size <= most_ranks) summary_.world_size = std::max(summary_.world_size, size);
-    };
-    note_size("WORLD_SIZE=");
-    if (line.starts_with("parxrun: rank ") && line.find(" failed: ") != line.npos) {
-      note_size(" of ");  // "rank 4 of 6 failed: ..."
-    }
+    note_size(detail::number_behind(line, "WORLD_SIZE=").value_or(0));
     const bool of_slurm = detail::is_slurm_line(line);
-    // parxrun's report: its headline, and the lines below it that are indented.
+    // parxrun's report: its first line, and the lines below it that are indented.
     const bool headline = line.starts_with("parxrun: ");
     in_report_ = headline || (in_report_ && line.starts_with(" "));
     if (of_slurm) {
@@ -143,6 +129,33 @@ class log_reader {
       return summary_.errors.read(line, number_, writer);
     }
     summary_.errors.pass(line, writer);
+  }
+
+  void read_outcome(job_outcome outcome) {
+    in_report_ = false;
+    note_size(outcome.world_size);
+    if (!outcome.goes_on) {
+      summary_.outcome = std::move(outcome);
+      return;
+    }
+    if (const log_error* const own = summary_.errors.first_own()) {
+      summary_.earlier_error = own->line;
+    }
+    if (static_cast<std::size_t>(outcome.restarts) > summary_.survived.size()) {
+      summary_.survived.push_back(
+          outcome.rank < 0
+              ? outcome.why
+              : formatted("{}: {}", name_of({outcome.rank, outcome.node}), outcome.why));
+    }
+    begin_anew();
+  }
+  void begin_anew() {
+    summary_.errors.begin_turn();
+    summary_.nodes = {};
+    summary_.outcome.reset();
+  }
+  void note_size(int size) {
+    if (size <= most_ranks) summary_.world_size = std::max(summary_.world_size, size);
   }
 
   log_summary& summary_;
@@ -157,6 +170,6 @@ class log_reader {
 
 /// Reads one more log, a whole text, into `summary`.
 void read_log(std::string_view text, const std::string& file, log_summary& summary,
-              std::string_view attempt = {});
+              const generation_report* report = nullptr);
 
 }  // namespace parx::slurm

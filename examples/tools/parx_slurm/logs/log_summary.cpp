@@ -1,5 +1,6 @@
 #include "tools/parx_slurm/logs/log_summary.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace parx::inline PARX_ABI::slurm {
@@ -11,14 +12,21 @@ bool is_slurm_line(std::string_view line) {
          line.starts_with("sbatch: ");
 }
 
-std::string_view reason_of_restart(std::string_view line) {
-  constexpr std::string_view begin = "parxrun: ";
-  if (!line.starts_with(begin)) return {};
-  const auto end = line.rfind("; restart ");
-  return end == line.npos ? std::string_view() : line.substr(begin.size(), end - begin.size());
-}
-
 }  // namespace detail
+
+void add_report(const generation_report& report, log_summary& summary) {
+  if (report.outcome) {
+    summary.outcome = report.outcome;
+    summary.world_size = std::max(summary.world_size, report.outcome->world_size);
+  }
+  for (const auto& node : report.nodes) {
+    for (const auto& each : node.ranks) {
+      auto& lines = summary.recorded_lines[each.rank];
+      lines.assign(each.last_lines.begin(), each.last_lines.end());
+      if (lines.empty() && each.record) lines.push_back(each.record->text);
+    }
+  }
+}
 
 std::string meaning_of_state(std::string_view state) {
   struct row {

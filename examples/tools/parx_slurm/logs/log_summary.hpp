@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tools/common/job_report.hpp"
 #include "tools/parx_slurm/logs/log_errors.hpp"
 #include "tools/parx_slurm/logs/log_writer.hpp"
 
@@ -24,6 +27,9 @@ struct log_summary {
   nodes_of_ranks nodes;  ///< by the lines of the last turn
   std::vector<std::string> slurm_lines;     ///< what srun and slurmstepd have said, since then
   std::vector<std::string> launcher_lines;  ///< parxrun's lines, and its report
+  std::optional<job_outcome> outcome;       ///< what parxrun has recorded of the end
+  /// By rank, what parxrun has recorded of its last lines, or else of its failure.
+  std::map<int, std::deque<std::string>> recorded_lines;
   std::vector<std::string> survived;        ///< why parxrun has started the ranks again, each time
   std::optional<log_line> earlier_error;    ///< the first own one before it did so the last time
 };
@@ -32,15 +38,10 @@ namespace detail {
 
 [[nodiscard]] bool is_slurm_line(std::string_view line);
 
-/// Whether parxrun starts the ranks again here: "parxrun: generation 2 on n1, n2".
-[[nodiscard]] inline bool begins_generation(std::string_view line) {
-  return line.starts_with("parxrun: generation ");
-}
-
-/// Why parxrun starts the ranks again: "parxrun: REASON; restart 1 of 3"; else empty.
-[[nodiscard]] std::string_view reason_of_restart(std::string_view line);
-
 }  // namespace detail
+
+/// Takes over what parxrun's report.json says of a generation of which there are logs.
+void add_report(const generation_report& report, log_summary& summary);
 
 /// What a state of a job means, and what helps: the words of sacct and scontrol. Empty for states
 /// that need no explanation.

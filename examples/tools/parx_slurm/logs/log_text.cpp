@@ -90,8 +90,7 @@ std::string signal_text(const log_summary& summary, std::string_view state) {
   const bool by_slurm = std::any_of(of_slurm.begin(), of_slurm.end(),
                                     [&](std::string_view each) { return state.starts_with(each); });
   const auto culprit = culprit_of(summary);
-  static constexpr std::array<std::string_view, 3> marks{"SIGKILL", "Killed", "exit code 137"};
-  if (culprit && !by_slurm && detail::has_any(culprit->source, marks)) {
+  if (culprit && !by_slurm && culprit->was_killed) {
     return "SIGKILL comes from outside the program: its memory did not suffice (sacct then says "
            "OUT_OF_MEMORY, or dmesg on the node names the process): ask for more --mem or start "
            "fewer ranks a node; or somebody's kill -9";

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <parx/core/formatted.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/split.hpp>
 
@@ -48,7 +49,12 @@ log_writer writer_of_line(std::string_view line) {
   return writer;
 }
 
-log_writer writer_of_file(std::string_view path, std::string_view attempt) {
+std::string name_of(const log_writer& writer) {
+  if (!writer.rank) return {};
+  return formatted("rank {}{}{}", *writer.rank, writer.node.empty() ? "" : " on ", writer.node);
+}
+
+log_writer writer_of_file(std::string_view path, const generation_report* report) {
   using parx::detail::parse_number;
   log_writer writer;
   const std::string_view name = path.substr(path.rfind('/') + 1);  // 0 where there is none
@@ -57,12 +63,8 @@ log_writer writer_of_file(std::string_view path, std::string_view attempt) {
     const auto node = parse_number<std::size_t>(parts[0].substr(1));
     writer.rank = parse_number<int>(parts[1].substr(1));
     if (!node || !writer.rank) return {};
-    try {
-      const json::value record = json::parse(attempt);
-      const auto& nodes = record.at("nodes").elements();
-      if (*node < nodes.size()) writer.node = nodes[*node].at("node").text();
-    } catch (const json::error&) {
-      // Without attempt.json the node has no name.
+    if (report != nullptr && *node < report->members.size()) {
+      writer.node = report->members[*node].node;
     }
   } else if (parts.size() >= 4) {
     const auto task = parse_number<int>(parts[parts.size() - 2]);

@@ -7,8 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "tools/common/job_report.hpp"
 #include "tools/parx_slurm/logs/ended_tasks.hpp"
-#include <parx/core/json.hpp>
+#include <parx/core/log.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
 
@@ -40,28 +41,23 @@ namespace detail {
 /// What a line says of its writer itself: "[rank 3 on n2] ..." is parxrun's over several nodes.
 [[nodiscard]] log_writer writer_of_line(std::string_view line);
 
-/// Who writes the lines of a file, by its name: "n1.r3.err" of parxrun's --log-dir, whose
-/// attempt.json, the text `attempt`, lists the nodes; "lab.7.n1.3.out" of srun's %x.%j.%N.%t.
-[[nodiscard]] log_writer writer_of_file(std::string_view path, std::string_view attempt = {});
+/// "rank 4 on n3"; empty where the rank is not known.
+[[nodiscard]] std::string name_of(const log_writer& writer);
+
+/// Who writes the lines of a file, by its name: "n1.r3.err" of parxrun's --log-dir, whose `report`
+/// lists the nodes; "lab.7.n1.3.out" of srun's %x.%j.%N.%t.
+[[nodiscard]] log_writer writer_of_file(std::string_view path,
+                                        const generation_report* report = nullptr);
 
 /// On which node each rank is, by what lines of a log say of them.
 class nodes_of_ranks {
  public:
-  /// `writer`: what the line says of it itself.
+  /// `writer`: what the line says of it itself. An error of parx names the node of the rank that it
+  /// blames.
   void read(std::string_view line, const log_writer& writer) {
     if (!writer.node.empty()) said_.insert_or_assign(*writer.rank, writer.node);
-    // "rank 5 (n3, pid 4711)" and "rank 2 (rank 5 of the job, n3, pid 4711)", as parx's errors have
-    // it; "rank 5 (n3:29500)".
-    std::string_view rest = line;
-    for (auto at = rest.find("rank "); at != rest.npos; at = rest.find("rank ")) {
-      const auto rank = detail::number_behind(rest, "rank ");
-      rest.remove_prefix(at + 5);
-      if (!rank) continue;  // "another rank failed first"
-      for (const std::string_view behind : {" (", " of the job, "}) {
-        if (!rest.starts_with(std::to_string(*rank).append(behind))) continue;
-        const std::string_view node = detail::text_between(rest, behind, ":,)");
-        if (is_name(node)) said_.insert_or_assign(*rank, std::string(node));
-      }
+    if (const auto tag = blame_in_line(line); tag && tag->rank >= 0 && is_name(tag->host)) {
+      said_.insert_or_assign(tag->rank, tag->host);
     }
     for (const std::string_view mark : {"[rank ", "[default", "parxrun: ", "torchrun"}) {
       tasks_are_ranks_ = tasks_are_ranks_ && line.find(mark) == line.npos;

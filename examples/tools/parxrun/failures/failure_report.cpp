@@ -47,11 +47,14 @@ std::string early_exit_text(const verdict& found, const std::vector<rank_end>& e
   return {};
 }
 
+std::string cause_text(const rank_end& cause) {
+  return formatted("{}, {:.1f} s after the start", to_string(cause.status), cause.seconds);
+}
+
 std::string failure_report(const job_failure& failure) {
   const std::string rule(78, '=');
-  const std::string cause =
-      formatted("rank {} of {} failed: {}, {:.1f} s after the start", failure.cause.rank,
-                failure.ends.size(), to_string(failure.cause.status), failure.cause.seconds);
+  const std::string cause = formatted("rank {} of {} failed: {}", failure.cause.rank,
+                                      failure.ends.size(), cause_text(failure.cause));
   std::string text =
       formatted("{}\nparxrun: {}\n", rule, failure.divergence.empty() ? cause : failure.divergence);
   const auto field = [&](std::string_view name, std::string_view value) {
@@ -62,12 +65,12 @@ std::string failure_report(const job_failure& failure) {
   field("command", failure.command);
   if (!failure.node.empty()) field("node", failure.node);
   field("pid", std::to_string(failure.cause.pid));
-  if (!failure.log_file.empty()) field("log", failure.log_file);
+  if (!failure.cause.log_file.empty()) field("log", failure.cause.log_file);
   // A Python rank may have written its error to its TORCHELASTIC_ERROR_FILE alone.
   if (failure.cause.record && failure.cause.is_silent) field("error", failure.cause.record->text);
-  if (!failure.last_lines.empty()) {
+  if (!failure.cause.last_lines.empty()) {
     text += "  its last lines on standard error:\n";
-    for (const std::string& line : failure.last_lines) text += "    | " + line + "\n";
+    for (const std::string& line : failure.cause.last_lines) text += "    | " + line + "\n";
   }
   std::map<std::string, std::vector<int>> others;
   for (const rank_end& end : failure.ends) {

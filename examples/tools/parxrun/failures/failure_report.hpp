@@ -23,13 +23,14 @@ namespace parx::inline PARX_ABI::detail {
 /// The headline where the blamed rank has succeeded, before others were done with it; else empty.
 [[nodiscard]] std::string early_exit_text(const verdict& found, const std::vector<rank_end>& ends);
 
+/// How a rank has ended, and when.
+[[nodiscard]] std::string cause_text(const rank_end& cause);
+
 /// The content of the report. `ends` are in rank order and include the cause.
 struct job_failure {
   std::string command;
   rank_end cause;
   std::vector<rank_end> ends;
-  std::string log_file;                 ///< of the cause; empty when there is none
-  std::vector<std::string> last_lines;  ///< of its standard error
   std::string recorder = {};    ///< directory of the flight recorders; empty when there is none
   std::string divergence = {};  ///< headline in place of the cause, where that only accuses others
   std::string reason = {};      ///< why the cause was killed, where that is known

@@ -8,30 +8,12 @@
 // blames it, or if nobody blames anybody.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
-#include <optional>
 #include <vector>
 
-#include "tools/parxrun/ranks/child_process.hpp"
-#include <parx/core/failure_record.hpp>
+#include "tools/common/job_report.hpp"
 
 namespace parx::inline PARX_ABI::detail {
-
-struct rank_end {
-  int rank = 0;
-  pid_t pid = 0;
-  exit_status status;
-  bool was_signalled = false;  ///< parxrun had signalled it before it ended
-  double seconds = 0;          ///< from the start of the job
-  bool is_silent = false;      ///< it is known to have written nothing to standard error
-  std::optional<failure_record> record = std::nullopt;  ///< what it has left of its failure
-
-  [[nodiscard]] bool failed_by_itself() const noexcept {
-    return !status.success() && !status.has_saved() && !was_signalled;
-  }
-};
 
 struct verdict {
   std::size_t cause = 0;  ///< the index of the rank whose failure is reported

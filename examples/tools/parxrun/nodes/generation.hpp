@@ -14,10 +14,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -144,6 +146,15 @@ struct keeper_event {
   /// Of hello: the number that the same process had before; its ranks have ended.
   std::optional<agent_number> replaces = {};
 };
+
+/// What an agent tells the keeper, beside its hello, and the name of it on the wire.
+inline constexpr std::array<std::pair<keeper_event::kind, std::string_view>, 6> told_events{
+    {{keeper_event::kind::started, "started"},
+     {keeper_event::kind::failed, "failed"},
+     {keeper_event::kind::done, "done"},
+     {keeper_event::kind::saved, "saved"},
+     {keeper_event::kind::stopped, "stopped"},
+     {keeper_event::kind::leave, "leave"}}};
 
 /// From the keeper to one agent.
 struct keeper_message {

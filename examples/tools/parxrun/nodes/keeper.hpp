@@ -8,7 +8,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -16,21 +15,20 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "tools/common/job_report.hpp"
+#include "tools/parxrun/failures/job_end.hpp"
 #include "tools/parxrun/nodes/form_order.hpp"
 #include "tools/parxrun/nodes/framed_socket.hpp"
 #include "tools/parxrun/nodes/generation.hpp"
 #include "tools/parxrun/nodes/generation_ranks.hpp"
-#include "tools/parxrun/nodes/job_report.hpp"
 #include "tools/parxrun/nodes/keeper_door.hpp"
 #include "tools/parxrun/nodes/keeper_options.hpp"
-#include "tools/parxrun/nodes/node_report.hpp"
 #include "tools/parxrun/ranks/after.hpp"
 #include <parx/core/descriptor.hpp>
 #include <parx/core/formatted.hpp>
@@ -45,29 +43,20 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// What an agent tells the keeper, beside its hello, and the name of it on the wire.
-inline constexpr std::array<std::pair<keeper_event::kind, std::string_view>, 6> told_events{
-    {{keeper_event::kind::started, "started"},
-     {keeper_event::kind::failed, "failed"},
-     {keeper_event::kind::done, "done"},
-     {keeper_event::kind::saved, "saved"},
-     {keeper_event::kind::stopped, "stopped"},
-     {keeper_event::kind::leave, "leave"}}};
-
 class keeper {
  public:
   /// `listening` is a socket that listens at the endpoint. `say` gets lines for the console,
-  /// `record` what is known of a generation, at its start and its end, and `report` what there is
-  /// to say of a job that has ended otherwise than by success.
+  /// `record` what is known of the job whenever a generation has begun or ended, and `report` how
+  /// one has ended, before the next one begins or where none does.
   keeper(boost::asio::io_context& io, keeper_options options, descriptor listening,
-         std::function<void(const std::string&)> say,
-         std::function<void(const json::object&)> record,
+         std::function<void(const std::string&)> say, std::function<void(job_report&)> record,
          std::function<void(const job_end&)> report)
       : options_(std::move(options)),
         say_(std::move(say)),
         record_(std::move(record)),
         report_(std::move(report)),
-        deadline_(io) {
+        deadline_(io),
+        job_{.id = options_.id, .parx = PARX_VERSION} {
     if (!options_.secret.empty()) key_.emplace(options_.secret, options_.id, options_.encrypts);
     state_.join_over = protocol_clock::now() + options_.rules.join_limit;
     door_.emplace(
@@ -161,7 +150,7 @@ class keeper {
     if (found == guests_.end()) return;
     using kind = keeper_event::kind;
     if (const json::value* const command = text.find("command")) {
-      command_ = printable(command->text());
+      job_.command = printable(command->text());
     }
     if (const json::value* const ended = text.find("rank_ended")) {
       if (text.as<int>("generation") == state_.generation) {
@@ -184,7 +173,7 @@ class keeper {
     }
     if (const json::value* const report = text.find("report");
         report != nullptr && generation == state_.generation) {
-      reports_[number] = report_from_json(*report);
+      reports_[number] = json::from_json<node_report>(*report);
       blame();
     }
     handle({.what = known->first,
@@ -224,7 +213,10 @@ class keeper {
         std::any_of(state_.members.begin(), state_.members.end(),
                     [&](const auto& each) { return each.number == number && !each.done; });
     const std::string text = formatted("node {} was lost: {}", found->second.node, why);
-    if (was_member && runs() && loss_.empty()) loss_ = text;
+    if (was_member && runs() && loss_.empty()) {
+      loss_ = text;
+      lost_node_ = found->second.node;
+    }
     forget(number);
     handle({.what = keeper_event::kind::lost, .agent = number}, text);
     if (!goes_on() || !was_member || !runs()) return;
@@ -273,12 +265,13 @@ class keeper {
       say_(formatted("{}; restart {} of {}", why.empty() ? "a rank failed" : why, state_.restarts,
                      options_.rules.restarts));
     }
-    const bool has_ended = state_.phase == keeper_phase::gather ||
-                           state_.phase == keeper_phase::over || state_.generation > generation;
-    if (before != keeper_phase::gather && before != keeper_phase::over && has_ended) end_attempt();
+    const bool has_ended = state_.phase == keeper_phase::gather || state_.generation > generation;
     if (before != keeper_phase::over && state_.phase == keeper_phase::over) {
       gave_up_waiting_ = before == keeper_phase::gather;
       tell_end();
+    } else if (before != keeper_phase::gather && before != keeper_phase::over && has_ended) {
+      ended_ = end_now();
+      record_end(*ended_);
     }
     for (const keeper_message& each : step.messages) send(each);
     if (event.what == keeper_event::kind::tick || event.what == keeper_event::kind::hello) {
@@ -297,28 +290,37 @@ class keeper {
     for (const agent_number each : silent) forget(each);
   }
 
-  void tell_end() {
-    job_end news{.reports = {},
-                 .command = command_,
-                 .loss = loss_,
-                 .why = why_,
-                 .told = was_told_,
-                 .unheard = {},
-                 .code = *state_.code};
-    for (auto& [number, each] : reports_) news.reports.push_back(each);
-    for (const auto& each : state_.members) {
-      const std::string& name = names_.at(each.number);
-      const auto is_of_it = [&](const node_report& report) { return report.node == name; };
-      if (std::none_of(news.reports.begin(), news.reports.end(), is_of_it)) {
-        news.unheard.push_back(name);
+  /// How the generation has ended, by what is known now.
+  [[nodiscard]] job_end end_now() const {
+    job_end end{.command = job_.command,
+                .generation = job_.generations.empty() ? 0 : job_.generations.back().generation,
+                .restarts = state_.restarts,
+                .loss = loss_,
+                .lost_node = lost_node_,
+                .why = why_,
+                .told = was_told_,
+                .code = state_.code.value_or(0)};
+    for (const auto& [number, each] : reports_) end.reports.push_back(each);
+    if (job_.generations.empty()) return end;
+    // Not those of `state_`, which may be of the next one by now.
+    for (const job_member& each : job_.generations.back().members) {
+      end.world_size += each.ranks;
+      const auto is_of_it = [&](const node_report& report) { return report.node == each.node; };
+      if (std::none_of(end.reports.begin(), end.reports.end(), is_of_it)) {
+        end.unheard.push_back(each.node);
       }
     }
+    return end;
+  }
+  void tell_end() {
+    job_end end = end_now();
     if (gave_up_waiting_ && !was_told_) {
-      if (!news.loss.empty()) news.loss += "; then ";
-      news.loss += formatted("{} of {} nodes came within {:.0f} s: {}", guests_.size(),
-                             options_.rules.least_nodes, join_seconds(), names_of_guests());
+      if (!end.loss.empty()) end.loss += "; then ";
+      end.loss += formatted("{} of {} nodes came within {:.0f} s: {}", guests_.size(),
+                            options_.rules.least_nodes, join_seconds(), names_of_guests());
     }
-    report_(news);
+    report_(end);
+    record_end(end);
   }
   [[nodiscard]] double join_seconds() const {
     const generation_rules& rules = options_.rules;
@@ -373,41 +375,50 @@ class keeper {
   }
 
   void begin_generation() {
+    if (ended_) {
+      ended_->goes_on = true;
+      ended_->restarts = state_.restarts;
+      report_(*ended_);
+      record_end(*ended_);
+      ended_.reset();
+    }
     reports_.clear();
     loss_.clear();
+    lost_node_.clear();
     why_.clear();
     ranks_.reset();
     const std::string run_id = run_id_of(options_.id, state_.generation);
     std::optional<job_key> key;
     if (!options_.secret.empty()) key.emplace(options_.secret, run_id, options_.encrypts);
     std::vector<std::string> names;
-    json::array nodes;
+    std::vector<job_member> nodes;
     std::vector<std::pair<agent_number, int>> members;
     for (const auto& each : state_.members) {
       const guest& member = guests_.at(each.number);
       names.push_back(member.node);
-      names_[each.number] = member.node;
       members.emplace_back(each.number, member.ranks);
-      nodes.emplace_back(json::object{{"node", member.node}, {"ranks", member.ranks}});
+      nodes.push_back({.node = member.node, .ranks = member.ranks});
     }
     ranks_.emplace(
         kept_store_options{
             .address = options_.address, .port = 0, .run_id = run_id, .key = std::move(key)},
         members);
-    attempt_ = json::object{{"id", options_.id},           {"generation", state_.generation},
-                            {"restarts", state_.restarts}, {"nodes", std::move(nodes)},
-                            {"parx", PARX_VERSION},        {"start", unix_seconds()}};
-    record_(attempt_);
+    job_.generations.push_back({.generation = state_.generation,
+                                .restarts = state_.restarts,
+                                .start = unix_seconds(),
+                                .members = std::move(nodes)});
+    record_(job_);
     if (state_.generation == 1) return;
     say_(formatted("generation {} on {}", state_.generation, joined_text(names, ", ")));
   }
 
-  /// All ranks of the generation have ended.
-  void end_attempt() {
-    attempt_["end"] = unix_seconds();
-    attempt_["why"] = !loss_.empty() ? loss_ : !why_.empty() ? why_ : "its ranks have ended";
-    if (state_.code) attempt_["code"] = *state_.code;
-    record_(attempt_);
+  void record_end(const job_end& end) {
+    if (job_.generations.empty()) return;
+    generation_report& last = job_.generations.back();
+    if (!last.end) last.end = unix_seconds();
+    last.outcome = outcome_of(end);
+    last.nodes = end.reports;
+    record_(job_);
   }
 
   /// What an agent is told of the generation that begins.
@@ -459,19 +470,19 @@ class keeper {
   keeper_options options_;
   const std::string name_ = random_hex();  ///< of all that this keeper starts
   std::function<void(const std::string&)> say_;
-  std::function<void(const json::object&)> record_;
+  std::function<void(job_report&)> record_;
   std::function<void(const job_end&)> report_;
   std::optional<job_key> key_;
   boost::asio::steady_timer deadline_;
   keeper_state state_;
   std::map<agent_number, guest> guests_;         ///< those with a connection
   std::map<std::string, agent_number> former_;   ///< by process: its last number
-  std::map<agent_number, std::string> names_;    ///< of the nodes that were members
   std::map<agent_number, node_report> reports_;  ///< of the generation
-  json::object attempt_;                         ///< the record of the generation
-  std::string command_;                          ///< of the ranks
+  job_report job_;
+  std::optional<job_end> ended_;                 ///< the generation, before the next one begins
   std::string why_;                              ///< the generation is stopped
   std::string loss_;                             ///< of the first node that the generation has lost
+  std::string lost_node_;
   bool was_told_ = false;                        ///< an agent was told to end the job
   bool gave_up_waiting_ = false;                 ///< for nodes
   agent_number next_number_ = 0;

@@ -1,5 +1,7 @@
 #include "tools/parxrun/nodes/report_of_node.hpp"
 
+#include <utility>
+
 #include "tools/parxrun/ranks/missing_instructions.hpp"
 #include <parx/core/stopped.hpp>
 
@@ -30,15 +32,15 @@ int code_of_ranks(const node_ranks& ranks, on_loss losses) {
 node_report report_of(node_ranks& ranks, const failure_folder& failures, const std::string& node,
                       const std::vector<std::string>& command, const environment& env) {
   ranks.read_logs();
-  node_report report{.node = node, .ranks = {}, .recorder = {}, .reason = {}};
+  node_report report{.node = node};
   bool all_succeeded = true;
   for (const rank_process& each : ranks.ranks()) {
-    const rank_end end = ranks.end_of(each);
+    rank_end end = ranks.end_of(each);
     all_succeeded &= end.status.success();
     if (end.failed_by_itself() && report.reason.empty()) {
       report.reason = missing_instructions(end.status, command, env);
     }
-    report.ranks.push_back({end, each.error_log, {each.last_lines.begin(), each.last_lines.end()}});
+    report.ranks.push_back(std::move(end));
   }
   report.recorder = failures.recordings();
   if (all_succeeded) failures.remove_after_success();

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/job_report.hpp"
 #include "tools/parxrun/failures/failure_folder.hpp"
 #include "tools/parxrun/nodes/generation.hpp"
-#include "tools/parxrun/nodes/node_report.hpp"
 #include "tools/parxrun/ranks/node_ranks.hpp"
 #include <parx/core/env.hpp>
 

@@ -11,22 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/job_report.hpp"
 #include <parx/core/env.hpp>
-#include <parx/core/stopped.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-/// How a process ended.
-struct exit_status {
-  int code = 0;    ///< what it returned, where signal is 0
-  int signal = 0;  ///< what killed it
-
-  [[nodiscard]] bool success() const noexcept { return code == 0 && signal == 0; }
-  /// It was stopped, has saved its work, and can be started again.
-  [[nodiscard]] bool has_saved() const noexcept { return code == stopped_exit_code && signal == 0; }
-  /// Both in one number, as the shell reports them.
-  [[nodiscard]] int shell_code() const noexcept { return signal != 0 ? 128 + signal : code; }
-};
 
 [[nodiscard]] std::string to_string(const exit_status& status);
 

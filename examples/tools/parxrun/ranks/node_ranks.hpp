@@ -177,7 +177,9 @@ class node_ranks {
             process.was_signalled,
             std::chrono::duration<double>(process.end_time - start_).count(),
             !inherits_ && process.last_lines.empty(),
-            failures_.record_of_rank(process.rank)};
+            failures_.record_of_rank(process.rank),
+            process.error_log,
+            {process.last_lines.begin(), process.last_lines.end()}};
   }
 
  private:

@@ -1,6 +1,7 @@
 // Definitions of failure_record.hpp.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/json_quote.hpp>
 #include <parx/core/json_reader.hpp>
+#include <parx/core/log.hpp>
 #include <parx/core/printable.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -136,6 +138,29 @@ PARX_INLINE failure_kind failure_record::kind() const noexcept {
   } catch (...) {  // no parx::error: a code is not known
   }
   return record;
+}
+
+[[gnu::cold]] PARX_INLINE std::string blame_tag(const failure_record& record) {
+  if (record.kind() == failure_kind::own) return {};
+  if (record.blamed < 0) return ", after another rank";
+  return formatted(", after rank {}{}{}", record.blamed, record.host.empty() ? "" : " on ",
+                   printable(record.host));
+}
+
+[[gnu::cold]] PARX_INLINE std::optional<blamed_rank> blame_in_line(std::string_view line) {
+  constexpr std::string_view mark = ", after ", of_rank = "rank ", on = " on ";
+  line.remove_prefix(std::min(line.find(log_line_begin), line.size()));
+  const auto at = line.find(mark), tag_end = line.find(log_line_error);
+  if (tag_end == line.npos || at > tag_end) return std::nullopt;
+  line = line.substr(0, tag_end);
+  line.remove_prefix(at + mark.size());
+  if (!line.starts_with(of_rank)) return blamed_rank{};
+  line.remove_prefix(of_rank.size());
+  const auto end = std::min(line.find(on), line.size());
+  const std::string_view digits = line.substr(0, end);
+  if (digits.empty() || digits.find_first_not_of("0123456789") != digits.npos) return std::nullopt;
+  return blamed_rank{detail::number_of<int>(digits),
+                     std::string(line.substr(std::min(end + on.size(), line.size())))};
 }
 
 [[gnu::cold]] PARX_INLINE std::string to_text(const failure_record& record) {

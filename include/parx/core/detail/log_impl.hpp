@@ -10,13 +10,16 @@
 
 namespace parx::inline PARX_ABI {
 
-[[gnu::cold]] PARX_INLINE void logger::write(log_level level, std::string_view text) {
-  static constexpr const char* names[] = {"error", "warning", "info", "debug"};
+[[gnu::cold]] PARX_INLINE void logger::write(log_level level, std::string_view text,
+                                             std::string_view tag) {
+  static constexpr std::string_view names[] = {log_line_error,
+                                               "] warning: ", "] info: ", "] debug: "};
   const int known = rank();
   const std::string who =
       known >= 0 ? formatted("rank {}", known) : formatted("pid {}", ::getpid());
-  const std::string line = formatted("[parx {}] {}: {}\n", who, names[static_cast<int>(level)],
-                                     printable(text, line_breaks::indent));
+  const std::string line =
+      formatted("{}{}{}{}{}\n", log_line_begin, who, tag, names[static_cast<int>(level)],
+                printable(text, line_breaks::indent));
   const std::lock_guard lock(mutex_);
   const auto write_line = [&] {
     if (sink_) {

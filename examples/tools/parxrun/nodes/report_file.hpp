@@ -1,0 +1,36 @@
+// report_file: where the records of how a job has ended go: report.json beside its logs, and a line
+// of parxrun's standard error.
+#pragma once
+
+#include <string>
+
+#include "tools/common/job_report.hpp"
+#include "tools/parxrun/agent_options.hpp"
+#include "tools/parxrun/failures/job_end.hpp"
+#include "tools/parxrun/ranks/console.hpp"
+#include <parx/core/env.hpp>
+#include <parx/core/host_name.hpp>
+
+namespace parx::inline PARX_ABI::detail {
+
+/// Writes it anew, where there is a log folder. Of many generations only the last ones keep their
+/// ranks. A disk that is full loses it, not the job.
+void write_report(const agent_options& options, job_report& report);
+
+/// What there is to say of a generation that has ended, for people, and where it has failed or goes
+/// on, its outcome for programs, unless a terminal shows it.
+inline void print_end(console& to, const job_end& end) {
+  std::string text = report_text(end);
+  const job_outcome outcome = outcome_of(end);
+  const bool matters = outcome.has_failed || outcome.goes_on;
+  if (matters && !console::is_terminal(stream::err)) text += line_of(outcome);
+  to.queue(stream::err).add(text);
+}
+
+/// The node's name in records: Slurm's, where there is one.
+[[nodiscard]] inline std::string own_node_name(const environment& env) {
+  return env_string(env, "PARX_HOST_ID")
+      .value_or(env_string(env, "SLURMD_NODENAME").value_or(host_name()));
+}
+
+}  // namespace parx::detail
