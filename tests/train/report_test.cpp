@@ -136,7 +136,8 @@ BOOST_AUTO_TEST_CASE(the_page_names_the_slow_rank_and_the_efficiency) {
                            "<td>four</td><td>4</td><td>300.0</td><td>3.00</td><td>75 %</td>",
                            "eval_accuracy", "CPU (%)", "resident (MiB)", "time (s)",
                            "80 % of the communication was", "A rank held up to 78 MiB in memory",
-                           "<td>-</td><td>0.0 %</td></tr>", "waiting for data"}) {
+                           "<td>-</td><td>73.0 %</td></tr>", "waiting for data",
+                           "<th>samples/s in all</th>", "Hidden is the part"}) {
     BOOST_TEST(page.find(text) != std::string::npos, text);
   }
   // Self-contained: nothing is fetched, nothing runs.
@@ -147,6 +148,38 @@ BOOST_AUTO_TEST_CASE(the_page_names_the_slow_rank_and_the_efficiency) {
   BOOST_TEST(train::report_html({made_up("big", 64, 1)}).find("the 32 of 64 ranks") !=
              std::string::npos);
   if (const char* keep = std::getenv("PARX_KEEP_REPORT")) std::ofstream(keep) << page;
+}
+
+BOOST_AUTO_TEST_CASE(table_chart_and_findings_have_the_same_shares_of_the_same_time) {
+  // The first line warms up; of the others the second takes three times as long as the first.
+  train::run_report run{.name = "run", .world = 2};
+  run.lines = {{{"step", 1.0}, {"samples_per_second", 2.0}, {"step_ms", 1e3}},
+               {{"step", 2.0}, {"samples_per_second", 300.0}, {"step_ms", 10.0}},
+               {{"step", 3.0}, {"samples_per_second", 100.0}, {"step_ms", 30.0}},
+               {{"step", 3.0}, {"train_samples_per_second", 5.5}}};
+  const auto line = [&](double wait, double data, double rate) {
+    parx::json::value made;
+    made["seconds"] = 1.0;
+    for (const char* column : {"cpu_percent", "resident_mib", "compute_percent"}) {
+      made[column] = parx::json::array{60.0, 60.0};
+    }
+    made["communication_wait_percent"] = parx::json::array{wait, wait};
+    made["communication_percent"] = parx::json::array{65.0, 65.0};
+    made["data_wait_percent"] = parx::json::array{data, data};
+    made["samples_per_second"] = parx::json::array{rate / 2, rate / 2};
+    run.ranks.push_back(std::move(made));
+  };
+  line(90, 50, 2);
+  line(10, 8, 300);
+  line(40, 4, 100);
+  const std::string page = train::report_html({run});
+  for (const char* text :
+       {"<title>rank 0: waiting for communication 32.5 %</title>",
+        "32.5 % of the time went into waiting for communication; 50 % of the communication was",
+        "<td>150.0</td><td>5.5</td><td>20.00</td>", "<td>50 %</td><td>5.0 %</td></tr>",
+        "<title>rank 1: waiting for data 5.0 %</title>"}) {
+    BOOST_TEST(page.find(text) != std::string::npos, text << " is not in\n" << page);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_computed_without_a_processor_are_said_to_lack_cores) {

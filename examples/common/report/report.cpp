@@ -183,18 +183,43 @@ std::string rate_text(double rate) {
   return line_chart(text, curves);
 }
 
-/// The mean of a figure over the run, by rank.
+/// The mean of a figure over the time of the run, by rank; all shares of time in the page are made
+/// of it. As in run_report::settled(), the first of more than two lines is left out. Every line
+/// covers the same number of samples, so its time goes by one over its rate.
 [[nodiscard]] std::vector<double> mean_by_rank(const run_report& run, std::string_view quantity) {
   std::vector<double> sums(run.world, 0.0);
-  double lines = 0;
-  for (const json::value& line : run.ranks) {
+  double time = 0;
+  for (std::size_t i = run.ranks.size() > 2 ? 1 : 0; i < run.ranks.size(); ++i) {
+    const json::value& line = run.ranks[i];
+    if (!line.contains(quantity)) continue;  // of an earlier parx
     const json::array& values = line.at(quantity).elements();
-    if (values.size() != run.world) continue;
-    for (std::size_t rank = 0; rank < run.world; ++rank) sums[rank] += values[rank].as<double>();
-    ++lines;
+    const json::array& rates = line.at("samples_per_second").elements();
+    if (values.size() != run.world || rates.size() != run.world) continue;
+    double rate = 0;
+    for (const json::value& each : rates) rate += each.as<double>();
+    if (!(rate > 0)) continue;
+    for (std::size_t rank = 0; rank < run.world; ++rank) {
+      sums[rank] += values[rank].as<double>() / rate;
+    }
+    time += 1 / rate;
   }
-  for (double& sum : sums) sum /= std::max(1.0, lines);
+  for (double& sum : sums) sum /= time > 0 ? time : 1;
   return sums;
+}
+
+/// The mean of a share of time over all ranks.
+[[nodiscard]] double mean_of_ranks(const run_report& run, std::string_view quantity) {
+  const std::vector<double> by_rank = mean_by_rank(run, quantity);
+  return std::accumulate(by_rank.begin(), by_rank.end(), 0.0) /
+         static_cast<double>(std::max<std::size_t>(1, by_rank.size()));
+}
+
+/// The part of the communication, in percent, for which no rank waited.
+[[nodiscard]] double hidden_percent(const run_report& run) {
+  const double wait = mean_of_ranks(run, "communication_wait_percent");
+  const double all = mean_of_ranks(run, "communication_percent");
+  return all > 0 ? 100 * std::clamp(1 - wait / all, 0.0, 1.0)
+                 : run.mean("communication_hidden_percent");  // of an earlier parx
 }
 
 [[nodiscard]] std::string shares_of(const run_report& run) {
@@ -225,17 +250,12 @@ std::string rate_text(double rate) {
   std::vector<std::string> findings;
   if (run.ranks.empty()) return findings;
   const auto wait = mean_by_rank(run, "communication_wait_percent");
-  const auto data = mean_by_rank(run, "data_wait_percent");
-  const auto mean_of = [](const std::vector<double>& values) {
-    double sum = 0;
-    for (const double value : values) sum += value;
-    return sum / static_cast<double>(values.size());
-  };
+  const double data = mean_of_ranks(run, "data_wait_percent");
   if (run.world > 1) {
     findings.push_back(formatted(
         "{:.1f} % of the time went into waiting for communication; {:.0f} % of the communication "
         "was hidden behind computation.",
-        mean_of(wait), run.mean("communication_hidden_percent")));
+        mean_of_ranks(run, "communication_wait_percent"), hidden_percent(run)));
     const auto slowest = std::min_element(wait.begin(), wait.end());
     const auto most = std::max_element(wait.begin(), wait.end());
     if (*most - *slowest > 10) {
@@ -246,8 +266,8 @@ std::string rate_text(double rate) {
   }
   // A thread that computes has a processor, unless others have it.
   constexpr double starved = 0.6;
-  const double computing = mean_of(mean_by_rank(run, "compute_percent"));
-  const double running = mean_of(mean_by_rank(run, "cpu_percent"));
+  const double computing = mean_of_ranks(run, "compute_percent");
+  const double running = mean_of_ranks(run, "cpu_percent");
   if (running < starved * computing) {
     findings.push_back(formatted(
         "The ranks lack cores: they computed for {:.0f} % of the time, and had a processor for "
@@ -255,11 +275,11 @@ std::string rate_text(double rate) {
         "the binding (srun --cpu-bind).",
         computing, running));
   }
-  if (mean_of(data) > late_loader_percent) {
+  if (data > late_loader_percent) {
     findings.push_back(formatted(
         "The loader is late: {:.0f} % of the time went into waiting for data, the first batch of "
         "an epoch included. More workers or a larger prefetch may help.",
-        mean_of(data)));
+        data));
   }
   double memory = 0;
   for (const json::value& line : run.ranks) {
@@ -365,6 +385,8 @@ std::string rate_text(double rate) {
   std::string text = "<h2>Settings</h2>\n";
   if (!table.empty()) text += formatted("<table>{}</table>\n", table);
   if (!same.empty()) text += formatted("<p>The same in all runs: {}.</p>\n", same);
+  if (std::find(names.begin(), names.end(), "products") != names.end())
+    text += "<p>Products: the type of the numbers in which matrices are multiplied.</p>\n";
   return text;
 }
 
@@ -379,17 +401,23 @@ std::string rate_text(double rate) {
                                    [&](const record& line) { return line.find(name).has_value(); });
       evaluated += has ? formatted("<td>{:.4f}</td>", run.last(name)) : "<td>-</td>";
     }
+    const double in_all = run.last("train_samples_per_second");
     rows += formatted(
         "<tr><td>{}</td><td>{}</td><td>{:.0f}</td><td>{:.2f}</td><td>{:.1f}</td><td>{}</td>"
-        "<td>{:.2f}</td><td>{:.4f}</td>{}<td>{}</td><td>{:.1f} %</td></tr>\n",
+        "<td>{}</td><td>{:.2f}</td><td>{:.4f}</td>{}<td>{}</td><td>{:.1f} %</td></tr>\n",
         xml_text(run.name), run.world, run.last("step"), run.last("epoch"), run.last("seconds"),
-        rate_text(run.rate()), run.mean("step_ms"), run.last("loss"), evaluated,
-        run.world > 1 ? formatted("{:.0f} %", run.mean("communication_hidden_percent")) : "-",
-        run.mean("data_wait_percent"));
+        rate_text(run.rate()), in_all > 0 ? rate_text(in_all) : "-", run.mean("step_ms"),
+        run.last("loss"), evaluated,
+        run.world > 1 ? formatted("{:.0f} %", hidden_percent(run)) : "-",
+        mean_of_ranks(run, "data_wait_percent"));
   }
   return "<table><tr><th>run</th><th>ranks</th><th>steps</th><th>epochs</th><th>time (s)</th>"
-         "<th>samples/s</th><th>step (ms)</th><th>last loss</th>" +
-         heads + "<th>hidden</th><th>waits for data</th></tr>\n" + rows + "</table>\n";
+         "<th>samples/s</th><th>samples/s in all</th><th>step (ms)</th><th>last loss</th>" +
+         heads + "<th>hidden</th><th>waits for data</th></tr>\n" + rows +
+         "</table>\n<p>samples/s, step and all shares of time are those of training steps: without "
+         "evaluations, files and the first line of the log, in which memory and caches warm up. "
+         "samples/s in all is the log's train_samples_per_second: of the whole run. Hidden is the "
+         "part of the communication for which no rank waited, because it computed meanwhile.</p>\n";
 }
 
 }  // namespace parx::train::detail
