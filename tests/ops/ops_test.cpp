@@ -454,6 +454,56 @@ BOOST_AUTO_TEST_CASE(convolutions_pools_and_norms_are_pytorchs) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(recurrent_cells_are_pytorchs) {
+  for (const entry& e : std::vector<entry>{
+           {"gru_cell",
+            {{{3, 4}}, {{3, 2}}, {{6, 4}}, {{6, 2}}, {{6}}, {{6}}},
+            [](const Vs& x) { return gru_cell(x[0], x[1], x[2], x[3], x[4], x[5]); }},
+           {"gru_cell_without_bias",
+            {{{3, 4}}, {{3, 2}}, {{6, 4}}, {{6, 2}}},
+            [](const Vs& x) { return gru_cell(x[0], x[1], x[2], x[3]); }},
+           {"lstm_cell",
+            {{{3, 4}}, {{3, 2}}, {{3, 2}}, {{8, 4}}, {{8, 2}}, {{8}}, {{8}}},
+            [](const Vs& x) {
+              const auto next = lstm_cell(x[0], {x[1], x[2]}, x[3], x[4], x[5], x[6]);
+              return concat({next.h, next.c}, 1);
+            }}})
+    check(e);
+}
+
+BOOST_AUTO_TEST_CASE(recurrent_layers_and_largest_pixels_have_the_gradients_of_differences) {
+  const auto random = [](const char* name, const shape& s) {  // no two are equal
+    const auto values = tensor<double>::empty(s);
+    random_stream(1, name).normal(values, 0.0, 1.0);
+    return values;
+  };
+  const auto passes = [](const char* name, const auto& f, const std::vector<tensor<double>>& x) {
+    const auto result = gradcheck(f, x);
+    BOOST_TEST(result.passed, name << ": " << result.report);
+  };
+  passes(
+      "adaptive_max_pool2d", [](const Vs& x) { return adaptive_max_pool2d(x[0], 2, 3); },
+      {random("images", {1, 2, 5, 7})});
+  nn::gru<double> gru{3, 2, {.layers = 2, .bidirectional = true}};
+  nn::lstm<double> lstm{3, 2, {.layers = 2, .batch_first = true}};
+  gru.initialize(1);
+  lstm.initialize(1);
+  passes(
+      "gru",
+      [&](const Vs& x) {
+        const auto made = gru(x[0], x[1]);
+        return concat({reshape(made.output, {24}), reshape(made.h, {16})}, 0);
+      },
+      {random("x", {3, 2, 3}), random("h", {4, 2, 2})});
+  passes(
+      "lstm",
+      [&](const Vs& x) {
+        const auto made = lstm(x[0], x[1], x[2]);
+        return concat({reshape(made.output, {12}), reshape(made.h, {8}), reshape(made.c, {8})}, 0);
+      },
+      {random("x", {2, 3, 3}), random("h", {2, 2, 2}), random("c", {2, 2, 2})});
+}
+
 BOOST_AUTO_TEST_CASE(losses_are_pytorchs) {
   const shape s{2, 3}, m{3, 4};
   const auto labels = [] { return tensor<int>::from({2, -100, 0}, {3}); };

@@ -225,7 +225,11 @@ case("cosine_embedding_loss", lambda a, b: F.cosine_embedding_loss(a, b, torch.t
 case("triplet_margin_loss", lambda a, p, n: F.triplet_margin_loss(a, p, n), (3, 4), (3, 4), (3, 4))
 case("margin_ranking_loss", lambda a, b: F.margin_ranking_loss(a, b, torch.tensor([1.0, -1.0, 1.0]), 0.2), (3,), (3,))
 case("gaussian_nll_loss", F.gaussian_nll_loss, (2, 3), (2, 3), (2, 3), positive=(2,))
-# recurrent.hpp: the weights follow the inputs
+# recurrent.hpp: x, states, weights and biases
+case("gru_cell", lambda x, h, a, b, c, d: torch.gru_cell(x, h, a, b, c, d), (3, 4), (3, 2), (6, 4), (6, 2), (6,), (6,))
+case("gru_cell_without_bias", lambda x, h, a, b: torch.gru_cell(x, h, a, b), (3, 4), (3, 2), (6, 4), (6, 2))
+case("lstm_cell", lambda x, h, c, a, b, d, e: torch.cat(torch.lstm_cell(x, (h, c), a, b, d, e), 1), (3, 4), (3, 2), (3, 2), (8, 4), (8, 2), (8,), (8,))
+# The layers' weights follow the inputs.
 def recurrent(name, make, shape, states):
     layers = make()
     for k, p in enumerate(layers.parameters()):
