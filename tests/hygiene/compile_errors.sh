@@ -52,6 +52,13 @@ struct unnamed : parx::nn::module<unnamed> {
   template <typename Visit>
   void members(Visit& visit) { LAYER; }
 };
+struct unlisted : parx::nn::module<unlisted> {
+  parx::nn::linear<> layer{4, 2};
+#ifndef WRONG
+  template <typename Visit>
+  void members(Visit& visit) { visit("layer", layer); }
+#endif
+};
 struct plain { parx::nn::linear<> layer{4, 2}; };
 struct given {
   using value_type = float;
@@ -96,6 +103,10 @@ void calls(parx::process_group& world, parx::parallel_model<float, parx::tensor<
   parx::tensor<std::int64_t> classes;
   parx::nn::linear model{4, 2};
   parx::ddp ddp{model, world};
+  (void)unlisted().parameters();
+  const parx::variable<float> input = images;
+  const parx::data::tensor_dataset known{images, classes};
+  const parx::data::loader checks{known, {.batch_size = 2}};
   const auto handles = [](auto& module) { (void)parx::parameter_handles(module); };
   std::optional<user_module<by_rows>> of_rows;
   handles(*of_rows);
@@ -104,6 +115,10 @@ void calls(parx::process_group& world, parx::parallel_model<float, parx::tensor<
   user_module<placed> of_placed;
   handles(of_placed);
 #ifdef WRONG
+  (void)parx::differentiable(images, [](const parx::tensor<float>&) {}, input);
+  (void)parx::train::make_evaluation(ddp, checks, [](auto& net, auto& batch) {
+    return parx::nn::cross_entropy(net(batch.x), batch.y);
+  }, parx::call_site::current());
   user_module<plain> of_plain;
   handles(of_plain);
   (void)unnamed().parameters();
@@ -212,6 +227,10 @@ void calls(parx::process_group& world, parx::parallel_model<float, parx::tensor<
   parx::raw_module<float> of_floats;
   of_floats.add("w", whole_numbers);
 #else
+  (void)parx::differentiable(images, [](const parx::tensor<float>&, parx::grad_sink<float>) {}, input);
+  (void)parx::train::make_evaluation(ddp, checks, [](auto& net, auto& batch) -> parx::nn::metrics {
+    return {{"loss", parx::nn::cross_entropy(net(batch.x), batch.y)}};
+  }, parx::call_site::current());
   using parx::data::csv_header;
   (void)parx::data::read_table("a.csv", {.csv = {.header = csv_header::absent}, .label = "3"});
   images = parx::tensor<float>::zeros({k, 3});
@@ -290,6 +309,9 @@ told 25 'this buffer is a temporary'
 told 1 'does not take two elements'
 told 4 'written to const elements'
 told 1 'counts are a range of integers'
+told 1 'a module with data members names its layers'
+told 1 'the backward function takes the gradient of the result and a grad_sink'
+told 1 'an evaluation returns its figures by name'
 told 1 'a data set has size() and fetch'
 told 1 'a batch for the trainer has count()'
 told 1 'a trainer takes the model in its wrapper'
@@ -333,4 +355,4 @@ told 1 'a placed_parameter has spec'
 # Beside the sentence, that no loader, no ddp and no sequential can be made.
 others=$(errors | grep -v -e '::\(loader\|ddp\|sequential\)(<brace' \
   -e "arguments of '\(loader\|ddp\|sequential\)'" -e 'implicitly-deleted copy')
-[ "$(grep -c . <<<"$others")" = 95 ] || { echo "$others"; exit 1; }
+[ "$(grep -c . <<<"$others")" = 98 ] || { echo "$others"; exit 1; }

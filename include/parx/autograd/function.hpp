@@ -314,12 +314,12 @@ template <typename T, typename Backward, typename... Inputs>
 template <typename T, typename Backward, typename... Inputs>
 [[nodiscard]] variable<T> differentiable(tensor<T> value, Backward backward,
                                          const variable<Inputs>&... inputs) {
-  static_assert(requires(const tensor<T>& upstream) {
-    backward(upstream, std::declval<grad_sink<Inputs>>()...);
-  }, "the backward function takes the gradient of the result and a grad_sink for each input: "
-     "[x = x.value()](const tensor<float>& upstream, grad_sink<float> dx) { ... }");
+  constexpr bool fits = std::is_invocable_v<Backward&, const tensor<T>&, grad_sink<Inputs>...>;
+  static_assert(fits,
+                "the backward function takes the gradient of the result and a grad_sink for each "
+                "input: [x = x.value()](const tensor<float>& upstream, grad_sink<float> dx) {}");
   (detail::require_no_cut_logits<Backward>(inputs), ...);
-  return detail::recorded(std::move(value), std::move(backward), inputs...);
+  if constexpr (fits) return detail::recorded(std::move(value), std::move(backward), inputs...);
 }
 /// The same for an operation that may take such logits: its result is right on all ranks, or is a
 /// view, cast or map of theirs, which knows the cut. Throws for a view in which the classes are not

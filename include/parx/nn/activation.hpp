@@ -23,6 +23,8 @@ class gelu : public module<gelu> {
   [[nodiscard]] variable<T> forward(const variable<T>& x) const {
     return parx::gelu(x, form_);
   }
+  template <typename Visit>
+  void members(Visit& /*visit*/) {}  // nothing in it is trained
 
  private:
   gelu_form form_;

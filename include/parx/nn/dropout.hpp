@@ -35,6 +35,9 @@ class dropout : public module<dropout>, public random_layer, public cuttable_lay
     return leave_ && leave_->cuts_positions() ? positions_here(*leave_, y) : y;
   }
 
+  template <typename Visit>
+  void members(Visit& /*visit*/) {}  // nothing in it is trained
+
   [[nodiscard]] double probability() const noexcept { return probability_; }
 
   /// From now on inputs are this chunk of a whole tensor: drops what a whole layer would drop

@@ -130,6 +130,8 @@ class apply : public module<apply<Function>> {
   [[nodiscard]] variable<T> forward(const variable<T>& x) const {
     return function_(x);
   }
+  template <typename Visit>
+  void members(Visit& /*visit*/) {}  // nothing in it is trained
 
  private:
   Function function_;

@@ -78,9 +78,15 @@ class module : public detail::module_state, public module_functions<module<Deriv
     }
   }
 
-  /// The default, for modules without members.
+  /// The default, for modules without data members. For others a compile-time error that says what
+  /// to do: a forgotten list would train nothing.
   template <typename Visit>
-  void members(Visit& /*visit*/) {}
+  void members(Visit& /*visit*/) {
+    static_assert(sizeof(Derived) == sizeof(module),
+                  "a module with data members names its layers and parameters in template "
+                  "<typename Visit> void members(Visit& visit) { visit(\"first\", first); }; if "
+                  "nothing in it is trained, members() has an empty body");
+  }
 
  private:
   friend class module_functions<module>;

@@ -20,6 +20,8 @@ class max_pool2d : public module<max_pool2d> {
   [[nodiscard]] variable<T> forward(const variable<T>& x) const {
     return parx::max_pool2d(x, options_);
   }
+  template <typename Visit>
+  void members(Visit& /*visit*/) {}  // nothing in it is trained
 
  private:
   max_pool2d_options options_;
@@ -35,6 +37,8 @@ class avg_pool2d : public module<avg_pool2d> {
   [[nodiscard]] variable<T> forward(const variable<T>& x) const {
     return parx::avg_pool2d(x, options_);
   }
+  template <typename Visit>
+  void members(Visit& /*visit*/) {}  // nothing in it is trained
 
  private:
   avg_pool2d_options options_;
@@ -49,6 +53,8 @@ class adaptive_avg_pool2d : public module<adaptive_avg_pool2d> {
   [[nodiscard]] variable<T> forward(const variable<T>& x) const {
     return parx::adaptive_avg_pool2d(x, rows_, columns_);
   }
+  template <typename Visit>
+  void members(Visit& /*visit*/) {}  // nothing in it is trained
 
  private:
   std::size_t rows_, columns_;

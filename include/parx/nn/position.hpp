@@ -42,6 +42,8 @@ class sinusoidal_position : public module<sinusoidal_position<T>> {
     if (!table_.defined()) table_ = sinusoids<T>(positions_, width_);
     return x + variable<T>(table_.slice(0, first, first + x.extent(-2)));
   }
+  template <typename Visit>
+  void members(Visit& /*visit*/) {}  // the table is no part of a checkpoint
 
  private:
   std::size_t positions_, width_;

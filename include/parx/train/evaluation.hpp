@@ -71,7 +71,15 @@ using evaluate_function = std::function<std::optional<metrics>(const stop_early&
 template <typename Wrapper, typename Loader, typename Measure>
 [[nodiscard]] evaluate_function make_evaluation(Wrapper& model, const Loader& loader,
                                                 Measure measure, call_site site) {
-  return [&model, &loader, site, measure = std::move(measure)](
+  using batches = decltype(detail::dealt_to(model.data_group(), loader).epoch(0));
+  using batch_type = decltype(*std::declval<batches&>().begin());
+  constexpr bool are_named =
+      std::is_convertible_v<std::invoke_result_t<Measure&, Wrapper&, batch_type>, metrics>;
+  static_assert(are_named,
+                "an evaluation returns its figures by name: [](auto& model, auto& batch) { return "
+                "parx::nn::metrics{{\"loss\", cross_entropy(model(batch.x), batch.y)}}; }");
+  if constexpr (!are_named) return {};
+  else return [&model, &loader, site, measure = std::move(measure)](
              const stop_early& stops) mutable -> std::optional<metrics> {
     process_group& job = model.job_group();
     const nn::evaluation_mode quiet(model.module());
