@@ -62,6 +62,20 @@ BOOST_AUTO_TEST_CASE(another_programs_variable_that_is_no_number_is_named_in_a_s
   BOOST_TEST(choose({{"OMP_NUM_THREADS", ""}}, 8).warning() == "");
 }
 
+BOOST_AUTO_TEST_CASE(threads_of_openmp_beside_those_of_parx_are_told_where_cores_are_too_few) {
+  const auto beside = [](const char* threads, int cores, int openmp) {
+    return choose({{"PARX_THREADS", threads}}, cores).warning_beside(openmp);
+  };
+  BOOST_TEST(beside("4", 4, 4) ==
+             "each rank has 4 threads of parx (PARX_THREADS) and 4 of OpenMP on 4 cores: give both "
+             "their number by OMP_NUM_THREADS, or OpenMP one by OMP_NUM_THREADS=1");
+  BOOST_TEST(beside("2", 8, 4) == "");
+  BOOST_TEST(beside("4", 4, 1) == "");
+  BOOST_TEST(beside("4", 4, 0) == "");
+  BOOST_TEST(beside("1", 4, 4) == "");
+  BOOST_TEST(choose({{"OMP_NUM_THREADS", "4"}}, 4).warning_beside(4) == "");
+}
+
 BOOST_AUTO_TEST_CASE(nonsense_is_refused_in_our_variable_and_passed_over_in_others) {
   for (const char* const text : {"0", "-1", "x", "2.5", "99999999999"}) {
     BOOST_CHECK_THROW(choose({{"PARX_THREADS", text}}, 8), parx::usage_error);

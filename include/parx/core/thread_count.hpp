@@ -47,6 +47,16 @@ struct thread_choice {
         "{} is no number of threads: each rank computes with {} ({}). PARX_THREADS says how many",
         passed_over, threads, asked_by.empty() ? "the default" : reason());
   }
+  /// What to say where this process also has `openmp` threads of OpenMP, which a variable of parx
+  /// does not limit and which spin between their loops; "" where the cores are enough for both.
+  [[nodiscard, gnu::cold]] std::string warning_beside(int openmp) const {
+    if (asked_by != "PARX_THREADS" || threads == 1 || openmp < 2) return "";
+    if (threads + openmp - 1 <= cores) return "";
+    return formatted(
+        "each rank has {} threads of parx (PARX_THREADS) and {} of OpenMP on {} core{}: give both "
+        "their number by OMP_NUM_THREADS, or OpenMP one by OMP_NUM_THREADS=1",
+        threads, openmp, cores, cores == 1 ? "" : "s");
+  }
 };
 
 /// The choice by `env` for a process with these limits. Throws usage_error for a PARX_THREADS that

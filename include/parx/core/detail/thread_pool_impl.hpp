@@ -19,6 +19,10 @@
 #include <parx/core/thread_count.hpp>
 #include <parx/core/thread_pool.hpp>
 
+// OpenMP's own function where the program has one, else null; under a name of parx's, because a
+// program that includes <omp.h> declares the other.
+extern "C" [[gnu::weak]] int parx_omp_get_max_threads() __asm__("omp_get_max_threads");
+
 namespace parx::inline PARX_ABI::detail {
 
 /// Sleeps while `word` is `expected`; may return early.
@@ -97,6 +101,9 @@ PARX_INLINE thread_pool& thread_pool::of_this_process(int threads) {
     const thread_choice choice = choose_threads(process_environment());
     threads = choice.threads;
     if (const std::string said = choice.warning(); !said.empty()) log0(log_level::warn, "{}", said);
+    const int openmp = parx_omp_get_max_threads != nullptr ? parx_omp_get_max_threads() : 0;
+    if (const std::string said = choice.warning_beside(openmp); !said.empty())
+      log0(log_level::warn, "{}", said);
   }
   std::unique_ptr<thread_pool> made(new thread_pool(threads));
   thread_pool* there = nullptr;
