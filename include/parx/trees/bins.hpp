@@ -16,6 +16,7 @@
 
 #include <parx/core/parallel_for.hpp>
 #include <parx/trees/cuts.hpp>
+#include <parx/trees/huge_pages.hpp>
 #include <parx/trees/table.hpp>
 
 namespace parx::inline PARX_ABI::trees {
@@ -23,8 +24,8 @@ namespace parx::inline PARX_ABI::trees {
 /// The codes in both layouts; Code is std::uint8_t or std::uint16_t.
 template <typename Code>
 struct bin_codes {
-  std::vector<Code> by_row;     ///< row r's from r * stride on
-  std::vector<Code> by_column;  ///< column c's from c * rows on
+  row_vector<Code> by_row;     ///< row r's from r * stride on
+  row_vector<Code> by_column;  ///< column c's from c * rows on
 };
 
 class bins {

@@ -17,6 +17,7 @@
 #include <parx/trees/cuts.hpp>
 #include <parx/trees/fixed_point.hpp>
 #include <parx/trees/growth.hpp>
+#include <parx/trees/huge_pages.hpp>
 #include <parx/trees/leaf_refit.hpp>
 #include <parx/trees/options.hpp>
 #include <parx/trees/sampling.hpp>
@@ -61,7 +62,7 @@ class table_margins {
  private:
   const table* rows_;
   std::size_t outputs_;
-  std::vector<float> values_;
+  row_vector<float> values_;
 };
 
 /// Makes the trees of a round from this rank's rows.
@@ -96,8 +97,8 @@ class boosting {
     for (std::size_t output = 0; output < outputs_; ++output) {
       const std::uint64_t number = static_cast<std::uint64_t>(round) * outputs_ + output;
       const std::uint64_t stream = tree_seed(options_->seed, number);
-      const fixed_gradients fixed = fix_gradients(*group_, sampled(output, stream), numbers_.rows);
-      made.push_back(grower_.grow(fixed, stream));
+      fix_gradients(*group_, sampled(output, stream), numbers_.rows, fixed_);
+      made.push_back(grower_.grow(fixed_, stream));
       const std::vector<grown_leaf> leaves = grower_.leaves();
       if (const std::optional<double> part = options_->objective.leaf_quantile()) {
         refit_leaves(*group_, made.back(), leaves, *part, options_->learning_rate, weights_,
@@ -147,6 +148,7 @@ class boosting {
   tree_grower grower_;
   std::vector<gradient> gradients_;
   std::vector<gradient> of_output_;
+  fixed_gradients fixed_;
 };
 
 }  // namespace parx::trees

@@ -33,7 +33,8 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/parallel_for.hpp>
-#include <parx/trees/objectives.hpp>
+#include <parx/trees/gradient.hpp>
+#include <parx/trees/huge_pages.hpp>
 
 namespace parx::inline PARX_ABI::trees {
 
@@ -64,7 +65,7 @@ struct narrow_gradient {
 
 /// One tree's gradients on this rank.
 struct fixed_gradients {
-  std::variant<std::vector<narrow_gradient>, std::vector<sums>> rows;
+  std::variant<row_vector<narrow_gradient>, row_vector<sums>> rows;
   sums total;         ///< of all ranks' rows
   double g_unit = 1;  ///< what a unit is worth: a power of two
   double h_unit = 1;
@@ -115,7 +116,7 @@ struct rounded_sums {
 /// Rounds each row's pair into `into` and returns this rank's sums.
 template <typename Fixed>
 [[nodiscard]] rounded_sums round_gradients(std::span<const gradient> given, double g_unit,
-                                           double h_unit, std::vector<Fixed>& into) {
+                                           double h_unit, row_vector<Fixed>& into) {
   using integer = decltype(Fixed::g);
   into.resize(given.size());
   const double g_scale = 1 / g_unit;
@@ -136,11 +137,10 @@ template <typename Fixed>
 }  // namespace detail
 
 /// Collective: two or three small all_reduces. `given` are this rank's, a pair a row, all hessians
-/// from 0; `rows_of_all` is n. All ranks throw errc::bad_data for a gradient that is not finite or
-/// a hessian below 0.
-[[nodiscard]] inline fixed_gradients fix_gradients(process_group& group,
-                                                   std::span<const gradient> given,
-                                                   std::int64_t rows_of_all) {
+/// from 0; `rows_of_all` is n. `fixed` is overwritten, and its memory used again. All ranks throw
+/// errc::bad_data for a gradient that is not finite or a hessian below 0.
+inline void fix_gradients(process_group& group, std::span<const gradient> given,
+                          std::int64_t rows_of_all, fixed_gradients& fixed) {
   const detail::greatest_gradient here = detail::greatest_of(given);
   std::array<double, 2> top{here.g, here.h};
   all_reduce(group, top, {.op = reduce_op::max});
@@ -153,8 +153,11 @@ template <typename Fixed>
   const int g_exponent = detail::exponent_above(top[0]);
   const int h_exponent = detail::exponent_above(top[1]);
   const int log_rows = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows_of_all)));
-  fixed_gradients fixed;
-  const auto round = [&]<typename Fixed>(std::vector<Fixed>& into, int bits) {
+  const auto round = [&]<typename Fixed>(Fixed, int bits) {
+    if (!std::holds_alternative<row_vector<Fixed>>(fixed.rows)) {
+      fixed.rows.emplace<row_vector<Fixed>>();
+    }
+    auto& into = std::get<row_vector<Fixed>>(fixed.rows);
     fixed.g_unit = std::ldexp(1.0, g_exponent - bits);
     fixed.h_unit = std::ldexp(1.0, h_exponent - bits);
     auto sum = detail::round_gradients(given, fixed.g_unit, fixed.h_unit, into);
@@ -166,17 +169,15 @@ template <typename Fixed>
   if (log_rows + narrow_bits > 62) {
     throw_error(errc::bad_data, "{} rows: the exact sums of 64 bits hold 2^31", rows_of_all);
   }
-  const std::int64_t absolute =
-      round(fixed.rows.emplace<std::vector<narrow_gradient>>(), narrow_bits);
+  const std::int64_t absolute = round(narrow_gradient{}, narrow_bits);
   const auto has_long_tail = [&](double greatest_value, double unit, std::int64_t sum) {
     return static_cast<double>(rows_of_all) * greatest_value >
            65536.0 * unit * static_cast<double>(sum);
   };
   if (has_long_tail(top[0], fixed.g_unit, absolute) ||
       has_long_tail(top[1], fixed.h_unit, fixed.total.h)) {
-    round(fixed.rows.emplace<std::vector<sums>>(), 62 - log_rows);
+    round(sums{}, 62 - log_rows);
   }
-  return fixed;
 }
 
 }  // namespace parx::trees

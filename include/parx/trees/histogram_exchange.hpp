@@ -69,17 +69,15 @@ class histogram_exchange {
     }
     add_histograms(*data_, gradients, tasks, memory_);
     const std::size_t cells = block_cells(mine());
-    std::vector<sums> own;
     if (group_->size() > 1) {
       std::vector<std::size_t> counts;
       for (std::size_t rank = 0; rank + 1 < blocks_.size(); ++rank) {
         counts.push_back(2 * nodes.size() * block_cells(rank));
       }
-      own.resize(nodes.size() * cells);
-      reduce_scatter_v(*group_, integers(memory_), integers(own), counts);
-    } else {
-      own.swap(memory_);
+      own_.resize(nodes.size() * cells);
+      reduce_scatter_v(*group_, integers(memory_), integers(own_), counts);
     }
+    const std::vector<sums>& own = group_->size() > 1 ? own_ : memory_;
     std::vector<std::vector<sums>> blocks;
     for (std::size_t node = 0; node < nodes.size(); ++node) {
       const auto first = own.begin() + static_cast<std::ptrdiff_t>(node * cells);
@@ -96,7 +94,7 @@ class histogram_exchange {
     return data_->cell_begin()[blocks_[rank + 1]] - data_->cell_begin()[blocks_[rank]];
   }
   [[nodiscard]] static std::span<std::int64_t> integers(std::vector<sums>& cells) noexcept {
-    return {&cells.data()->g, cells.size() * 2};
+    return {reinterpret_cast<std::int64_t*>(cells.data()), cells.size() * 2};
   }
   void fill_places(std::size_t node, std::size_t nodes, std::size_t* place) const {
     const auto begin = data_->cell_begin();
@@ -112,7 +110,8 @@ class histogram_exchange {
   process_group* group_;
   const bins* data_;
   std::vector<std::size_t> blocks_;
-  std::vector<sums> memory_;
+  std::vector<sums> memory_;  ///< of all nodes of a call
+  std::vector<sums> own_;     ///< this rank's block of it, of all ranks' rows
 };
 
 }  // namespace parx::trees

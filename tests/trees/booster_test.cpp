@@ -1,0 +1,187 @@
+// What fit() refuses, when it stops, what it sends, and that monotone columns are monotone.
+#include <parx/trees/booster.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <comm/jobs.hpp>
+#include <messages.hpp>
+#include <trees/generated.hpp>
+
+namespace {
+
+namespace trees = parx::trees;
+using parx_test::mentions;
+using trees::booster;
+using trees::table;
+
+/// Six columns of numbers without missing values, labels at random.
+table numbers(std::int64_t rows) {
+  table made;
+  made.rows = rows;
+  made.columns = 6;
+  for (std::uint64_t row = 0; row < static_cast<std::uint64_t>(rows); ++row) {
+    for (std::uint64_t c = 0; c < 6; ++c) {
+      made.values.push_back(static_cast<float>(generated::uniform(row, c)));
+    }
+    made.label.push_back(static_cast<float>(generated::uniform(row, 50)));
+  }
+  return made;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(bad_rows_are_refused_on_all_ranks_in_one_sentence) {
+  const auto refusal = [](const trees::objective& loss, const auto& spoil) {
+    const auto failures = jobs::run_collecting(jobs::kind::inproc, 3, [&](auto& world) {
+      table rows = numbers(20);
+      spoil(world.rank(), rows);
+      booster model{{.objective = loss, .num_round = 1}};
+      model.fit(world, rows);
+    });
+    for (const std::string& each : failures) BOOST_TEST(each != "");
+    return failures[0];
+  };
+  const auto text = refusal(trees::squared_error{}, [](int rank, table& rows) {
+    if (rank == 2) rows.label[7] = std::numeric_limits<float>::quiet_NaN();
+  });
+  BOOST_TEST(mentions(text, "rank 2: row 7: the label is NaN"));
+  BOOST_TEST(mentions(refusal(trees::logistic{},
+                              [](int rank, table& rows) {
+                                if (rank == 1) rows.label[3] = 2;
+                              }),
+                      "rank 1: row 3: the label is 2, not a number from 0 to 1"));
+  BOOST_TEST(mentions(refusal(trees::squared_error{},
+                              [](int rank, table& rows) {
+                                if (rank != 1) return;
+                                rows.columns = 5;
+                                rows.values.resize(100);
+                              }),
+                      "rank 1 has 5 columns, rank 0 has 6"));
+  BOOST_TEST(mentions(refusal(trees::squared_error{},
+                              [](int rank, table& rows) {
+                                rows.weight.assign(20, 1);
+                                if (rank == 1) rows.weight[4] = 0;
+                              }),
+                      "rank 1: row 4: the weight is 0, not a number above 0"));
+  BOOST_TEST(mentions(refusal(trees::squared_error{},
+                              [](int rank, table& rows) {
+                                rows.kinds.assign(6, trees::column_kind::numeric);
+                                rows.kinds[2] = trees::column_kind::categorical;
+                                for (std::size_t i = 2; i < 120; i += 6) rows.values[i] = 1;
+                                if (rank == 1) rows.values[6 * 9 + 2] = 1.5F;
+                              }),
+                      "rank 1: row 9, column 2: 1.5 is no category"));
+  BOOST_TEST(mentions(
+      refusal(trees::squared_error{}, [](int, table& rows) { rows = table{.columns = 6}; }),
+      "no rank has a row to train on"));
+}
+
+BOOST_AUTO_TEST_CASE(options_that_are_none_are_refused_by_name) {
+  BOOST_CHECK_EXCEPTION(booster({.subsample = 0}), parx::usage_error,
+                        [](const auto& thrown) { return mentions(thrown.what(), "subsample"); });
+  BOOST_CHECK_EXCEPTION(booster({.max_depth = 0}), parx::usage_error,
+                        [](const auto& thrown) { return mentions(thrown.what(), "max_leaves"); });
+}
+
+BOOST_AUTO_TEST_CASE(training_stops_when_the_figure_has_not_become_better) {
+  const std::string failure = jobs::run(jobs::kind::inproc, 2, [](parx::process_group& world) {
+    const table rows = numbers(200);
+    const auto calls = std::make_shared<std::size_t>(0);
+    const std::vector<double> given{5, 4, 3, 3, 3.5, 2, 1};
+    const trees::metric figure{
+        "given", false, [calls, given](auto&, auto, const auto&) { return given[(*calls)++]; }};
+    booster model{{.num_round = 7, .max_depth = 2}};
+    const auto reports = model.fit(
+        world, rows, {.evaluate = {rows}, .metrics = {figure}, .early_stopping_rounds = 2});
+    jobs::check(reports.size() == 5, "five rounds");
+    jobs::check(model.model().rounds() == 5, "five rounds of trees");
+    jobs::check(model.model().best_iteration == 2, "the third is the best");
+    jobs::check(reports[2].figures[0] == std::pair<std::string, double>("eval-given", 3), "figure");
+  });
+  BOOST_TEST(failure == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_tree_sends_the_bytes_of_the_formula) {
+  table all = numbers(600);
+  for (std::size_t row = 0; row < 600; ++row) {  // halves at every level
+    all.label[row] = 0;
+    for (std::size_t c = 0; c < 3; ++c) {
+      if (all.values[row * 6 + c] > 0.5F) all.label[row] += static_cast<float>(1U << c);
+    }
+  }
+  constexpr int depth = 3;
+  const auto sent = [&](int rounds, std::string& explained) {
+    std::size_t bytes = 0;
+    std::mutex lock;
+    const std::string failure = jobs::run(jobs::kind::inproc, 2, [&](parx::process_group& world) {
+      booster model{{.num_round = rounds, .max_depth = depth, .min_child_weight = 0}};
+      model.fit(world, generated::part(all, 300 * world.rank(), 300 * world.rank() + 300));
+      for (const trees::tree& each : model.model().trees) {
+        jobs::check(each.nodes() == 15, "a full tree");
+      }
+      const std::lock_guard hold(lock);
+      bytes += world.bytes_sent();
+      explained = model.explain(2);
+    });
+    BOOST_TEST(failure == "");
+    return bytes;
+  };
+  std::string explained;
+  const std::size_t one = sent(1, explained);
+  const std::size_t tree = sent(2, explained) - one;
+  const auto formula = trees::traffic_of_tree(6 * 256, depth, 2);
+  BOOST_TEST(formula.histogram_bytes == 4U * 6 * 256 * 16);
+  BOOST_TEST(formula.split_bytes == 2U * 7 * 40);
+  constexpr std::size_t header = 64;  // of each of the two ranks' messages
+  BOOST_TEST(tree == formula.bytes() + 2 * header * static_cast<std::size_t>(formula.messages));
+  BOOST_TEST(mentions(explained, "98304 B"));
+}
+
+BOOST_AUTO_TEST_CASE(predictions_rise_with_a_column_that_is_constrained_to) {
+  const std::string failure = jobs::run(jobs::kind::inproc, 1, [](parx::process_group& world) {
+    const table rows = numbers(800);
+    booster model{{.num_round = 10, .max_depth = 5, .monotone_constraints = {1, -1}}};
+    model.fit(world, rows);
+    for (std::size_t row = 0; row < 50; ++row) {
+      std::vector<float> x(rows.values.begin() + static_cast<std::ptrdiff_t>(row * 6),
+                           rows.values.begin() + static_cast<std::ptrdiff_t>(row * 6 + 6));
+      for (const std::size_t column : {0U, 1U}) {
+        float before = 0;
+        for (int step = 0; step <= 20; ++step) {
+          x[column] = static_cast<float>(step) / 20;
+          const float now = trees::predict(model.model(), x).front();
+          const bool holds = column == 0 ? now >= before : now <= before;
+          jobs::check(step == 0 || holds, "monotone in column " + std::to_string(column));
+          before = now;
+        }
+      }
+    }
+  });
+  BOOST_TEST(failure == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_column_without_values_is_never_split) {
+  const std::string failure = jobs::run(jobs::kind::inproc, 2, [](parx::process_group& world) {
+    table rows = numbers(100);
+    for (std::size_t i = 4; i < rows.values.size(); i += 6) {
+      rows.values[i] = std::numeric_limits<float>::quiet_NaN();
+    }
+    booster model{{.num_round = 3}};
+    model.fit(world, rows);
+    for (const trees::tree& each : model.model().trees) {
+      for (std::size_t node = 0; node < each.nodes(); ++node) {
+        jobs::check(each.left_children[node] < 0 || each.split_indices[node] != 4, "column 4");
+      }
+    }
+  });
+  BOOST_TEST(failure == "");
+}
