@@ -21,7 +21,7 @@
 #include "tools/common/rank_list.hpp"
 #include "tools/parxrun/failures/failure_report.hpp"
 #include "tools/parxrun/failures/repeated_errors.hpp"
-#include "tools/parxrun/ranks/child_process.hpp"
+#include "tools/common/child_process.hpp"
 #include "tools/parxrun/ranks/job_guard.hpp"
 #include "tools/parxrun/ranks/line_cutter.hpp"
 #include "tools/parxrun/ranks/missing_instructions.hpp"

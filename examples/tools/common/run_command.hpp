@@ -1,9 +1,7 @@
 // run_command: a command's output, its exit code and its end within a time limit.
 #pragma once
 
-#include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -24,6 +22,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/common/child_process.hpp"
 #include "tools/common/held_signals.hpp"
 #include <parx/core/check.hpp>
 #include <parx/core/deadline.hpp>
@@ -31,12 +30,11 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 
-extern char** environ;
-
 namespace parx::inline PARX_ABI::slurm {
 
 struct command_result {
   int code = 0;            ///< as a shell has it: 128 + signal; 127 where there is no such program
+  bool started = true;     ///< else `err` says why not
   bool timed_out = false;  ///< it was killed at the limit
   bool stopped = false;    ///< it was ended because a held signal waits
   std::string out;
@@ -44,6 +42,20 @@ struct command_result {
 
   [[nodiscard]] bool success() const noexcept { return code == 0 && !timed_out && !stopped; }
 };
+
+using parx::detail::pipe_ends;
+
+namespace detail {
+
+/// A program of PATH and its arguments, with this process's environment.
+[[nodiscard]] inline pid_t start_command(const std::vector<std::string>& words,
+                                         const parx::detail::child_options& options) {
+  const environment env = process_environment();
+  return parx::detail::start_child(parx::detail::find_program(words.front(), env), words, env,
+                                   options);
+}
+
+}  // namespace detail
 
 /// Runs `words` (a program of PATH and its arguments, without a shell), gives it `input` to read,
 /// and reads all that it writes. What it has started is killed with it at `limit`. When one of
@@ -54,50 +66,34 @@ struct command_result {
                                                 std::string_view input = {},
                                                 const held_signals* signals = nullptr) {
   require(!words.empty(), "there is no command to run");
-  int out[2], err[2];
-  if (::pipe2(out, O_CLOEXEC) != 0) throw_error(errc::io, "pipe: {}", errno_text(errno));
-  descriptor out_reader(out[0]), out_writer(out[1]);
-  if (::pipe2(err, O_CLOEXEC) != 0) throw_error(errc::io, "pipe: {}", errno_text(errno));
-  descriptor err_reader(err[0]), err_writer(err[1]);
-
+  pipe_ends out = parx::detail::make_pipe(), err = parx::detail::make_pipe();
   // In memory, and not through a pipe, so that nobody waits for a command that does not read it.
   const descriptor in(::memfd_create("input", MFD_CLOEXEC));
   if (!in.valid() ||
       ::pwrite(in.get(), input.data(), input.size(), 0) != static_cast<ssize_t>(input.size())) {
     throw_error(errc::io, "memfd_create: {}", errno_text(errno));
   }
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, in.get(), 0);
-  ::posix_spawn_file_actions_adddup2(&actions, out_writer.get(), 1);
-  ::posix_spawn_file_actions_adddup2(&actions, err_writer.get(), 2);
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
   sigset_t mask;
-  ::sigprocmask(SIG_BLOCK, nullptr, &mask);
-  mask = detail::mask_of_child(mask);
-  ::posix_spawnattr_setsigmask(&attributes, &mask);
-  std::vector<char*> argv;
-  for (const std::string& each : words) argv.push_back(const_cast<char*>(each.c_str()));
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  const int why = ::posix_spawnp(&pid, argv[0], &actions, &attributes, argv.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
+  ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);
   command_result result;
-  if (why == ENOENT || why == EACCES) {
-    result.code = why == ENOENT ? 127 : 126;
-    result.err = words[0] + ": " + errno_text(why);
+  pid_t pid = 0;
+  try {
+    pid = detail::start_command(words, {.signal_mask = detail::mask_of_child(mask),
+                                        .in = in.get(),
+                                        .out = out.writer.get(),
+                                        .err = err.writer.get()});
+  } catch (const program_error& failure) {
+    result.started = false;
+    result.code = failure.exit_code();
+    result.err = failure.what();
     return result;
   }
-  if (why != 0) throw_error(errc::io, "cannot start {}: {}", words[0], errno_text(why));
-  out_writer.close();
-  err_writer.close();
+  out.writer.close();
+  err.writer.close();
 
   auto end = deadline::after(limit);
-  pollfd polled[3] = {{out_reader.get(), POLLIN, 0},
-                      {err_reader.get(), POLLIN, 0},
+  pollfd polled[3] = {{out.reader.get(), POLLIN, 0},
+                      {err.reader.get(), POLLIN, 0},
                       {signals == nullptr ? -1 : signals->waiting(), POLLIN, 0}};
   std::string* const texts[2] = {&result.out, &result.err};
   while (polled[0].fd >= 0 || polled[1].fd >= 0) {
@@ -122,10 +118,7 @@ struct command_result {
       else if (got == 0 || errno != EINTR) polled[i].fd = -1;
     }
   }
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.code = parx::detail::reap(pid).shell_code();
   return result;
 }
 
@@ -162,10 +155,8 @@ namespace detail {
     const std::vector<std::string>& words, passed_on receiver = passed_on::to_command,
     const std::function<void(std::string_view)>& watch = nullptr) {
   require(!words.empty(), "there is no command to run");
-  int ends[2] = {-1, -1};
-  if (watch && ::pipe2(ends, O_CLOEXEC) != 0) throw_error(errc::io, "pipe: {}", errno_text(errno));
-  const descriptor reader(ends[0]);
-  descriptor writer(ends[1]);
+  pipe_ends errors;
+  if (watch) errors = parx::detail::make_pipe();
   sigset_t caught, before;
   ::sigemptyset(&caught);
   for (const int each : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE}) {
@@ -173,37 +164,29 @@ namespace detail {
   }
   ::sigprocmask(SIG_BLOCK, &caught, &before);
   const descriptor signals(::signalfd(-1, &caught, SFD_CLOEXEC));
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  if (writer.valid()) ::posix_spawn_file_actions_adddup2(&actions, writer.get(), 2);
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
   // A signal to all processes of this group, as timeout sends one, would reach salloc as well. At a
   // terminal it must stay where it may read.
   const bool apart = receiver == passed_on::to_its_child && ::tcgetpgrp(0) != ::getpgrp();
-  ::posix_spawnattr_setflags(&attributes, static_cast<short>(POSIX_SPAWN_SETSIGMASK |
-                                                             (apart ? POSIX_SPAWN_SETPGROUP : 0)));
-  const sigset_t mask = detail::mask_of_child(before);
-  ::posix_spawnattr_setsigmask(&attributes, &mask);
-  std::vector<char*> argv;
-  for (const std::string& each : words) argv.push_back(const_cast<char*>(each.c_str()));
-  argv.push_back(nullptr);
   pid_t pid = 0;
-  const int why = ::posix_spawnp(&pid, argv[0], &actions, &attributes, argv.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
-  writer.close();
-  int code = why == ENOENT ? 127 : 126;
-  if (why != 0) fmt::print(stderr, "{}: {}\n", words[0], errno_text(why));
+  int code = 0;
+  try {
+    pid = detail::start_command(words, {.signal_mask = detail::mask_of_child(before),
+                                        .err = watch ? errors.writer.get() : STDERR_FILENO,
+                                        .leads_group = apart});
+  } catch (const program_error& failure) {
+    fmt::print(stderr, "{}\n", failure.what());
+    code = failure.exit_code();
+  }
+  errors.writer.close();
   const auto pass_on = [&] {
     char bytes[65536];
-    const ssize_t got = ::read(reader.get(), bytes, sizeof bytes);
+    const ssize_t got = ::read(errors.reader.get(), bytes, sizeof bytes);
     if (got <= 0) return got < 0 && errno == EINTR;
     watch({bytes, static_cast<std::size_t>(got)});
     return std::fwrite(bytes, 1, static_cast<std::size_t>(got), stderr) > 0;
   };
-  pollfd polled[2] = {{reader.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
-  while (why == 0) {
+  pollfd polled[2] = {{errors.reader.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
+  while (pid > 0) {
     if (::poll(polled, 2, -1) < 0) continue;
     if (polled[0].revents != 0 && !pass_on()) polled[0].fd = -1;
     signalfd_siginfo info{};
@@ -221,7 +204,7 @@ namespace detail {
     int status = 0;
     if (::waitpid(pid, &status, WNOHANG) != pid) continue;
     if (!WIFEXITED(status) && !WIFSIGNALED(status)) continue;
-    code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    code = parx::detail::status_of(status).shell_code();
     break;
   }
   // What it has written by now; processes that it has left may keep the pipe open.

@@ -84,7 +84,7 @@ inline void look_at_container(parx::slurm::container box, const std::string& pro
   auto words = parx::slurm::container_command(box);
   words.insert(words.end(), probe.begin(), probe.end());
   const auto answer = parx::slurm::run_command(words, std::chrono::seconds(10));
-  if (answer.code == 127 && answer.err.starts_with(box.runtime + ": ")) {
+  if (!answer.started) {
     facts.container_problem = fmt::format("there is no {} in PATH", box.runtime);
   } else if (answer.timed_out) {
     facts.container_problem = fmt::format("{} has not started the image within 10 s", box.runtime);

@@ -34,7 +34,7 @@
 #include "tools/parxrun/nodes/report_of_node.hpp"
 #include "tools/parxrun/ranks/after.hpp"
 #include "tools/parxrun/ranks/caught_signals.hpp"
-#include "tools/parxrun/ranks/child_process.hpp"
+#include "tools/common/child_process.hpp"
 #include "tools/parxrun/ranks/console.hpp"
 #include "tools/parxrun/ranks/job_guard.hpp"
 #include "tools/parxrun/ranks/node_ranks.hpp"

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/parxrun/ranks/child_process.hpp"
+#include "tools/common/child_process.hpp"
 #include "tools/parxrun/ranks/orphans.hpp"
 #include <parx/core/descriptor.hpp>
 #include <parx/core/error.hpp>

@@ -6,7 +6,7 @@
 
 #include "tools/common/find_program.hpp"
 #include "tools/common/instructions.hpp"
-#include "tools/parxrun/ranks/child_process.hpp"
+#include "tools/common/child_process.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/formatted.hpp>

@@ -24,7 +24,7 @@
 #include "tools/parxrun/failures/failure_folder.hpp"
 #include "tools/parxrun/failures/failure_report.hpp"
 #include "tools/parxrun/ranks/after.hpp"
-#include "tools/parxrun/ranks/child_process.hpp"
+#include "tools/common/child_process.hpp"
 #include "tools/parxrun/ranks/console.hpp"
 #include "tools/parxrun/ranks/job_guard.hpp"
 #include "tools/parxrun/ranks/orphans.hpp"
@@ -191,7 +191,7 @@ class node_ranks {
     rank_process process(rank, around_.io);
     if (output_.prefix) process.prefix = output_.prefix(rank);
     const descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
-    standard_streams streams;
+    child_options streams{.signal_mask = around_.signal_mask, .dies_with_parent = true};
     // A rank's process group is in the background: reading from the terminal would stop it.
     if (rank > 0 || ::isatty(STDIN_FILENO) == 1) streams.in = nothing.get();
     if (output_.shows) process.shown = output_.shows(rank);
@@ -199,7 +199,7 @@ class node_ranks {
     const descriptor err = open_output(process, stream::err);
     if (out.valid()) streams.out = out.get();
     if (err.valid()) streams.err = err.get();
-    process.pid = start_child(file, command, env, streams, around_.signal_mask);
+    process.pid = start_child(file, command, env, streams);
     around_.guard.add(process.pid);
     around_.left_behind.except(process.pid);
     ranks_.push_back(std::move(process));
@@ -224,10 +224,10 @@ class node_ranks {
   /// Makes a pipe or terminal for a rank's output. Keeps the reader and returns the writer.
   [[nodiscard]] static descriptor open_stream(rank_process& process, stream which) {
     const bool terminal = process.rank == 0 && console::is_terminal(which);
-    output_channel channel =
-        terminal ? make_terminal(which == stream::out ? STDOUT_FILENO : STDERR_FILENO,
-                                 process.prefix.size())
-                 : make_pipe();
+    pipe_ends channel = terminal
+                            ? make_terminal(which == stream::out ? STDOUT_FILENO : STDERR_FILENO,
+                                            process.prefix.size())
+                            : make_pipe();
     process[which].reader.assign(channel.reader.release());
     process[which].reader.non_blocking(true);
     process[which].lines =

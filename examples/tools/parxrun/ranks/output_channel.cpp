@@ -4,7 +4,6 @@
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
-#include <system_error>
 
 #include <cerrno>
 #include <filesystem>
@@ -16,14 +15,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-output_channel make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw_error(errc::io, "cannot make a pipe: {}", errno_text(errno));
-  return {descriptor(ends[0]), descriptor(ends[1])};
-}
-
-output_channel make_terminal(int model, std::size_t columns_taken) {
+pipe_ends make_terminal(int model, std::size_t columns_taken) {
   descriptor reader(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   char name[64];
   if (!reader.valid() || ::grantpt(reader.get()) != 0 || ::unlockpt(reader.get()) != 0 ||

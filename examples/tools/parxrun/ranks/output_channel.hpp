@@ -6,21 +6,14 @@
 #include <deque>
 #include <string>
 
+#include "tools/common/child_process.hpp"
 #include <parx/core/descriptor.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-/// The two ends of a pipe or terminal.
-struct output_channel {
-  descriptor reader;
-  descriptor writer;
-};
-
-[[nodiscard]] output_channel make_pipe();
-
 /// A terminal for a rank, `columns_taken` narrower than the terminal `model`, so that the rank
 /// draws its progress bar as it would without parxrun. Falls back to a pipe.
-[[nodiscard]] output_channel make_terminal(int model, std::size_t columns_taken);
+[[nodiscard]] pipe_ends make_terminal(int model, std::size_t columns_taken);
 
 void make_log_folder(const std::string& path);
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "tools/parxrun/failures/repeated_errors.hpp"
-#include "tools/parxrun/ranks/child_process.hpp"
+#include "tools/common/child_process.hpp"
 #include "tools/parxrun/ranks/console.hpp"
 #include "tools/parxrun/ranks/line_cutter.hpp"
 #include <parx/core/deadline.hpp>

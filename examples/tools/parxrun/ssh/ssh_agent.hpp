@@ -21,7 +21,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/write.hpp>
 
-#include "tools/parxrun/ranks/child_process.hpp"
+#include "tools/common/child_process.hpp"
 #include "tools/parxrun/ranks/console.hpp"
 #include "tools/parxrun/ranks/line_cutter.hpp"
 #include "tools/parxrun/ranks/output_channel.hpp"
@@ -57,11 +57,14 @@ class ssh_agent {
     }
     const descriptor theirs(ends[1]);
     input_.assign(boost::asio::local::stream_protocol(), ends[0]);
-    output_channel out = make_pipe();
-    output_channel err = make_pipe();
-    pid_ =
-        start_child(file, command, env,
-                    {.in = theirs.get(), .out = out.writer.get(), .err = err.writer.get()}, mask);
+    pipe_ends out = make_pipe();
+    pipe_ends err = make_pipe();
+    pid_ = start_child(file, command, env,
+                       {.signal_mask = mask,
+                        .in = theirs.get(),
+                        .out = out.writer.get(),
+                        .err = err.writer.get(),
+                        .dies_with_parent = true});
     readers_[0].assign(out.reader.release());
     readers_[1].assign(err.reader.release());
     send(order);

@@ -13,7 +13,7 @@
 
 #include "tools/parxrun/agent_options.hpp"
 #include "tools/parxrun/nodes/job_nodes.hpp"
-#include "tools/parxrun/ranks/child_process.hpp"
+#include "tools/common/child_process.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/version.hpp>
 

@@ -1,10 +1,18 @@
-#include "tools/parxrun/ranks/interpreter.hpp"
+// interpreter: the other file that the kernel opens to execute a program, and why it cannot.
+//
+// A script's first line names one, "#!/usr/bin/python3", and so does a dynamically linked program
+// (its loader, PT_INTERP). Where it is missing, execve says of the program itself that there is no
+// such file. Linux: fs/binfmt_script.c, fs/binfmt_elf.c.
+#pragma once
 
 #include <elf.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
 
 #include <parx/core/error.hpp>
 #include <parx/core/file_text.hpp>
@@ -13,11 +21,9 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-namespace {
-
 /// The path that the kernel takes from the first line of a script; empty where there is none. The
 /// kernel knows no CR LF: the CR is a part of the path.
-std::string interpreter_of_script(std::string_view file) {
+[[nodiscard]] inline std::string interpreter_of_script(std::string_view file) {
   if (!file.starts_with("#!")) return {};
   const std::string_view line = file.substr(2, file.find('\n') - 2);
   const std::size_t begin = line.find_first_not_of(" \t");
@@ -27,7 +33,7 @@ std::string interpreter_of_script(std::string_view file) {
 }
 
 /// The loader that a 64-bit program names; empty where there is none.
-std::string loader_of_program(std::string_view file) {
+[[nodiscard]] inline std::string loader_of_program(std::string_view file) {
   const auto read = [&](auto& into, std::size_t at) {
     if (at > file.size() || file.size() - at < sizeof into) return false;
     std::memcpy(&into, file.data() + at, sizeof into);
@@ -49,9 +55,9 @@ std::string loader_of_program(std::string_view file) {
   return {};
 }
 
-}  // namespace
-
-std::string why_not_executed(const std::string& file, int why) {
+/// Why `file`, which is there and executable, cannot be executed: the text of `why`, execve's
+/// errno, or what is wrong with the interpreter that it names.
+[[nodiscard]] inline std::string why_not_executed(const std::string& file, int why) {
   const std::string bytes = file_text(file).value_or("");
   const std::string script = interpreter_of_script(bytes);
   const std::string other = script.empty() ? loader_of_program(bytes) : script;

@@ -1,29 +1,44 @@
-#include "tools/parxrun/ranks/child_process.hpp"
+// child_process: starting a process (fork, set up its descriptors, exec) and how it ended: a rank
+// of parxrun, its ssh, and the commands that parx_slurm and parx_doctor run.
+#pragma once
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <string>
+#include <vector>
 
 #include "tools/common/find_program.hpp"
-#include "tools/parxrun/ranks/interpreter.hpp"
-#include "tools/parxrun/ranks/output_channel.hpp"
+#include "tools/common/interpreter.hpp"
+#include "tools/common/job_report.hpp"
+#include <parx/core/descriptor.hpp>
+#include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/signal_name.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-std::string to_string(const exit_status& status) {
+[[nodiscard]] inline std::string to_string(const exit_status& status) {
   if (status.signal != 0) {
     return formatted("killed by {} (signal {})", signal_name(status.signal), status.signal);
   }
   return formatted("exit code {}", status.code);
 }
 
-bool has_ended(pid_t pid, exit_status& status) {
+/// What waitpid() has said of a process that has ended.
+[[nodiscard]] inline exit_status status_of(int waited) {
+  return WIFEXITED(waited) ? exit_status{WEXITSTATUS(waited), 0} : exit_status{0, WTERMSIG(waited)};
+}
+
+/// Whether `pid`, a child, has ended, and how. It stays a zombie until reap(), so that the number
+/// of its process group is not reused.
+[[nodiscard]] inline bool has_ended(pid_t pid, exit_status& status) {
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
       info.si_pid == 0) {
@@ -34,18 +49,24 @@ bool has_ended(pid_t pid, exit_status& status) {
   return true;
 }
 
-bool is_stopped(pid_t pid) noexcept {
+/// Whether `pid`, a child, is stopped by a signal.
+[[nodiscard]] inline bool is_stopped(pid_t pid) noexcept {
   siginfo_t info{};
   return ::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
          info.si_pid == pid;
 }
 
-void reap(pid_t pid) {
-  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+/// Waits for the end of `pid`, a child.
+inline exit_status reap(pid_t pid) {
+  int waited = 0;
+  while (::waitpid(pid, &waited, 0) < 0 && errno == EINTR) {
   }
+  return status_of(waited);
 }
 
-pid_t fork_without_handlers() {
+/// fork(), with all signals blocked and no signal handlers in the child: Boost.Asio's handler would
+/// write into the pipe that both processes share, as if the parent had received the signal.
+[[nodiscard]] inline pid_t fork_without_handlers() {
   sigset_t all;
   ::sigfillset(&all);
   sigset_t before;
@@ -67,9 +88,35 @@ pid_t fork_without_handlers() {
   return 0;
 }
 
-pid_t start_child(const std::string& file, const std::vector<std::string>& command,
-                  const environment& env, const standard_streams& streams,
-                  const sigset_t& signal_mask) {
+/// The two ends of a pipe or terminal.
+struct pipe_ends {
+  descriptor reader;
+  descriptor writer;
+};
+
+[[nodiscard]] inline pipe_ends make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    throw_error(errc::io, "cannot make a pipe: {}", errno_text(errno));
+  return {descriptor(ends[0]), descriptor(ends[1])};
+}
+
+struct child_options {
+  sigset_t signal_mask;  ///< with which it begins
+  int in = 0;            ///< its descriptors 0, 1 and 2
+  int out = 1;
+  int err = 2;
+  /// It leads a process group of its own, so that a signal to that reaches what it has started, and
+  /// Ctrl-C at the terminal does not.
+  bool leads_group = true;
+  bool dies_with_parent = false;  ///< killed when this process ends, even by SIGKILL
+};
+
+/// Starts `file`. Throws program_error when the system cannot execute it, error when it has no room
+/// for another process.
+[[nodiscard]] inline pid_t start_child(const std::string& file,
+                                       const std::vector<std::string>& command,
+                                       const environment& env, const child_options& options) {
   std::vector<std::string> settings;
   for (const auto& [name, value] : env) settings.push_back(name + "=" + value);
   const auto pointers = [](const std::vector<std::string>& texts) {
@@ -85,21 +132,21 @@ pid_t start_child(const std::string& file, const std::vector<std::string>& comma
   shell_command.insert(shell_command.end(), command.begin() + 1, command.end());
   const std::vector<char*> shell_argv = pointers(shell_command);
 
-  output_channel failure = make_pipe();  // carries the errno of a failed exec
+  pipe_ends failure = make_pipe();  // carries the errno of a failed exec
   const pid_t parent = ::getpid();
   const pid_t pid = fork_without_handlers();
   if (pid < 0) throw_error(errc::io, "cannot start another process: {}", errno_text(errno));
   if (pid == 0) {
     // Between fork and exec only async-signal-safe functions.
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(127);
-    ::setpgid(0, 0);
+    if (options.dies_with_parent) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (options.dies_with_parent && ::getppid() != parent) ::_exit(127);
+    if (options.leads_group) ::setpgid(0, 0);
     // Copies first, as a source may itself be 0, 1 or 2.
-    const int copies[3] = {::fcntl(streams.in, F_DUPFD_CLOEXEC, 3),
-                           ::fcntl(streams.out, F_DUPFD_CLOEXEC, 3),
-                           ::fcntl(streams.err, F_DUPFD_CLOEXEC, 3)};
+    const int copies[3] = {::fcntl(options.in, F_DUPFD_CLOEXEC, 3),
+                           ::fcntl(options.out, F_DUPFD_CLOEXEC, 3),
+                           ::fcntl(options.err, F_DUPFD_CLOEXEC, 3)};
     for (int target = 0; target < 3; ++target) ::dup2(copies[target], target);
-    ::sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
+    ::sigprocmask(SIG_SETMASK, &options.signal_mask, nullptr);
     ::execve(file.c_str(), argv.data(), envp.data());
     if (errno == ENOEXEC) ::execve("/bin/sh", shell_argv.data(), envp.data());
     const int why = errno;
@@ -107,7 +154,7 @@ pid_t start_child(const std::string& file, const std::vector<std::string>& comma
     ::_exit(127);
   }
   // Here as well, so that the group exists whichever of the two processes runs first.
-  ::setpgid(pid, pid);
+  if (options.leads_group) ::setpgid(pid, pid);
   failure.writer.close();
   int why = 0;
   ssize_t got = 0;
