@@ -172,8 +172,9 @@ class objective {
 
   /// Throws errc::bad_data, which names the row, for a label that the objective cannot have.
   void check_labels(const table& rows) const {
-    const auto refuse = [](std::size_t row, float label, std::string_view what) {
-      throw_error(errc::bad_data, "row {}: the label is {}, not {}", row, label, what);
+    const auto refuse = [&rows](std::size_t row, float label, std::string_view what) {
+      throw_error(errc::bad_data, "{}: the label is {}, not {}",
+                  rows.row_name(static_cast<std::int64_t>(row)), label, what);
     };
     for (std::size_t row = 0; row < rows.label.size(); ++row) {
       const float y = rows.label[row];

@@ -2,3 +2,4 @@
 #pragma once
 
 #include <parx/trees/detail/model_file_impl.hpp>
+#include <parx/trees/detail/read_impl.hpp>

@@ -8,13 +8,20 @@
 #include <string>
 #include <vector>
 
-#include <parx/core/abi.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::trees {
 
 /// numeric: split at a threshold. categorical: the values are codes 0, 1, 2 ..., the same codes on
 /// all ranks, and a split divides the set of them.
 enum class column_kind { numeric, categorical };
+
+/// Rows that were read from one file.
+struct row_origin {
+  std::string path;
+  std::int64_t begin = 0;      ///< the first of them in the table
+  std::int64_t first_row = 0;  ///< and in the file, from 0
+};
 
 /// Some rows of the data: those of one rank, or all of them. It owns what it holds. Dense rows are
 /// in `values`; sparse ones in row_begin, column and value, where values is empty.
@@ -33,8 +40,18 @@ struct table {
   /// A column: the texts of its categories, in the order of their codes. Empty, as all of it may
   /// be, for a column of numbers, or of categories that the file itself has numbers for.
   std::vector<std::vector<std::string>> categories{};
+  std::vector<row_origin> origins{};  ///< for messages; empty: the rows are from no file
 
   [[nodiscard]] bool sparse() const noexcept { return !row_begin.empty(); }
+  /// "row 3" of the table, from 0; or, of a file, `"a.csv", row 4`, from 1.
+  [[nodiscard, gnu::cold]] std::string row_name(std::int64_t row) const {
+    const auto after = std::upper_bound(
+        origins.begin(), origins.end(), row,
+        [](std::int64_t wanted, const row_origin& each) { return wanted < each.begin; });
+    if (after == origins.begin()) return formatted("row {}", row);
+    const row_origin& from = *(after - 1);
+    return formatted("\"{}\", row {}", from.path, row - from.begin + from.first_row + 1);
+  }
   /// NaN where the value is missing.
   [[nodiscard]] float at(std::int64_t row, std::int64_t of_column) const noexcept {
     const auto r = static_cast<std::size_t>(row);

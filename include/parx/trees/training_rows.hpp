@@ -47,10 +47,11 @@ inline void check_rows(const table& rows, const objective& loss) {
                 rows.columns, rows.values.size());
   }
   for (std::size_t row = 0; row < count; ++row) {
-    if (std::isnan(rows.label[row])) throw_error(errc::bad_data, "row {}: the label is NaN", row);
+    const auto place = [&] { return rows.row_name(static_cast<std::int64_t>(row)); };
+    if (std::isnan(rows.label[row])) throw_error(errc::bad_data, "{}: the label is NaN", place());
     const float weight = rows.weight.empty() ? 1 : rows.weight[row];
     if (!(weight > 0 && std::isfinite(weight))) {
-      throw_error(errc::bad_data, "row {}: the weight is {}, not a number above 0", row, weight);
+      throw_error(errc::bad_data, "{}: the weight is {}, not a number above 0", place(), weight);
     }
   }
   loss.check_labels(rows);

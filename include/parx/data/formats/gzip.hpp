@@ -34,6 +34,12 @@ class gzip_reader {
   /// wrong count in a damaged header ends in an error, not in a giant allocation.
   [[nodiscard]] std::vector<std::uint8_t> read_bytes(std::uint64_t count, const char* what);
 
+  /// Goes on reading at this position of the unpacked bytes, which is not before offset(). Of a
+  /// plain file nothing between is read. Throws as read() does.
+  void skip_to(std::uint64_t position);
+  /// Whether the file is not gzip.
+  [[nodiscard]] bool is_plain() const noexcept { return gzdirect(file_.get()) == 1; }
+
   /// Whether the file is named .gz but is not gzip. Known once something was read.
   [[nodiscard]] bool misnamed() const noexcept {
     return path_.ends_with(".gz") && gzdirect(file_.get()) == 1;

@@ -24,8 +24,16 @@ class line_reader {
   /// errc::bad_data for a line that is too long, a NUL byte or a damaged gzip file.
   bool next(std::string& line);
 
+  /// Before the first line: goes on at the first line that begins at this byte or later, of a plain
+  /// file without reading what is before. number() counts from there.
+  void skip_to(std::uint64_t position);
+
   /// The number of the last line read, counted from 1.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  /// The byte, of the unpacked file, at which the next line begins.
+  [[nodiscard]] std::uint64_t offset() const noexcept { return file_.offset() - (end_ - begin_); }
+  /// Whether the file is not gzip.
+  [[nodiscard]] bool is_plain() const noexcept { return file_.is_plain(); }
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
 
  private:

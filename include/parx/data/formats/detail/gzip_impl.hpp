@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 
 #include <parx/core/error.hpp>
 #include <parx/data/formats/gzip.hpp>
@@ -31,6 +32,17 @@ PARX_INLINE std::size_t gzip_reader::read(std::span<std::byte> target) {
   }
   offset_ += done;
   return done;
+}
+
+PARX_INLINE void gzip_reader::skip_to(std::uint64_t position) {
+  (void)is_plain();  // has looked at the file, without which gzseek reads what it could pass over
+  const auto target = static_cast<z_off_t>(position);
+  errno = 0;
+  if (gzseek(file_.get(), target, SEEK_SET) != target) {
+    check_stream(0);
+    throw_error(errc::io, "reading \"{}\" from byte {} on failed.", path_, position);
+  }
+  offset_ = position;
 }
 
 PARX_INLINE void gzip_reader::read_exactly(std::span<std::byte> target, const char* what) {

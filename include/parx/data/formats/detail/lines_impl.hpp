@@ -37,6 +37,14 @@ PARX_INLINE bool line_reader::next(std::string& line) {
   return true;
 }
 
+PARX_INLINE void line_reader::skip_to(std::uint64_t position) {
+  if (position == 0) return;
+  file_.skip_to(position - 1);  // a line begins at `position` if this byte ends another
+  std::string rest;
+  (void)next(rest);
+  number_ = 0;
+}
+
 PARX_INLINE bool line_reader::fill() {
   const bool is_start = file_.offset() == 0;
   end_ = file_.read(std::as_writable_bytes(std::span(buffer_)));
