@@ -19,6 +19,7 @@
 #include <parx/data/generated.hpp>                 // IWYU pragma: export
 #include <parx/data/group_by_length.hpp>           // IWYU pragma: export
 #include <parx/data/images.hpp>                    // IWYU pragma: export
+#include <parx/data/instances.hpp>                 // IWYU pragma: export
 #include <parx/data/language_model.hpp>            // IWYU pragma: export
 #include <parx/data/loader.hpp>                    // IWYU pragma: export
 #include <parx/data/sampler.hpp>                   // IWYU pragma: export

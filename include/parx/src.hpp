@@ -30,6 +30,7 @@
 #include <parx/ddp/src.hpp>
 #include <parx/fsdp/src.hpp>
 #include <parx/launch/src.hpp>
+#include <parx/mesh/src.hpp>
 #include <parx/nn/src.hpp>
 #include <parx/optim/src.hpp>
 #include <parx/parallel/src.hpp>
@@ -39,5 +40,6 @@
 #include <parx/tensor/src.hpp>
 #include <parx/tensor_parallel/src.hpp>
 #include <parx/trace/src.hpp>
+#include <parx/train/src.hpp>
 #include <parx/trees/src.hpp>
 #include <parx/types/src.hpp>

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include <parx/comm/detail/group_core.hpp>
 #include <parx/comm/explain.hpp>
 #include <parx/trace/chrome.hpp>
 

@@ -35,6 +35,7 @@
 #include <parx/checkpoint/agreement.hpp>
 #include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/checkpoint/hook_state.hpp>
+#include <parx/checkpoint/instances.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/pretrained.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>

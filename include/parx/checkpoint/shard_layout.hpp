@@ -20,18 +20,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <parx/comm/process_group.hpp>
-#include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/hash.hpp>
 #include <parx/core/json.hpp>
-#include <parx/core/parse_number.hpp>
 #include <parx/tensor/shape.hpp>
 #include <parx/tensor/shard_spec.hpp>
-#include <parx/types/chunk.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -50,11 +45,7 @@ struct shard_place {
 
 /// "model-00002-of-00004": the name of piece 1 of 4 of "model", numbered as Hugging Face's
 /// libraries number the files of large models.
-[[nodiscard]] inline std::string shard_name(std::string_view name, shard_place place) {
-  require(place.index < place.count, "shard_name: \"{}\" has {} pieces, so none with number {}",
-          name, place.count, place.index);
-  return formatted("{}-{:05}-of-{:05}", name, place.index + 1, place.count);
-}
+[[nodiscard]] std::string shard_name(std::string_view name, shard_place place);
 
 /// How a model is distributed over the ranks that save it together.
 struct sharding {
@@ -71,10 +62,7 @@ struct sharding {
 };
 
 /// Parameters are cut over the ranks of `group`; each element is on one rank.
-[[nodiscard]] inline sharding sharded_over(const process_group& group) {
-  const shard_place place = place_in(group);
-  return {.file = place, .copies = {}, .others = place};
-}
+[[nodiscard]] sharding sharded_over(const process_group& group);
 /// The same where the ranks of `replicas`, a part of `group`, hold the same parts.
 [[nodiscard]] inline sharding sharded_over(const process_group& group,
                                            const process_group& replicas) {
@@ -95,18 +83,7 @@ struct parsed_shard_name {
 };
 
 /// "model" and {1, 4} for "model-00002-of-00004.safetensors"; nullopt for other names.
-[[nodiscard]] inline std::optional<parsed_shard_name> parse_shard_name(std::string_view file) {
-  constexpr std::string_view between = "-of-", ending = ".safetensors";
-  if (!file.ends_with(ending)) return std::nullopt;
-  file.remove_suffix(ending.size());
-  const std::size_t of = file.rfind(between);
-  const std::size_t dash = of == 0 || of == file.npos ? file.npos : file.rfind('-', of - 1);
-  if (dash == file.npos) return std::nullopt;
-  const auto index = parse_number<std::size_t>(file.substr(dash + 1, of - dash - 1));
-  const auto count = parse_number<std::size_t>(file.substr(of + between.size()));
-  if (!index || !count || *index == 0 || *index > *count) return std::nullopt;
-  return parsed_shard_name{std::string(file.substr(0, dash)), {*index - 1, *count}};
-}
+[[nodiscard]] std::optional<parsed_shard_name> parse_shard_name(std::string_view file);
 
 /// A piece of this rank's part of a tensor: the elements from number `first` of the part on.
 struct piece_to_write {
@@ -116,80 +93,21 @@ struct piece_to_write {
 
 /// The piece of `part` that the rank with copy number `copy` writes; nullopt if none. A small part
 /// has one writer, chosen by a hash of its name; of a larger part each rank writes a range.
-[[nodiscard]] inline std::optional<piece_to_write> piece_of_copy(std::string_view name,
-                                                                 const shard_spec& part,
-                                                                 std::size_t element_bytes,
-                                                                 shard_place copy) {
-  constexpr std::size_t worth_sharing = 64 * 1024;  // bytes
-  require(copy.index < copy.count, "\"{}\": copy {} of {} does not exist", name, copy.index,
-          copy.count);
-  // An empty tensor also has a writer, so that its name is in the checkpoint.
-  const bool is_nothing = part.size() == 0 && part.global_shape().size() > 0;
-  if (is_nothing) return std::nullopt;
-  if (copy.count == 1) return piece_to_write{part};
-  if (part.size() * element_bytes < worth_sharing) {
-    if (fnv1a(name) % copy.count != copy.index) return std::nullopt;
-    return piece_to_write{part};
-  }
-  const auto index = static_cast<int>(copy.index), count = static_cast<int>(copy.count);
-  const std::size_t begin = chunk_begin(part.size(), count, index);
-  const std::size_t end = chunk_begin(part.size(), count, index + 1);
-  if (begin == end) return std::nullopt;
-  return piece_to_write{part.flat(begin, end), begin};
-}
+[[nodiscard]] std::optional<piece_to_write> piece_of_copy(std::string_view name,
+                                                          const shard_spec& part,
+                                                          std::size_t element_bytes,
+                                                          shard_place copy);
 
 /// "cuts" and "elements" of `part`, without the global shape.
-[[nodiscard]] inline json::object cuts_to_json(const shard_spec& part) {
-  json::object members;
-  if (!part.cuts().empty()) {
-    json::array cuts;
-    for (const axis_interval& each : part.cuts())
-      cuts.push_back(json::array{each.axis, each.begin, each.end});
-    members["cuts"] = std::move(cuts);
-  }
-  if (part.is_flat())
-    members["elements"] = json::array{part.flat_begin(), part.flat_begin() + part.size()};
-  return members;
-}
+[[nodiscard]] json::object cuts_to_json(const shard_spec& part);
 
 /// The inverse. Throws json::error, or usage_error for cuts outside of the shape.
-[[nodiscard]] inline shard_spec cuts_from_json(const parx::shape& whole, const json::value& part) {
-  const auto numbers = [](const json::value& list, std::size_t count) {
-    std::vector<std::size_t> read;
-    for (const json::value& each : list.elements()) read.push_back(each.as<std::size_t>());
-    if (read.size() != count)
-      throw json::error(formatted("{} is not a list of {} numbers", json::dump(list), count));
-    return read;
-  };
-  std::vector<axis_interval> cuts;
-  if (const json::value* const list = part.find("cuts")) {
-    for (const json::value& each : list->elements()) {
-      const auto cut = numbers(each, 3);
-      cuts.push_back({cut[0], cut[1], cut[2]});
-    }
-  }
-  shard_spec spec = shard_spec::of_cuts(whole, cuts);
-  if (const json::value* const range = part.find("elements")) {
-    const auto elements = numbers(*range, 2);
-    spec = spec.flat(elements[0], elements[1]);
-  }
-  return spec;
-}
+[[nodiscard]] shard_spec cuts_from_json(const parx::shape& whole, const json::value& part);
 
 /// The shape of a tensor with elements of `element_bytes`. Throws json::error if `extents` is not a
 /// list of numbers, and usage_error if the tensor is too large.
-[[nodiscard]] inline parx::shape shape_from_json(const json::value& extents,
-                                                 std::size_t element_bytes) {
-  parx::shape read;
-  for (const json::value& each : extents.elements()) read.push_back(each.as<std::size_t>());
-  (void)byte_count(read, element_bytes);
-  return read;
-}
-[[nodiscard]] inline json::array shape_to_json(const parx::shape& shape) {
-  json::array extents;
-  for (const std::size_t extent : shape) extents.push_back(extent);
-  return extents;
-}
+[[nodiscard]] parx::shape shape_from_json(const json::value& extents, std::size_t element_bytes);
+[[nodiscard]] json::array shape_to_json(const parx::shape& shape);
 
 /// A part of a tensor and the file that it is in.
 struct placed_part {
@@ -234,3 +152,7 @@ template <typename NameOf>
 }  // namespace detail
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/checkpoint/detail/shard_layout_impl.hpp>
+#endif

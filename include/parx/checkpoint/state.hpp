@@ -27,7 +27,7 @@
 
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/checkpoint/state_entries.hpp>
-#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/comm/process_group.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
@@ -110,20 +110,24 @@ void read_part(const File& file, const stored_tensor& from, const shard_spec& pa
 
 }  // namespace detail
 
+namespace detail {
+
+/// broadcast_state and save_state for the entries of a target of any type.
+void broadcast_entries(process_group& group, const std::vector<state_entry>& entries, int root,
+                       call_site site);
+void save_entries(const std::vector<state_entry>& entries, const std::string& path,
+                  const checkpoint_metadata& metadata, call_site site);
+
+}  // namespace detail
+
 /// Collective. Copies the state of `root`, of a model, an optimizer or anything else that
 /// save_state takes, to all ranks. Names and shapes must be equal on all ranks. If it fails,
 /// `target` may be partly overwritten.
 template <typename Target>
 void broadcast_state(process_group& group, Target& target, int root,
                      call_site site = call_site::current()) {
-  const auto entries = detail::whole_entries<detail::state_access::update>(target, site);
-  std::vector<std::uint8_t> made;  // by the root
-  for (const auto& entry : entries) made.push_back(!entry.lazy || entry.lazy->is_made ? 1 : 0);
-  broadcast(group, made, {.root = root}, site);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (made[i] != 0) broadcast(group, entries[i].memory(), {.root = root}, site);
-    else entries[i].lazy->drop();
-  }
+  detail::broadcast_entries(
+      group, detail::whole_entries<detail::state_access::update>(target, site), root, site);
 }
 
 /// Writes the parameters of `source` to `path`, atomically. `metadata` is for the caller: an epoch,
@@ -131,15 +135,7 @@ void broadcast_state(process_group& group, Target& target, int root,
 template <typename Source>
 void save_state(Source& source, const std::string& path, const checkpoint_metadata& metadata = {},
                 call_site site = call_site::current()) {
-  std::vector<tensor_to_store> tensors;
-  for (const auto& entry : detail::whole_entries(source, site)) {
-    try {
-      tensors.push_back({entry.name, entry.type, entry.shape(), entry.memory()});
-    } catch (const usage_error& absent) {  // no values here, as those of other stages
-      throw_usage("at {}: {}. {}", site, absent.what(), detail::advice_for_parts);
-    }
-  }
-  write_safetensors(path, tensors, metadata);
+  detail::save_entries(detail::whole_entries(source, site), path, metadata, site);
 }
 
 namespace detail {
@@ -276,10 +272,8 @@ template <typename Target, typename File>
                                                   : state_entries<state_access::overwrite>(target),
                 file, match);
   if constexpr (requires { target.for_each_constant_name([](const std::string&) {}); }) {
-    std::set<std::string> constants;
-    target.for_each_constant_name([&](const std::string& name) { constants.insert(name); });
-    std::erase_if(fit.report.unexpected,
-                  [&](const std::string& name) { return constants.contains(name); });
+    target.for_each_constant_name(
+        [&fit](const std::string& name) { std::erase(fit.report.unexpected, name); });
   }
   if constexpr (std::derived_from<Target, shared_state>) {
     fit.has_others = std::erase_if(fit.report.unexpected, [&](const std::string& name) {

@@ -19,7 +19,6 @@
 #include <parx/autograd/lazy_state.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/autograd/parameter_list.hpp>
-#include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
 #include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>
@@ -212,18 +211,18 @@ template <state_access Access, typename Module, typename State>
   return state_entries<Access>(share.state);
 }
 
-/// The entries. Throws usage_error if this rank holds only a part of one.
+/// Returns the entries. Throws usage_error if this rank holds only a part of one.
+[[nodiscard]] std::vector<state_entry> checked_whole(std::vector<state_entry> entries,
+                                                     call_site site);
 template <state_access Access = state_access::read, typename Source>
 [[nodiscard]] std::vector<state_entry> whole_entries(Source& source, call_site site) {
-  auto entries = state_entries<Access>(source);
-  for (const state_entry& entry : entries) {
-    require(entry.part.is_whole(),
-            "at {}: of parameter \"{}\" this rank holds {}, not the whole. {}", site, entry.name,
-            entry.part.text(), advice_for_parts);
-  }
-  return entries;
+  return checked_whole(state_entries<Access>(source), site);
 }
 
 }  // namespace detail
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/checkpoint/detail/state_entries_impl.hpp>
+#endif

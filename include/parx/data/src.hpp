@@ -14,6 +14,7 @@
 #include <parx/data/formats/detail/lines_impl.hpp>
 #include <parx/data/formats/detail/text_bytes_impl.hpp>
 #include <parx/data/formats/detail/token_shards_impl.hpp>
+#include <parx/data/instances.hpp>
 #include <parx/data/text/detail/byte_bpe_impl.hpp>
 #include <parx/data/text/detail/character_tokenizer_impl.hpp>
 #include <parx/data/text/detail/encoding_impl.hpp>
@@ -25,3 +26,10 @@
 #include <parx/data/text/detail/vocabulary_builder_impl.hpp>
 #include <parx/data/text/detail/vocabulary_impl.hpp>
 #include <parx/data/text/detail/wordpiece_impl.hpp>
+
+namespace parx::inline PARX_ABI::data {
+PARX_DATA_INSTANCES(, image_dataset)
+PARX_DATA_INSTANCES(, language_model)
+PARX_DATA_INSTANCES(, sequence_pairs)
+PARX_DATA_INSTANCES(, text_classification)
+}  // namespace parx::data

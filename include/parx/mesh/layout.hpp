@@ -35,30 +35,12 @@ class mesh_layout {
   /// Throws usage_error if the product of the sizes is not that number, for sizes below 1, and for
   /// names that are empty or given twice; it says where the mesh is made.
   mesh_layout(std::vector<mesh_axis> axes, std::span<const int> hosts,
-              call_site site = call_site::current())
-      : axes_(std::move(axes)), hosts_(hosts.begin(), hosts.end()), rank_at_(hosts.size()),
-        place_of_(hosts.size()) {
-    check_names(site);
-    fill_remaining(site);
-    std::iota(rank_at_.begin(), rank_at_.end(), 0);
-    const std::vector<int> first = first_ranks();
-    std::stable_sort(rank_at_.begin(), rank_at_.end(), [&](int a, int b) {
-      return first[static_cast<std::size_t>(a)] < first[static_cast<std::size_t>(b)];
-    });
-    for (std::size_t place = 0; place < rank_at_.size(); ++place) {
-      place_of_[static_cast<std::size_t>(rank_at_[place])] = static_cast<int>(place);
-    }
-  }
+              call_site site = call_site::current());
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(rank_at_.size()); }
   [[nodiscard]] const std::vector<mesh_axis>& axes() const noexcept { return axes_; }
   /// The index of an axis. Throws usage_error, which lists the axes, for an unknown name.
-  [[nodiscard]] std::size_t axis(std::string_view name) const {
-    const auto found = std::find_if(axes_.begin(), axes_.end(),
-                                    [&](const mesh_axis& each) { return each.name == name; });
-    require(found != axes_.end(), "the mesh has no axis \"{}\": its axes are {}", name, text());
-    return static_cast<std::size_t>(found - axes_.begin());
-  }
+  [[nodiscard]] std::size_t axis(std::string_view name) const;
 
   /// The number of `rank` if ranks are counted host by host: its row-major index in the grid.
   [[nodiscard]] int place(int rank) const noexcept {
@@ -70,83 +52,23 @@ class mesh_layout {
   }
   /// The ranks whose coordinates differ from those of `rank` only in these axes, itself included,
   /// in the order of the grid: the last of the mesh's axes varies fastest.
-  [[nodiscard]] std::vector<int> line(int rank, std::span<const std::size_t> along) const {
-    std::vector<int> found;
-    for (const int other : rank_at_) {
-      bool in_line = true;
-      for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
-        const bool varies = std::find(along.begin(), along.end(), axis) != along.end();
-        in_line &= varies || coordinate(other, axis) == coordinate(rank, axis);
-      }
-      if (in_line) found.push_back(other);
-    }
-    return found;
-  }
+  [[nodiscard]] std::vector<int> line(int rank, std::span<const std::size_t> along) const;
   /// Whether some line along `axis` has ranks on different hosts.
-  [[nodiscard]] bool crosses_hosts(std::size_t axis) const {
-    for (int rank = 0; rank < size(); ++rank) {
-      if (coordinate(rank, axis) != 0) continue;
-      for (const int other : line(rank, std::span(&axis, 1))) {
-        if (host_of(other) != host_of(rank)) return true;
-      }
-    }
-    return false;
-  }
+  [[nodiscard]] bool crosses_hosts(std::size_t axis) const;
 
   /// "dp at pp=1, tp=0": a line's name, for errors and traces. Other axes of size 1 are left out.
-  [[nodiscard]] std::string line_name(int rank, std::span<const std::size_t> along) const {
-    std::string name, where;
-    for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
-      if (std::find(along.begin(), along.end(), axis) != along.end()) {
-        name += formatted("{}{}", name.empty() ? "" : "+", axes_[axis].name);
-      } else if (axes_[axis].size > 1) {
-        where += formatted("{}{}={}", where.empty() ? "" : ", ", axes_[axis].name,
-                           coordinate(rank, axis));
-      }
-    }
-    return where.empty() ? name : formatted("{} at {}", name, where);
-  }
+  [[nodiscard]] std::string line_name(int rank, std::span<const std::size_t> along) const;
   /// "pp=2 x dp=2 x tp=2".
-  [[nodiscard]] std::string text() const {
-    std::string all;
-    for (const mesh_axis& each : axes_) {
-      const std::string size =
-          each.size == remaining_ranks ? "the rest" : std::to_string(each.size);
-      all += formatted("{}{}={}", all.empty() ? "" : " x ", each.name, size);
-    }
-    return all;
-  }
+  [[nodiscard]] std::string text() const;
   /// A table with one line for each rank: its host and its coordinates.
-  [[nodiscard]] std::string table() const {
-    std::string lines = formatted("{} over {} ranks\nrank  host", text(), size());
-    const auto width = [&](std::size_t axis) {
-      return std::max<std::size_t>(axes_[axis].name.size(), 3);
-    };
-    for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
-      lines += formatted("  {:>{}}", axes_[axis].name, width(axis));
-    }
-    for (const int rank : rank_at_) {
-      lines += formatted("\n{:>4}  {:>4}", rank, host_of(rank));
-      for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
-        lines += formatted("  {:>{}}", coordinate(rank, axis), width(axis));
-      }
-    }
-    return lines + "\n";
-  }
+  [[nodiscard]] std::string table() const;
 
  private:
   [[nodiscard]] int host_of(int rank) const noexcept {
     return hosts_[static_cast<std::size_t>(rank)];
   }
   /// By rank: the first rank of its host.
-  [[nodiscard]] std::vector<int> first_ranks() const {
-    std::vector<int> first(hosts_.size());
-    for (std::size_t rank = 0; rank < hosts_.size(); ++rank) {
-      first[rank] = static_cast<int>(std::find(hosts_.begin(), hosts_.end(), hosts_[rank]) -
-                                     hosts_.begin());
-    }
-    return first;
-  }
+  [[nodiscard]] std::vector<int> first_ranks() const;
   /// The distance between the places of neighbours along `axis`.
   [[nodiscard]] int stride(std::size_t axis) const noexcept {
     int product = 1;
@@ -159,20 +81,7 @@ class mesh_layout {
     if (holds) return;
     throw_usage("mesh at {}: {}", site, formatted(text, args...));
   }
-  void check_names(call_site site) const {
-    require_at(site, !axes_.empty(), "a mesh needs an axis: {{\"dp\", parx::remaining_ranks}}");
-    for (auto each = axes_.begin(); each != axes_.end(); ++each) {
-      require_at(site, !each->name.empty(), "every axis of a mesh needs a name");
-      require_at(site,
-                 std::none_of(axes_.begin(), each,
-                              [&](const mesh_axis& other) { return other.name == each->name; }),
-                 "the mesh has the axis \"{}\" twice", each->name);
-      require_at(site, each->size >= 1 || each->size == remaining_ranks,
-                 "axis \"{}\" of the mesh has the size {}: give at least 1, or "
-                 "parx::remaining_ranks",
-                 each->name, each->size);
-    }
-  }
+  void check_names(call_site site) const;
   void fill_remaining(call_site site) {
     long long product = 1;
     mesh_axis* open = nullptr;
@@ -202,3 +111,7 @@ class mesh_layout {
 };
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/mesh/detail/layout_impl.hpp>
+#endif

@@ -11,12 +11,10 @@
 // of this rank alone, whose operations cost nothing. Threads: as a process_group.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <initializer_list>
 #include <map>
-#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,16 +48,11 @@ class mesh<> {
  public:
   /// Local; all ranks of `group` call it with the same axes. The group is borrowed and must outlive
   /// this object. Throws usage_error for sizes that do not match the number of ranks.
-  mesh(process_group& group, std::vector<mesh_axis> axes, call_site site = call_site::current())
-      : layout_(std::move(axes), group.hosts(), site), rank_(group.rank()),
-        all_(group.subgroup(layout_.line(rank_, every_axis()), {.name = layout_.text()}, site)) {}
+  mesh(process_group& group, std::vector<mesh_axis> axes, call_site site = call_site::current());
 
   /// The group of this rank along an axis: the ranks whose coordinates differ only in that axis.
   /// Throws usage_error, which lists the axes, for an unknown name.
-  [[nodiscard]] process_group& operator[](std::string_view name) {
-    const std::size_t axis = layout_.axis(name);
-    return along(std::span(&axis, 1));
-  }
+  [[nodiscard]] process_group& operator[](std::string_view name);
   /// One group over several axes, such as data parallel times tensor parallel: flatten({"dp",
   /// "tp"}). Its ranks are ordered as in the mesh, whatever the order of the names.
   [[nodiscard]] process_group& flatten(std::initializer_list<std::string_view> names) {
@@ -85,30 +78,8 @@ class mesh<> {
   [[nodiscard]] std::string table() const { return layout_.table(); }
 
  private:
-  [[nodiscard]] std::vector<std::size_t> every_axis() const {
-    std::vector<std::size_t> axes(layout_.axes().size());
-    std::iota(axes.begin(), axes.end(), std::size_t{0});
-    return axes;
-  }
-  [[nodiscard]] process_group& along(std::span<const std::size_t> axes) {
-    // The key leaves out axes of size 1, so the same ranks always share one group.
-    std::vector<std::size_t> key;
-    for (std::size_t axis = 0; axis < layout_.axes().size(); ++axis) {
-      const bool varies = std::find(axes.begin(), axes.end(), axis) != axes.end();
-      if (varies && layout_.axes()[axis].size > 1) key.push_back(axis);
-    }
-    auto found = groups_.find(key);
-    if (found == groups_.end()) {
-      // A subgroup of all_, whose ranks are places. Its identity includes that of all_, so two
-      // meshes over the same ranks never mix up their groups, in whatever order they are made.
-      std::vector<int> places;
-      for (const int rank : layout_.line(rank_, key)) places.push_back(layout_.place(rank));
-      const std::span<const std::size_t> named = key.empty() ? axes : key;
-      process_group made = all_.subgroup(places, {.name = layout_.line_name(rank_, named)});
-      found = groups_.emplace(std::move(key), std::move(made)).first;
-    }
-    return found->second;
-  }
+  [[nodiscard]] std::vector<std::size_t> every_axis() const;
+  [[nodiscard]] process_group& along(std::span<const std::size_t> axes);
 
   mesh_layout layout_;
   int rank_;
@@ -162,3 +133,7 @@ class mesh : public mesh<> {
 };
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/mesh/detail/mesh_impl.hpp>
+#endif

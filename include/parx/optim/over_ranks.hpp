@@ -16,6 +16,7 @@
 
 #include <parx/autograd/gradient_axis.hpp>
 #include <parx/autograd/parameter_list.hpp>
+#include <parx/core/function_ref.hpp>
 #include <parx/core/source.hpp>
 #include <parx/optim/target.hpp>
 #include <parx/types/square_sum.hpp>
@@ -47,9 +48,9 @@ namespace detail {
 /// Calls use(places) once for each different list of axes, in an order that is the same on all of
 /// their ranks: those of the shares of a model, with parameters here or not, then those of other
 /// targets.
-template <typename T, typename Use>
+template <typename T>
 void for_each_axes(const std::vector<target<T>>& targets, const std::vector<share_axes>& shares,
-                   Use use) {
+                   function_ref<void(const gradient_places&)> use) {
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const gradient_places places = places_on(shares[i]);
     const bool is_first = std::none_of(

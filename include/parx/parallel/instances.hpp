@@ -1,10 +1,30 @@
 // The template instances of parallel in the compiled form (see parx/src.hpp): what a layout becomes
-// is compiled once, whatever the model.
+// is compiled once, whatever the model, and so is what a checkpoint has of it.
 #pragma once
 
-#include <parx/parallel/any_parallel.hpp>
+#include <vector>
 
-#define PARX_PARALLEL_INSTANCES(form, T) form template class any_parallel<T>;
+#include <parx/checkpoint/instances.hpp>
+#include <parx/parallel/any_parallel.hpp>
+#include <parx/parallel/part.hpp>
+
+#define PARX_PARALLEL_FILE(form, T, File)                                     \
+  form template detail::state_fit detail::fit_target<parallel_part<T>, File>( \
+      parallel_part<T>&, const File&, state_match);
+
+#define PARX_PARALLEL_STATE(form, T, Access)                                                \
+  form template std::vector<detail::state_entry>                                            \
+  detail::state_entries<detail::state_access::Access, parallel_part<T>>(parallel_part<T>&); \
+  form template std::vector<detail::state_entry>                                            \
+  detail::state_entries<detail::state_access::Access, parallel_shapes<T>>(parallel_shapes<T>&);
+
+#define PARX_PARALLEL_INSTANCES(form, T)        \
+  form template class any_parallel<T>;          \
+  PARX_PARALLEL_STATE(form, T, read)            \
+  PARX_PARALLEL_STATE(form, T, update)          \
+  PARX_PARALLEL_STATE(form, T, overwrite)       \
+  PARX_PARALLEL_FILE(form, T, safetensors_file) \
+  PARX_PARALLEL_FILE(form, T, safetensors_shards)
 
 #ifdef PARX_SEPARATE_COMPILATION
 namespace parx::inline PARX_ABI {

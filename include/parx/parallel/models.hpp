@@ -11,13 +11,24 @@
 #include <parx/models/gpt.hpp>
 #include <parx/models/llama.hpp>
 
+#define PARX_PART_INSTANCES(form, Part) \
+  form template class nn::module<Part>; \
+  form template class Part;
+
+#define PARX_MODEL_INSTANCES(form, Model) \
+  PARX_PART_INSTANCES(form, Model)        \
+  form template class typed_model<Model>;
+
+#define PARX_MODELS_INSTANCES(form)                          \
+  PARX_PART_INSTANCES(form, models::gpt_block<float>)        \
+  PARX_PART_INSTANCES(form, models::llama_layer<float>)      \
+  PARX_MODEL_INSTANCES(form, models::bert_classifier<float>) \
+  PARX_MODEL_INSTANCES(form, models::cnn<float>)             \
+  PARX_MODEL_INSTANCES(form, models::encoder_decoder<float>) \
+  PARX_MODEL_INSTANCES(form, models::gpt<float>)             \
+  PARX_MODEL_INSTANCES(form, models::llama<float>)
+
 namespace parx::inline PARX_ABI {
-
-extern template class typed_model<models::bert_classifier<float>>;
-extern template class typed_model<models::cnn<float>>;
-extern template class typed_model<models::encoder_decoder<float>>;
-extern template class typed_model<models::gpt<float>>;
-extern template class typed_model<models::llama<float>>;
-
+PARX_MODELS_INSTANCES(extern)
 }  // namespace parx
 #endif

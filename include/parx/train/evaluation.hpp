@@ -5,8 +5,6 @@
 // and do not count. Collective: a forward pass may need all ranks, so no rank stops alone.
 #pragma once
 
-#include <array>
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -65,6 +63,26 @@ using stop_early = std::function<bool()>;
 /// samples and batches as "samples" and "steps"; nullopt if the ranks stopped early.
 using evaluate_function = std::function<std::optional<metrics>(const stop_early&)>;
 
+namespace detail {
+
+/// What a rank measures in an evaluation.
+class evaluation_sums {
+ public:
+  /// The metrics of a batch with so many samples that count.
+  void add(const metrics& found, double samples);
+  /// The metrics over all batches, then "samples" and "steps".
+  [[nodiscard]] metrics all() &&;
+
+ private:
+  metrics figures_;
+  nn::tally samples_, batches_;
+};
+
+/// Collective. The most batches that any rank has.
+[[nodiscard]] std::size_t most_batches(process_group& job, std::size_t own, call_site site);
+
+}  // namespace detail
+
 /// Model and loader are borrowed. All ranks of the job pass the same number of batches through the
 /// model, which may communicate: a rank with fewer repeats its last batch without counting it
 /// again.
@@ -83,51 +101,30 @@ template <typename Wrapper, typename Loader, typename Measure>
              const stop_early& stops) mutable -> std::optional<metrics> {
     process_group& job = model.job_group();
     const nn::evaluation_mode quiet(model.module());
-    metrics figures;
-    nn::tally samples, batches;
+    detail::evaluation_sums sums;
     auto own = detail::dealt_to(model.data_group(), loader).epoch(0);
-    std::array<std::size_t, 1> most{own.size()};
-    parx::all_reduce(job, most, {.op = reduce_op::max}, site);
+    const std::size_t most = detail::most_batches(job, own.size(), site);
     auto next = own.begin();
-    for (std::size_t i = 0; i < most[0]; ++i) {
+    for (std::size_t i = 0; i < most; ++i) {
       auto& batch = *next;
       const metrics found = measure(model, batch);
-      if (i < own.size()) {
-        add(figures, found);
-        samples.sum += samples_in(batch);
-        batches.sum += 1;
-      }
+      if (i < own.size()) sums.add(found, samples_in(batch));
       if (i + 1 < own.size()) ++next;
       if (stops && on_any_rank(job, stops(), site)) return std::nullopt;
     }
-    figures.emplace_back("samples", samples);
-    figures.emplace_back("steps", batches);
-    return figures;
+    return std::move(sums).all();
   };
 }
 
 /// Collective. Runs an evaluation and adds the metrics of all ranks to `line`, then runtime,
 /// samples_per_second and steps_per_second; each name is prefixed with `prefix`_. Returns false if
 /// the ranks stopped early. `data` are the ranks with different samples, `job` all ranks.
-[[nodiscard]] inline bool evaluate_into(record& line, process_group& data, process_group& job,
-                                        const std::string& prefix, const evaluate_function& run,
-                                        const stop_early& stops,
-                                        call_site site = call_site::current()) {
-  const auto start = std::chrono::steady_clock::now();
-  std::optional<metrics> found = run(stops);
-  if (!found) return false;
-  sum_over(data, job, *found, site);
-  const double steps = found->back().value.sum / data.size();
-  found->pop_back();
-  const double samples = found->back().value.sum;
-  found->pop_back();
-  for (const metric& each : *found) line.set(prefix + "_" + each.name, each.value.mean());
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  line.set(prefix + "_runtime", seconds);
-  line.set(prefix + "_samples_per_second", samples / seconds);
-  line.set(prefix + "_steps_per_second", steps / seconds);
-  return true;
-}
+[[nodiscard]] bool evaluate_into(record& line, process_group& data, process_group& job,
+                                 const std::string& prefix, const evaluate_function& run,
+                                 const stop_early& stops, call_site site = call_site::current());
 
 }  // namespace parx::train
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/train/detail/evaluation_impl.hpp>
+#endif

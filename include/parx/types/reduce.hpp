@@ -123,17 +123,23 @@ template <typename T>
 /// The scaling kernel of a floating type. Throws usage_error for an integer type.
 [[nodiscard]] scale_function scale_kernel(dtype type);
 
-/// Where a collective gets its kernels: from reduce_kernel and scale_kernel, or, where the element
-/// type is known at compile time, from functions that instantiate the kernels of that type only.
+/// Where a collective gets its kernels: from reduce_kernel and scale_kernel, or, header-only and
+/// where the element type is known at compile time, from functions that instantiate the kernels of
+/// that type only.
 struct reduce_kernels {
   reduce_function (*combine)(dtype type, reduce_op op);
   scale_function (*scale)(dtype type);
 };
 inline constexpr reduce_kernels kernels_of_any{&reduce_kernel, &scale_kernel};
+#ifdef PARX_SEPARATE_COMPILATION
+template <element T>
+inline constexpr const reduce_kernels& kernels_of = kernels_of_any;  // the library has all
+#else
 template <element T>
 inline constexpr reduce_kernels kernels_of{
     [](dtype, reduce_op op) { return reduce_kernel_for<detail::kernel_element<T>>(op); },
     [](dtype) { return detail::scale_kernel_for<detail::kernel_element<T>>(); }};
+#endif
 
 }  // namespace parx
 

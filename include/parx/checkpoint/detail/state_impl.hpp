@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <parx/checkpoint/state.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/core/check.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -56,6 +58,31 @@ PARX_INLINE shard_spec part_in_common(const shard_spec& part, const shape& other
   if (count == 0) return shard_spec::whole(other).flat(0, 0);
   const shard_spec common = shard_spec::of_cuts(other, cuts);
   return part.is_flat() ? common.flat(first, first + count) : common;
+}
+
+PARX_INLINE void broadcast_entries(process_group& group, const std::vector<state_entry>& entries,
+                                   int root, call_site site) {
+  std::vector<std::uint8_t> made;  // by the root
+  for (const state_entry& entry : entries)
+    made.push_back(!entry.lazy || entry.lazy->is_made ? 1 : 0);
+  broadcast(group, made, {.root = root}, site);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (made[i] != 0) broadcast(group, entries[i].memory(), {.root = root}, site);
+    else entries[i].lazy->drop();
+  }
+}
+
+PARX_INLINE void save_entries(const std::vector<state_entry>& entries, const std::string& path,
+                              const checkpoint_metadata& metadata, call_site site) {
+  std::vector<tensor_to_store> tensors;
+  for (const state_entry& entry : entries) {
+    try {
+      tensors.push_back({entry.name, entry.type, entry.shape(), entry.memory()});
+    } catch (const usage_error& absent) {  // no values here, as those of other stages
+      throw_usage("at {}: {}. {}", site, absent.what(), advice_for_parts);
+    }
+  }
+  write_safetensors(path, tensors, metadata);
 }
 
 PARX_INLINE void widen(dtype type, const std::byte* from, std::span<double> to) {

@@ -21,8 +21,6 @@
 #include <utility>
 #include <vector>
 
-#include <parx/core/check.hpp>
-#include <parx/data/text/detail/pair_merger.hpp>
 #include <parx/data/text/detail/symbol_joiner.hpp>
 #include <parx/data/text/detail/token_trie.hpp>
 #include <parx/data/text/encoding.hpp>
@@ -59,44 +57,9 @@ class byte_bpe_tokenizer {
   template <typename Texts>
   [[nodiscard]] static byte_bpe_tokenizer train(const Texts& texts,
                                                 const byte_bpe_options& options = {}) {
-    std::map<std::string_view, std::uint64_t> words;
-    for (const auto& text : texts) gpt2_words(text, [&](std::string_view word) { ++words[word]; });
-
-    std::vector<std::string> tokens = options.special_tokens;
-    require(
-        options.vocab_size >= tokens.size() + 256,
-        "byte_bpe_tokenizer: a vocabulary of {} has no room for {} special tokens and 256 bytes",
-        options.vocab_size, tokens.size());
-    // Bytes in the order of their printable characters, as Hugging Face numbers them.
-    std::map<std::uint32_t, std::size_t> printable;
-    for (std::size_t b = 0; b < 256; ++b) printable[detail::printable_bytes()[b]] = b;
-    std::array<token_id, 256> byte_ids{};
-    for (const auto& [character, byte] : printable) {
-      byte_ids[byte] = static_cast<token_id>(tokens.size());
-      tokens.emplace_back(1, static_cast<char>(byte));
-    }
-    std::unordered_map<std::string, token_id> ids;
-    for (std::size_t id = 0; id < tokens.size(); ++id)
-      ids.emplace(tokens[id], static_cast<token_id>(id));
-
-    detail::pair_merger merger;
-    for (const auto& [word, count] : words) {
-      std::vector<token_id> symbols;
-      for (const char c : word) symbols.push_back(byte_ids[static_cast<unsigned char>(c)]);
-      merger.add_word(symbols, count);
-    }
-    std::vector<merge> merges;
-    merger.run(
-        options.min_frequency, [&] { return tokens.size() < options.vocab_size; },
-        [&](token_id a, token_id b) {
-          merges.emplace_back(a, b);
-          std::string joined =
-              tokens[static_cast<std::size_t>(a)] + tokens[static_cast<std::size_t>(b)];
-          const auto [found, is_new] = ids.emplace(joined, static_cast<token_id>(tokens.size()));
-          if (is_new) tokens.push_back(std::move(joined));
-          return found->second;
-        });
-    return {vocabulary(std::move(tokens)), std::move(merges), options.special_tokens};
+    word_counts words;
+    for (const auto& text : texts) count_words(text, words);
+    return learned(words, options);
   }
 
   /// Reads Hugging Face's vocab.json and merges.txt. Throws errc::io, or errc::bad_data with the
@@ -137,6 +100,11 @@ class byte_bpe_tokenizer {
     joiner word;
   };
 
+  /// How often each of gpt2_words' pieces is in the texts.
+  using word_counts = std::map<std::string_view, std::uint64_t>;
+  static void count_words(std::string_view text, word_counts& words);
+  [[nodiscard]] static byte_bpe_tokenizer learned(const word_counts& words,
+                                                  const byte_bpe_options& options);
   static void write_file(const std::string& path, const std::string& text);
   void encode_plain(std::string_view text, std::vector<token_id>& ids, scratch& work) const;
   void encode_word(std::string_view word, std::vector<token_id>& ids, scratch& work) const;

@@ -5,11 +5,5 @@
 #include <parx/parallel/models.hpp>
 
 namespace parx::inline PARX_ABI {
-
-template class typed_model<models::bert_classifier<float>>;
-template class typed_model<models::cnn<float>>;
-template class typed_model<models::encoder_decoder<float>>;
-template class typed_model<models::gpt<float>>;
-template class typed_model<models::llama<float>>;
-
+PARX_MODELS_INSTANCES()
 }  // namespace parx

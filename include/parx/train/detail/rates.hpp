@@ -4,19 +4,18 @@
 // to it that they started with, as with PyTorch's LambdaLR. Local.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <parx/core/check.hpp>
-#include <parx/core/formatted.hpp>
+#include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 
 class group_rates {
  public:
+  group_rates() = default;
   /// The rates are the optimizer's, or `learning_rate` for all groups if it is given. Throws
   /// usage_error if it is given and the groups have different rates.
   template <typename Optimizer>
@@ -28,13 +27,7 @@ class group_rates {
     } else {
       rates_.push_back(static_cast<double>(optimizer.options().lr));
     }
-    highest_ = *std::max_element(rates_.begin(), rates_.end());
-    differ_ = *std::min_element(rates_.begin(), rates_.end()) < highest_;
-    require(!differ_ || !learning_rate,
-            "trainer: learning_rate is {}, but the optimizer's groups have rates of their own, {}; "
-            "leave learning_rate out, and each follows the schedule from its own",
-            learning_rate.value_or(0), text());
-    highest_ = learning_rate.value_or(highest_);
+    compare(learning_rate);
   }
 
   /// The base rate of the schedule.
@@ -55,11 +48,8 @@ class group_rates {
   }
 
  private:
-  [[nodiscard]] std::string text() const {
-    std::string all;
-    for (const double rate : rates_) all += formatted("{}{}", all.empty() ? "" : ", ", rate);
-    return all;
-  }
+  void compare(std::optional<double> learning_rate);
+  [[nodiscard]] std::string text() const;
 
   std::vector<double> rates_;
   double highest_ = 0;
@@ -67,3 +57,7 @@ class group_rates {
 };
 
 }  // namespace parx::train::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/train/detail/rates_impl.hpp>
+#endif

@@ -4,13 +4,10 @@
 // Held by rank 0 while it trains. Local.
 #pragma once
 
-#include <chrono>
 #include <string>
 
 #include <parx/checkpoint/signed_lock.hpp>
-#include <parx/checkpoint/staged_folder.hpp>
 #include <parx/core/env.hpp>
-#include <parx/core/error.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 
@@ -24,18 +21,14 @@ class run_lock {
   /// Throws errc::io if another run holds the lock of `folder`, or the lock file cannot be created.
   /// Waits up to two seconds, since a run that was just killed may take a moment to end.
   run_lock(const std::string& folder, lock_holder other,
-           const environment& env = process_environment())
-      : lock_(folder + "/" + std::string(parx::detail::stale_prefix) + "run-lock", other,
-              std::chrono::seconds(2), env) {
-    if (lock_.is_held()) return;
-    throw_error(errc::io,
-                "another run trains into \"{}\" ({}). Give each run a folder of its own, or wait "
-                "until that one has ended.",
-                folder, lock_.holder());
-  }
+           const environment& env = process_environment());
 
  private:
   parx::detail::signed_lock lock_;
 };
 
 }  // namespace parx::train::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/train/detail/run_lock_impl.hpp>
+#endif

@@ -10,30 +10,18 @@
 #include <string_view>
 
 #include <parx/comm/process_group.hpp>
-#include <parx/core/check.hpp>
-#include <parx/core/formatted.hpp>
 #include <parx/train/run_plan.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 
-/// Throws usage_error unless `sampler` takes the part of this rank of `group`. `what` says in the
-/// message what the samples are for.
+/// Throws usage_error unless `rank` and `world`, a sampler's, are those of `group`. `what` says in
+/// the message what the samples are for.
+void require_own_part(std::size_t rank, std::size_t world, const process_group& group,
+                      std::string_view what);
 template <typename Sampler>
 void check_samples_differ(const Sampler& sampler, const process_group& group,
                           std::string_view what) {
-  const auto rank = static_cast<std::size_t>(group.rank());
-  const auto world = static_cast<std::size_t>(group.size());
-  if (sampler.rank() == rank && sampler.world() == world) return;
-  constexpr const char* advice =
-      "Give the loader the model: parx::data::loader{dataset, model, {.batch_size = ...}}";
-  require(sampler.world() != 1,
-          "trainer: each of the {} ranks would take all samples of {}, in the same order, because "
-          "the loader knows neither the model nor a sampler. {}",
-          world, what, advice);
-  throw_usage(
-      "trainer: this is rank {} of {}, but the sampler of {} takes the part of rank {} of {}, so "
-      "that some samples would come several times and others never. {}",
-      rank, world, what, sampler.rank(), sampler.world(), advice);
+  require_own_part(sampler.rank(), sampler.world(), group, what);
 }
 
 /// The virtual replicas of the model's layout; 0 without.
@@ -49,17 +37,13 @@ template <typename Wrapper>
   return step_seed(seed, step, replicas_in(wrapper) > 0 ? 0 : wrapper.data_group().rank());
 }
 
-/// Throws usage_error unless the sampler deals samples to the virtual replicas of the model.
+/// Throws usage_error unless the samples are `dealt` to as many virtual replicas as the model has.
+void require_replicas(int replicas, int dealt);
 template <typename Sampler, typename Wrapper>
 void check_replicas(const Sampler& sampler, const Wrapper& wrapper) {
-  const int replicas = replicas_in(wrapper);
   int dealt = 0;
   if constexpr (requires { sampler.options().replicas; }) dealt = sampler.options().replicas;
-  require(dealt == replicas,
-          "trainer: the layout has {} virtual replicas, and the sampler deals samples to {}: give "
-          "the loader the model, parx::data::loader{{dataset, model, options}}, which deals to "
-          "them shuffled samples, and sequential ones with .samples = {{.replicas = {}}}",
-          replicas, dealt, replicas);
+  require_replicas(replicas_in(wrapper), dealt);
 }
 
 /// Whether a sampler deals the samples to virtual replicas.
@@ -94,16 +78,29 @@ template <typename Loader>
   }
 }
 
-/// Throws usage_error for an evaluation's loader that has no batch or gives several ranks the same
-/// samples.
+/// The samples of an evaluation, as its loader gives them.
+struct evaluation_data {
+  std::size_t samples = 0;
+  std::size_t batches = 0;  ///< of this rank
+  std::size_t batch_size = 0;
+  std::size_t rank = 0;  ///< of the sampler
+  std::size_t world = 1;
+};
+/// Throws usage_error if it has no batch or several ranks would take the same samples.
+void require_evaluable(const evaluation_data& given, const process_group& group,
+                       const std::string& prefix);
 template <typename Loader>
-void require_evaluable(const Loader& loader, const process_group& group,
-                       const std::string& prefix) {
-  require(loader.batches() > 0,
-          "trainer: the evaluation \"{}\" has no batch: {} samples for {} ranks, {} a batch. Give "
-          "it samples, and remainder::exact and last_batch::keep so that none are left out",
-          prefix, loader.sampler().size(), group.size(), loader.batch_size());
-  check_samples_differ(loader.sampler(), group, formatted("the evaluation \"{}\"", prefix));
+[[nodiscard]] evaluation_data evaluation_data_of(const Loader& loader) {
+  const auto& sampler = loader.sampler();
+  return {.samples = static_cast<std::size_t>(sampler.size()),
+          .batches = static_cast<std::size_t>(loader.batches()),
+          .batch_size = static_cast<std::size_t>(loader.batch_size()),
+          .rank = static_cast<std::size_t>(sampler.rank()),
+          .world = static_cast<std::size_t>(sampler.world())};
 }
 
 }  // namespace parx::train::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/train/detail/samples_differ_impl.hpp>
+#endif

@@ -1,45 +1,62 @@
-// trainer_base: the part of a trainer that does not depend on the types of model, optimizer and
-// data: options, groups, plan, state, log, checkpoints and callbacks.
+// trainer_base: the training loop. What depends on the types of model, optimizer and data, a
+// batch's forward and backward above all, are virtual functions that trainer.hpp has; the rest is
+// compiled once for all models.
 //
+// The public functions are those of a trainer, and documented there.
 // Threads: only that of train(), except request_stop().
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include <parx/comm/collectives/all_reduce.hpp>
+#include <parx/autograd/anomaly.hpp>
+#include <parx/checkpoint/parts.hpp>
+#include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/comm/process_group.hpp>
-#include <parx/core/log.hpp>
+#include <parx/core/function_ref.hpp>
 #include <parx/core/source.hpp>
-#include <parx/core/stopped.hpp>
+#include <parx/nn/loss.hpp>
+#include <parx/reduction/times.hpp>
 #include <parx/trace/progress.hpp>
 #include <parx/train/callbacks.hpp>
-#include <parx/train/detail/lines.hpp>
+#include <parx/train/detail/finite.hpp>
+#include <parx/train/detail/rates.hpp>
 #include <parx/train/detail/run_folder.hpp>
 #include <parx/train/detail/run_metrics.hpp>
 #include <parx/train/detail/signal_watch.hpp>
 #include <parx/train/detail/step_progress.hpp>
+#include <parx/train/evaluation.hpp>
 #include <parx/train/options.hpp>
+#include <parx/train/precision.hpp>
 #include <parx/train/run_plan.hpp>
 #include <parx/train/save_interval.hpp>
 #include <parx/train/state.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 
+/// The data of an epoch, as the loader gives them to the ranks that there are.
+struct epoch_data {
+  std::size_t samples = 0;     ///< over all ranks
+  std::size_t batch_size = 0;  ///< of one rank or virtual replica
+  std::size_t parts = 0;       ///< ranks or virtual replicas with different samples
+  std::uint64_t batches = 0;   ///< of this rank
+  bool has_replicas = false;   ///< `parts` are virtual replicas
+};
+
 class trainer_base {
  public:
-  /// Local. Callbacks run in the order in which they were added.
   void add_callbacks(callbacks more) { callbacks_.push_back(std::move(more)); }
-
-  /// From any thread, on any rank: training ends on all ranks, after the current step or the next.
   void request_stop() noexcept { stop_requested_ = true; }
+  record train();
+  [[nodiscard]] virtual std::string explain() = 0;
+  record evaluate();
 
   [[nodiscard]] const trainer_state& state() const noexcept { return state_; }
   [[nodiscard]] const run_plan& plan() const noexcept { return plan_; }
@@ -47,143 +64,118 @@ class trainer_base {
 
  protected:
   /// The groups are borrowed. Throws usage_error for invalid options.
-  trainer_base(trainer_options options, process_group& data, process_group& job, call_site site)
-      : options_(std::move(options)),
-        site_(site),
-        data_(data),
-        job_(job),
-        folder_(options_, job, site),
-        metrics_(options_, data, job, state_, site) {
-    validate(options_);
-  }
-  ~trainer_base() = default;
+  trainer_base(trainer_options options, process_group& data, process_group& job, call_site site);
+  virtual ~trainer_base();
   trainer_base(const trainer_base&) = delete;
   trainer_base& operator=(const trainer_base&) = delete;
 
   [[nodiscard]] process_group& job() noexcept { return job_; }
   [[nodiscard]] process_group& data() noexcept { return data_; }
   [[nodiscard]] std::size_t world() noexcept { return static_cast<std::size_t>(data_.size()); }
-  /// Of the job, on rank 0, which tells it; 1 on the others.
-  [[nodiscard]] std::size_t hosts() {
-    if (!is_rank0()) return 1;
-    const std::vector<int> numbers = job_.hosts();
-    return static_cast<std::size_t>(*std::max_element(numbers.begin(), numbers.end())) + 1;
-  }
-  [[nodiscard]] bool is_rank0() noexcept { return job_.rank() == 0; }
+  /// Whether the run has made all its steps or is being stopped.
   [[nodiscard]] bool done() const noexcept {
     return stopping_ || state_.global_step >= plan_.steps;
   }
-  [[nodiscard]] bool saves() const noexcept {
-    return folder_.is_given() && options_.save_strategy != strategy::no;
-  }
-  [[nodiscard]] bool logs_at(std::uint64_t step) const noexcept {
-    return options_.logging_steps > 0 &&
-           (step % options_.logging_steps == 0 || step >= plan_.steps);
-  }
 
-  /// After the current step.
-  [[nodiscard]] bool evaluation_is_due(bool epoch_ends) const noexcept {
-    const std::uint64_t interval =
-        options_.eval_steps > 0 ? options_.eval_steps : options_.logging_steps;
-    return is_due(options_.eval_strategy, interval, state_.global_step, epoch_ends);
-  }
-  [[nodiscard]] bool chooses_saves() const noexcept {
-    return options_.save_strategy == strategy::steps && options_.save_steps == save_steps_auto;
-  }
-  [[nodiscard]] bool checkpoint_is_due(bool epoch_ends) const noexcept {
-    return folder_.is_given() &&
-           ((chooses_saves() ? schedule_.is_due(state_.global_step)
-                             : is_due(options_.save_strategy, options_.save_steps,
-                                      state_.global_step, epoch_ends)) ||
-            progress_.was_due || (options_.save_strategy != strategy::no && done()) ||
-            (progress_.best && options_.load_best_model_at_end));
-  }
+  /// Collective. Plans the run for the ranks that there are.
+  void make_plan_for_ranks();
+  /// Whether this rank asks all ranks to end training.
+  [[nodiscard]] bool wants_stop() const noexcept { return own_request().any(); }
+  void keep_for_undo();
+  /// Counts a batch's loss, samples and tokens. Throws errc::bad_data if the loss has to be a
+  /// number and is none.
+  void count_batch(const nn::tally& loss, double samples, double tokens);
+  /// Lets `watch` look for the first Inf or NaN of a batch.
+  void watch_step(std::optional<detect_anomaly>& watch);
+  /// Makes the step whose gradients are there. The state's position in the data is behind it.
+  void end_step();
 
-  /// Of the step that the state has.
-  void count_step() {
-    unfinished_.end();
-    ++metrics_.watch.counts.steps;
-    schedule_.end_step(state_.global_step, std::chrono::steady_clock::now());
-  }
-  /// Collective. Saves a checkpoint, by save(); of the first one the ranks learn how often the next
-  /// ones pay.
-  template <typename Save>
-  void save_by_schedule(Save save) {
-    const auto start = std::chrono::steady_clock::now();
-    save();
-    if (chooses_saves() && !schedule_.is_decided()) {
-      folder_.wait();
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-      std::array<double, 2> slowest{schedule_.step_seconds(), taken.count()};
-      parx::all_reduce(job_, slowest, {.op = reduce_op::max}, site_);
-      if (slowest[0] > 0) {
-        metrics_.log.print(
-            schedule_.decide(slowest[0], slowest[1], options_.mean_hours_between_failures * 3600));
-      }
-    }
-    schedule_.note_saved(state_.global_step);
-  }
+  /// Whether the step needs the norm of the gradients, and whether that has to be finite.
+  [[nodiscard]] bool measures_norm() const;
+  [[nodiscard]] bool requires_norm() const;
+  [[nodiscard]] run_position here();
 
+  const trainer_options options_;
+  const call_site site_;
+  run_plan plan_;
+  trainer_state state_;
+  run_metrics metrics_;
+  precision precision_;
+  group_rates rates_;
+  std::vector<std::pair<std::string, evaluate_function>> evaluations_;
+  std::vector<saved_part> states_;
+
+ private:
+  // Of the data.
+  [[nodiscard]] virtual epoch_data data_of_epoch() = 0;
+  [[nodiscard]] virtual bool begins_epoch() const = 0;  ///< the state's position
+  /// Trains from the state's position to the end of its epoch, or until done().
+  virtual void run_epoch() = 0;
+  // Of the model and its optimizer: see wrapped_model.
+  virtual void prepare_model() = 0;
+  /// Makes a step with this learning rate. Returns the norm of the gradients if measures_norm(),
+  /// else 0.
+  [[nodiscard]] virtual double update(double lr) = 0;
+  [[nodiscard]] virtual std::size_t count_parameters() = 0;
+  [[nodiscard]] virtual reduction_times times() = 0;
+  [[nodiscard]] virtual bool flag_raised() = 0;
+  virtual void broadcast_buffers() = 0;
+  virtual void for_each_buffer(function_ref<void(std::span<std::byte>)> use) = 0;
+  virtual void regroup(process_group next) = 0;
+  // Of a checkpoint.
+  virtual void add_to(checkpoint_parts& parts) = 0;
+  virtual void load_from(const saved_checkpoint& saved) = 0;
+  virtual void load_model_from(const saved_checkpoint& saved) = 0;
+  /// Collective. Gives all ranks of `group` the model and the optimizer of `root`.
+  virtual void broadcast_training(process_group& group, int root) = 0;
+
+  record run(std::chrono::steady_clock::time_point start);
+  void continue_after_loss();
+  void catch_up(process_group& next);
+  void begin();
+  [[nodiscard]] checkpoint_parts parts();
+  void restore(const saved_checkpoint& saved);
+  [[nodiscard]] double rate() const;
+  void finish_step();
+  void evaluate_step(bool epoch_ends);
+  [[nodiscard]] std::optional<record> evaluate_unless(const stop_early& stops);
+  [[nodiscard]] std::optional<record> evaluate_unless_signalled();
+  void fold();
+  void write_line(double norm, double lr);
+  void save_checkpoint(std::optional<double> metric, bool best);
+  record finish();
+
+  [[nodiscard]] std::size_t hosts();
+  [[nodiscard]] bool is_rank0() noexcept { return job_.rank() == 0; }
+  [[nodiscard]] bool saves() const noexcept;
+  [[nodiscard]] bool logs_at(std::uint64_t step) const noexcept;
+  [[nodiscard]] bool evaluation_is_due(bool epoch_ends) const noexcept;
+  [[nodiscard]] bool chooses_saves() const noexcept;
+  [[nodiscard]] bool checkpoint_is_due(bool epoch_ends) const noexcept;
+  void count_step();
+  void save_by_schedule(std::optional<double> metric);
   template <typename Call, typename... Arguments>
   void call(Call callbacks::*which, const Arguments&... arguments) {
     for (const callbacks& each : callbacks_) {
       if (each.*which) (each.*which)(state_, arguments...);
     }
   }
-
-  /// The metric by which evaluations are compared; nullopt if they are not.
-  [[nodiscard]] std::optional<double> judged_metric(const record& line) const {
-    if (!compares_evaluations(options_)) return std::nullopt;
-    return metric_of(line, options_.metric_for_best_model);
-  }
-  /// Returns whether this is the best so far. Ends training after early_stopping_patience
-  /// evaluations without a gain.
-  [[nodiscard]] bool judge(double metric) {
-    const bool best =
-        note_metric(state_, metric, goal_of(options_), options_.early_stopping_threshold);
-    const std::size_t patience = options_.early_stopping_patience;
-    if (patience > 0 && state_.evaluations_without_gain >= patience) {
-      stopping_ = true;
-      metrics_.log.print(stopping_text(state_, options_));
-    }
-    return best;
-  }
-
+  [[nodiscard]] std::optional<double> judged_metric(const record& line) const;
+  [[nodiscard]] bool judge(double metric);
   [[nodiscard]] stop_request own_request() const noexcept {
     return {stop_requested_, signals_.signal()};
   }
-  [[noreturn]] void throw_stopped_by_signal() {
-    const std::string text = stopped_text(signal_, state_.global_step,
-                                          folder_.path_of(state_.global_step), options_.words);
-    if (is_rank0()) log(log_level::warn, "{}", text);
-    throw stopped_by_signal(signal_, text);
-  }
-  void log_rank_loss(std::size_t ranks_before) {
-    if (!is_rank0()) return;
-    log(log_level::warn, "training goes on after step {} with {} of {} ranks, {} samples a step",
-        state_.global_step, world(), ranks_before, plan_.global_batch());
-  }
-  void close_log() noexcept {
-    metrics_.close();
-    bar_ = nullptr;
-  }
-  void close_files() noexcept {
-    close_log();
-    folder_.leave();
-    signals_ = {};
-  }
+  [[noreturn]] void throw_stopped_by_signal();
+  void log_rank_loss(std::size_t ranks_before);
+  void close_log() noexcept;
+  void close_files() noexcept;
 
-  const trainer_options options_;
-  const call_site site_;
   process_group& data_;
   process_group& job_;
-  run_plan plan_;
-  trainer_state state_;
   step_progress progress_;
   unfinished_step unfinished_;
   run_folder folder_;
   save_schedule schedule_;
-  run_metrics metrics_;
   std::vector<callbacks> callbacks_;
   std::atomic<bool> stop_requested_{false};
   bool stopping_ = false;
@@ -193,3 +185,7 @@ class trainer_base {
 };
 
 }  // namespace parx::train::detail
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/train/detail/trainer_base_impl.hpp>
+#endif

@@ -6,10 +6,12 @@
 #include <fstream>
 #include <optional>
 
+#include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/data/formats/lines.hpp>
 #include <parx/data/text/byte_bpe.hpp>
+#include <parx/data/text/detail/pair_merger.hpp>
 
 namespace parx::inline PARX_ABI::data::detail {
 
@@ -230,6 +232,48 @@ PARX_INLINE byte_bpe_tokenizer byte_bpe_tokenizer::read(const std::string& vocab
   } catch (const usage_error& failure) {
     throw_error(errc::bad_data, "\"{}\": {}.", vocab_json, failure.what());
   }
+}
+
+PARX_INLINE void byte_bpe_tokenizer::count_words(std::string_view text, word_counts& words) {
+  gpt2_words(text, [&words](std::string_view word) { ++words[word]; });
+}
+
+PARX_INLINE byte_bpe_tokenizer byte_bpe_tokenizer::learned(const word_counts& words,
+                                                           const byte_bpe_options& options) {
+  std::vector<std::string> tokens = options.special_tokens;
+  require(options.vocab_size >= tokens.size() + 256,
+          "byte_bpe_tokenizer: a vocabulary of {} has no room for {} special tokens and 256 bytes",
+          options.vocab_size, tokens.size());
+  // Bytes in the order of their printable characters, as Hugging Face numbers them.
+  std::map<std::uint32_t, std::size_t> printable;
+  for (std::size_t b = 0; b < 256; ++b) printable[detail::printable_bytes()[b]] = b;
+  std::array<token_id, 256> byte_ids{};
+  for (const auto& [character, byte] : printable) {
+    byte_ids[byte] = static_cast<token_id>(tokens.size());
+    tokens.emplace_back(1, static_cast<char>(byte));
+  }
+  std::unordered_map<std::string, token_id> ids;
+  for (std::size_t id = 0; id < tokens.size(); ++id)
+    ids.emplace(tokens[id], static_cast<token_id>(id));
+
+  detail::pair_merger merger;
+  for (const auto& [word, count] : words) {
+    std::vector<token_id> symbols;
+    for (const char c : word) symbols.push_back(byte_ids[static_cast<unsigned char>(c)]);
+    merger.add_word(symbols, count);
+  }
+  std::vector<merge> merges;
+  merger.run(
+      options.min_frequency, [&] { return tokens.size() < options.vocab_size; },
+      [&](token_id a, token_id b) {
+        merges.emplace_back(a, b);
+        std::string joined =
+            tokens[static_cast<std::size_t>(a)] + tokens[static_cast<std::size_t>(b)];
+        const auto [found, is_new] = ids.emplace(joined, static_cast<token_id>(tokens.size()));
+        if (is_new) tokens.push_back(std::move(joined));
+        return found->second;
+      });
+  return {vocabulary(std::move(tokens)), std::move(merges), options.special_tokens};
 }
 
 }  // namespace parx::data

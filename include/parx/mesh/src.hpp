@@ -1,0 +1,5 @@
+// The compiled part of mesh, for parx/src.hpp.
+#pragma once
+
+#include <parx/mesh/detail/layout_impl.hpp>
+#include <parx/mesh/detail/mesh_impl.hpp>
