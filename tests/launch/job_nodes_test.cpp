@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -360,6 +361,50 @@ BOOST_AUTO_TEST_CASE(a_report_says_whose_work_is_saved_and_why_the_job_has_ended
   none.told = true;
   none.why = "by SIGTERM";
   BOOST_TEST(report_text(none) == "parxrun: ended by SIGTERM: ./train\n");
+}
+
+BOOST_AUTO_TEST_CASE(the_outcome_blames_the_rank_or_the_node_that_is_the_cause) {
+  using parx::detail::outcome_of;
+  job_end end{.reports = {{.node = "a"}, {.node = "b"}}, .world_size = 2, .code = 1};
+  end.reports[0].ranks.push_back({.rank = 0, .status = {1, 0}, .seconds = 1});
+  end.reports[1].ranks.push_back({.rank = 1, .status = {0, SIGKILL}, .seconds = 2});
+  end.reports[0].ranks[0].record = parx::failure_record{
+      .code = parx::errc::peer_lost, .rank = 0, .blamed = 1, .operation = "barrier"};
+  const auto killed = outcome_of(end);
+  BOOST_TEST(killed.has_failed);
+  BOOST_TEST(killed.rank == 1);
+  BOOST_TEST(killed.node == "b");
+  BOOST_TEST(killed.signal == SIGKILL);
+  BOOST_TEST(killed.told_by == -1);
+  BOOST_TEST(says(killed.why, "killed by SIGKILL (signal 9), 2.0 s after the start"));
+  // A rank of whose failure only another one's record tells.
+  end.reports[1].ranks[0].status = {0, 0};
+  const auto left = outcome_of(end);
+  BOOST_TEST(left.rank == 1);
+  BOOST_TEST(left.node == "b");
+  BOOST_TEST(left.told_by == 0);
+  BOOST_TEST(says(left.why, "rank 1 ended with exit code 0 while others still waited for it"));
+  end.reports[0].ranks[0].record = std::nullopt;
+  const auto own = outcome_of(end);
+  BOOST_TEST(own.rank == 0);
+  BOOST_TEST(own.node == "a");
+  BOOST_TEST(own.told_by == -1);
+  BOOST_TEST(says(own.why, "exit code 1, 1.0 s after the start"));
+  // The loss of a node is the cause of all that follows.
+  end.loss = "node c was lost";
+  end.lost_node = "c";
+  const auto lost = outcome_of(end);
+  BOOST_TEST(lost.has_failed);
+  BOOST_TEST(lost.rank == -1);
+  BOOST_TEST(lost.node == "c");
+  // Nobody is to blame where the job was told to end, or has ended well.
+  end.told = true;
+  BOOST_TEST(!outcome_of(end).has_failed);
+  end.told = false;
+  end.code = 0;
+  BOOST_TEST(!outcome_of(end).has_failed);
+  end.goes_on = true;  // it has no code yet
+  BOOST_TEST(outcome_of(end).has_failed);
 }
 
 BOOST_AUTO_TEST_CASE(the_report_of_a_node_with_many_ranks_is_one_text) {

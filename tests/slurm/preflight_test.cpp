@@ -47,7 +47,7 @@ host_facts good_node(const std::string& name) {
 }
 
 const std::vector<std::string> names{"n07", "n08", "n11"};
-const preflight_needs takes{
+const host_needs takes{
     .ranks = 2, .threads = 4, .nodes = 3, .memory_mb = 4000, .tmp_mb = 1000, .time_s = 1800};
 
 /// The nodes of a ring, as the check makes it.
@@ -255,9 +255,9 @@ BOOST_AUTO_TEST_CASE(findings_that_only_slow_a_job_down_are_notes) {
                  "note: n07: /home/u/out, an argument of the program, cannot be read: No such "
                  "file. Where all ranks read it, let --stage copy it there",
                  "note: n[07-08,11]: 4 cores for 2 ranks of 4 threads. Ask for -c 8 a node, or "
-                 "start fewer ranks",
-                 "note: n08: its clock is 5.0 s ahead of n07's. Logs and checkpoints will seem out "
-                 "of order: let chrony or ntpd set it"}));
+                 "start fewer ranks or threads",
+                 "note: n08: its clock is 5.0 s ahead of n07's. Logs, traces and checkpoints will "
+                 "seem out of order: let chrony or ntpd set it"}));
 }
 
 BOOST_AUTO_TEST_CASE(nodes_with_too_little_memory_share_a_sentence_that_names_the_least) {

@@ -1,13 +1,11 @@
 // For parx_doctor: what one rank can find out about its host without communication.
 #pragma once
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <string>
 
 #include "tools/common/contents_hash.hpp"
 #include "tools/parx_doctor/health.hpp"
+#include "tools/parx_doctor/host.hpp"
 #include <parx/core/file_text.hpp>
 #include <parx/core/parallel_for.hpp>
 #include <parx/core/thread_count.hpp>
@@ -25,22 +23,17 @@ inline std::string first_line_of(const char* path) {
 
 inline rank_health look_at_this_process(const parx::world& world, const parx::launch_env& job) {
   const parx::environment env = parx::process_environment();
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  rlimit files{};
-  ::getrlimit(RLIMIT_NOFILE, &files);
-  return {
-      .rank = world.rank(),
-      .host = host,
-      .boot_id = first_line_of("/proc/sys/kernel/random/boot_id") +
-                 parx::env_string(env, "PARX_HOST_ID").value_or(""),
-      .address = world.size() == 1 ? parx::detail::loopback_address()
-                                   : parx::detail::choose_address(env, job.master_host, true),
-      .version = PARX_VERSION " " PARX_ABI_TEXT,
-      .program = contents_hash(parx::detail::file_text("/proc/self/exe").value_or("")),
-      .cpus = parx::allowed_cores(),
-      .threads = parx::get_num_threads(),
-      .descriptors = files.rlim_max};
+  rank_health facts{.rank = world.rank(),
+                    .host = look_at_host({}, env),
+                    .boot_id = first_line_of("/proc/sys/kernel/random/boot_id") +
+                               parx::env_string(env, "PARX_HOST_ID").value_or(""),
+                    .version = PARX_VERSION " " PARX_ABI_TEXT,
+                    .cpus = parx::allowed_cores(),
+                    .threads = parx::get_num_threads()};
+  facts.host.address = world.size() == 1 ? parx::detail::loopback_address()
+                                         : parx::detail::choose_address(env, job.master_host, true);
+  facts.host.program_hash = contents_hash(parx::detail::file_text("/proc/self/exe").value_or(""));
+  return facts;
 }
 
 }  // namespace examples

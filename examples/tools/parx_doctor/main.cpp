@@ -44,10 +44,10 @@ void print_host(const std::vector<const rank_health*>& ranks) {
   }
   std::sort(cpus.begin(), cpus.end());
   cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
-  fmt::print("{:<16} rank{} {}: {} core{}, {} thread{}, address {}, {} files\n", first.host,
+  fmt::print("{:<16} rank{} {}: {} core{}, {} thread{}, address {}, {} files\n", first.host.node,
              numbers.size() == 1 ? "" : "s", parx::detail::some_of(numbers), cpus.size(),
-             cpus.size() == 1 ? "" : "s", threads, threads == 1 ? "" : "s", first.address,
-             first.descriptors);
+             cpus.size() == 1 ? "" : "s", threads, threads == 1 ? "" : "s", first.host.address,
+             first.host.files);
 }
 
 }  // namespace
@@ -80,12 +80,12 @@ int main(int argc, char** argv) {
     auto ranks = parx::all_gather_object(world, examples::look_at_this_process(world, job));
     rank_health mine = ranks[static_cast<std::size_t>(world.rank())];
     mine.reads_neighbour = examples::reads_neighbour(world, ranks);
-    mine.clock_ahead_s = examples::clock_ahead(world);
+    mine.host.clock_ahead_s = examples::clock_ahead(world);
     ranks = parx::all_gather_object(world, mine);
     const auto links = examples::measure_links(world, ranks);
-    auto sentences = parx::findings(ranks, links);
-    const examples::ucx_report ucx = examples::ask_ucx(world, mine.host, links);
-    sentences.insert(sentences.end(), ucx.problems.begin(), ucx.problems.end());
+    auto sentences = parx::slurm::sentences_of(parx::findings(ranks, links));
+    const examples::ucx_report ucx = examples::ask_ucx(world, mine.host.node, links);
+    for (const std::string& each : ucx.problems) sentences.push_back("! " + each);
     found = sentences.size();
     if (world.rank() != 0) return;
     fmt::print("{} rank{} started by {}\n", world.size(), world.size() == 1 ? "" : "s",
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
                  each.seconds * 1e6, each.bytes_per_second / 1e6);
     }
     for (const std::string& each : ucx.lines) fmt::print("{}\n", each);
-    for (const std::string& each : sentences) fmt::print("! {}\n", each);
+    for (const std::string& each : sentences) fmt::print("{}\n", each);
     if (sentences.empty()) fmt::print("nothing found that would hurt the job\n");
     if (strict && found > 0) {
       fmt::print("{} problem{}: exit code 1, as --strict says\n", found, found == 1 ? "" : "s");

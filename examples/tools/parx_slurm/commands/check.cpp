@@ -248,14 +248,14 @@ void add_time_left(const std::string& job, std::vector<parx::slurm::host_facts>&
 
 }  // namespace
 
-parx::slurm::preflight_finding copy_finding(const std::string& job,
-                                            const parx::slurm::copy_failure& failure) {
+parx::slurm::finding copy_finding(const std::string& job,
+                                  const parx::slurm::copy_failure& failure) {
   auto words = parx::slurm::on_each_node(job, 1);
   words.insert(words.end(), {"-w", failure.node, "df", "-Pk", "/tmp"});
   const auto answer = parx::slurm::run_command(words, std::chrono::seconds(10));
   constexpr std::int64_t enough_mb = 64;  // for what parx_slurm sends along
   const auto free_mb = parx::slurm::free_mb_of_df(answer.out);
-  parx::slurm::preflight_finding found{failure.node, {}, {}};
+  parx::slurm::finding found{failure.node, {}, {}};
   if (free_mb && *free_mb < enough_mb) {
     found.fact = "are free in its /tmp, so nothing can be copied there";
     found.remedy = "Make room there, or leave it out";
@@ -293,7 +293,7 @@ check_result check_nodes(const check_options& options, const parx::slurm::held_s
   }
   const auto not_copied = parx::slurm::copy_failures(blame);
   for (auto& each : result.found) {
-    if (!each.fact.starts_with(parx::slurm::did_not_answer)) continue;
+    if (!each.is_silent) continue;
     const auto failure = std::find_if(not_copied.begin(), not_copied.end(),
                                       [&](const auto& one) { return one.node == each.node; });
     if (failure != not_copied.end()) {

@@ -12,7 +12,7 @@
 #include "tools/parx_slurm/copy_failure.hpp"
 #include "tools/parx_slurm/nodes/time_limit.hpp"
 #include "tools/parx_slurm/preflight/preflight.hpp"
-#include "tools/parx_slurm/preflight/preflight_finding.hpp"
+#include "tools/common/finding.hpp"
 
 namespace examples {
 
@@ -27,12 +27,12 @@ struct check_options {
   std::string output;
   std::vector<std::string> imports;
   std::string python;
-  parx::slurm::preflight_needs takes;
+  parx::slurm::host_needs takes;
 };
 
 struct check_result {
   std::vector<parx::slurm::host_facts> facts;
-  std::vector<parx::slurm::preflight_finding> found;
+  std::vector<parx::slurm::finding> found;
 };
 
 void add_check_flags(cxxopts::Options& options);
@@ -63,8 +63,7 @@ void remove_from_nodes(const check_options& options, const std::vector<std::stri
 std::vector<std::string> check_command(const check_options& options);
 
 /// What is wrong with a node to which nothing can be copied, but which answers: the room in /tmp.
-parx::slurm::preflight_finding copy_finding(const std::string& job,
-                                            const parx::slurm::copy_failure& failure);
+parx::slurm::finding copy_finding(const std::string& job, const parx::slurm::copy_failure& failure);
 
 /// Asks all nodes and judges; gives up when one of `signals` waits. Prints the command.
 check_result check_nodes(const check_options& options, const parx::slurm::held_signals& signals);

@@ -4,13 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/compress_hostlist.hpp"
 #include "tools/parx_slurm/nodes/where.hpp"
 
 namespace parx::inline PARX_ABI::slurm {
-
-/// Host names as Slurm writes them, in order: n1, n2, n3, x -> "n[1-3],x". The inverse of
-/// expand_hostlist() up to order and repetition.
-[[nodiscard]] std::string compress_hostlist(std::vector<std::string> names);
 
 namespace detail {
 

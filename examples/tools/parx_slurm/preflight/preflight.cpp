@@ -12,16 +12,10 @@
 #include "tools/parx_slurm/preflight/preflight_network.hpp"
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
-#include <parx/core/socket_address.hpp>
 
 namespace parx::inline PARX_ABI::slurm {
 
 namespace {
-
-/// Of memory or a disk.
-[[nodiscard]] std::string size_text(std::int64_t mb) {
-  return mb < 10'000 ? formatted("{} MB", mb) : formatted("{} GB", mb / 1024);
-}
 
 /// The value that most nodes have; the first of several that are as frequent.
 [[nodiscard]] std::string most_frequent(const std::vector<std::string>& values) {
@@ -35,7 +29,7 @@ namespace {
 }
 
 /// What stands between a node and a container on it.
-void check_container(const host_facts& node, std::vector<preflight_finding>& found) {
+void check_container(const host_facts& node, std::vector<finding>& found) {
   const auto fault = [&](std::string fact, std::string_view remedy) {
     found.push_back({node.node, std::move(fact), std::string(remedy), true});
   };
@@ -60,25 +54,10 @@ void check_container(const host_facts& node, std::vector<preflight_finding>& fou
 }
 
 /// The faults of one node by itself.
-void check_node(const host_facts& node, const preflight_needs& needs,
-                std::vector<preflight_finding>& found) {
+void check_node(const host_facts& node, const host_needs& needs, std::vector<finding>& found) {
   const auto fault = [&](std::string fact, std::string remedy, bool fatal = true) {
     found.push_back({node.node, std::move(fact), std::move(remedy), fatal});
   };
-  if (!node.program_problem.empty()) {
-    fault(formatted("the program {} cannot be started: {}", node.program, node.program_problem),
-          "Put it where all nodes see it, or let parx_slurm run stage it");
-  }
-  if (!node.missing_libraries.empty()) {
-    fault(formatted("the program needs {}, which the node does not have",
-                    joined_text(node.missing_libraries)),
-          "Load the modules of the build in the job, or build it on the oldest node");
-  }
-  if (!node.missing_instructions.empty()) {
-    fault(formatted("the program was compiled for {}, which its processor does not have",
-                    joined_text(node.missing_instructions)),
-          "Compile it on this node, or without -march=native, or choose nodes by -C");
-  }
   check_container(node, found);
   for (const path_fact& each : node.needs) {
     if (each.problem.empty()) continue;
@@ -100,58 +79,7 @@ void check_node(const host_facts& node, const preflight_needs& needs,
     fault(formatted("Python cannot import {}: {}", each.module, each.problem),
           "Install it where all nodes see it, and set PYTHONPATH in the job");
   }
-  if (!node.output_problem.empty()) {
-    fault(formatted("nothing can be written to {}: {}", node.output, node.output_problem),
-          "Choose an output folder on a file system that all nodes can write");
-  }
-  const auto too_little = [&](std::int64_t free_mb, std::string fact, std::string remedy) {
-    found.push_back({node.node, std::move(fact), std::move(remedy), true, free_mb});
-  };
-  const int wanted = needs.ranks * needs.threads;
-  if (node.cores < wanted) {
-    fault(formatted("{} core{} for {} rank{} of {} thread{}", node.cores,
-                    node.cores == 1 ? "" : "s", needs.ranks, needs.ranks == 1 ? "" : "s",
-                    needs.threads, needs.threads == 1 ? "" : "s"),
-          formatted("Ask for -c {} a node, or start fewer ranks", wanted), false);
-  } else if (node.quota_cores > 0 && node.quota_cores < wanted) {
-    fault(formatted("a quota of {:.1f} cores for {} ranks of {} threads", node.quota_cores,
-                    needs.ranks, needs.threads),
-          "Start fewer ranks or threads, or ask for more cores", false);
-  }
-  if (needs.memory_mb > 0 && node.memory_mb < needs.memory_mb) {
-    too_little(node.memory_mb,
-               formatted("of memory are free, {} are needed", size_text(needs.memory_mb)),
-               formatted("Ask Slurm for --mem={}M, or look at what runs there", needs.memory_mb));
-  }
-  // The rings and recorders of a rank, as transport/shm.hpp sizes them, take some MB.
-  const std::int64_t shm_mb = std::int64_t{8} * needs.ranks;
-  if (node.shm_mb < shm_mb) {
-    too_little(node.shm_mb, "are free in /dev/shm, where the ranks of a node meet",
-               "Remove what earlier jobs have left there, or set PARX_TRANSPORT=tcp");
-  }
-  if (needs.tmp_mb > 0 && node.tmp_mb < needs.tmp_mb) {
-    too_little(node.tmp_mb,
-               formatted("are free in {}, {} are needed", node.tmp, size_text(needs.tmp_mb)),
-               "Set TMPDIR to a folder with more room");
-  }
-  // Two groups with two descriptors for each peer, and 64 for all else.
-  const std::int64_t files = 64 + std::int64_t{4} * needs.ranks * needs.nodes;
-  if (node.files < files) {
-    fault(formatted("a process may open {} files, and {} ranks need about {}", node.files,
-                    needs.ranks * needs.nodes, files),
-          formatted("Set ulimit -n {} before the job, or ask the site", files));
-  }
-  const std::int64_t processes = std::int64_t{needs.ranks} * (needs.threads + 4) + 16;
-  if (node.processes >= 0 && node.processes < processes) {
-    fault(formatted("a user may have {} processes and threads, and the ranks need about {}",
-                    node.processes, processes),
-          formatted("Set ulimit -u {} before the job, or ask the site", processes));
-  }
-  if (needs.nodes > 1 && parx::detail::is_loopback(node.own_name_is) &&
-      parx::detail::is_loopback(node.address)) {
-    fault(formatted("its name resolves to {}, which other nodes cannot reach", node.own_name_is),
-          "Set PARX_SOCKET_IFNAME to its network (eth0, =10.0.0.0/8), or mend /etc/hosts");
-  }
+  add_findings(node, needs, found);
   // A job that was asked for as long as it takes has begun some time ago.
   const std::int64_t begun_s = 60 + needs.time_s / 20;
   if (needs.time_s > 0 && node.time_left_s >= 0 && node.time_left_s + begun_s < needs.time_s) {
@@ -169,7 +97,7 @@ void check_node(const host_facts& node, const preflight_needs& needs,
 
 /// A path that is empty on this node alone is often a mount point without its file system.
 void check_empty(const host_facts& node, const std::vector<host_facts>& facts,
-                 std::vector<preflight_finding>& found) {
+                 std::vector<finding>& found) {
   for (const path_fact& each : node.needs) {
     if (!each.problem.empty() || each.size != 0) continue;
     const auto has_more = [&](const path_fact& other) {
@@ -196,10 +124,9 @@ std::string usual_hash(const std::vector<host_facts>& facts, std::string host_fa
   return most_frequent(hashes);
 }
 
-std::vector<preflight_finding> preflight(const std::vector<std::string>& expected,
-                                         const std::vector<host_facts>& facts,
-                                         const preflight_needs& needs) {
-  std::vector<preflight_finding> found;
+std::vector<finding> preflight(const std::vector<std::string>& expected,
+                               const std::vector<host_facts>& facts, const host_needs& needs) {
+  std::vector<finding> found;
   const auto facts_of = [&](const std::string& node) {
     const auto at = std::find_if(facts.begin(), facts.end(),
                                  [&](const host_facts& each) { return each.node == node; });
@@ -210,8 +137,11 @@ std::vector<preflight_finding> preflight(const std::vector<std::string>& expecte
   for (const std::string& name : expected) {
     const host_facts* const node = facts_of(name);
     if (node == nullptr) {
-      found.push_back({name, std::string(did_not_answer),
-                       "Leave it out, and tell the site: its slurmd is stopped or cut off"});
+      found.push_back(
+          {.node = name,
+           .fact = "it did not answer",
+           .remedy = "Leave it out, and tell the site: its slurmd is stopped or cut off",
+           .is_silent = true});
       continue;
     }
     check_node(*node, needs, found);
@@ -237,8 +167,8 @@ std::vector<preflight_finding> preflight(const std::vector<std::string>& expecte
   return found;
 }
 
-std::string node_line(const host_facts& node, const std::vector<preflight_finding>& found) {
-  const auto faults = std::count_if(found.begin(), found.end(), [&](const preflight_finding& each) {
+std::string node_line(const host_facts& node, const std::vector<finding>& found) {
+  const auto faults = std::count_if(found.begin(), found.end(), [&](const finding& each) {
     return each.fatal && (each.node == node.node || each.other == node.node);
   });
   std::string text = node.node + "  ";
@@ -261,55 +191,6 @@ std::string node_line(const host_facts& node, const std::vector<preflight_findin
                       node.round_trip_s * 1e3);
   }
   return text;
-}
-
-std::vector<std::string> sentences_of(const std::vector<preflight_finding>& found) {
-  std::vector<std::string> sentences;
-  std::vector<bool> told(found.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (told[i]) continue;
-    std::vector<std::string> nodes;
-    const preflight_finding* least = &found[i];
-    bool is_one_amount = true;
-    for (std::size_t j = i; j < found.size(); ++j) {
-      const preflight_finding& each = found[j];
-      if (std::tie(each.fact, each.remedy, each.fatal, each.other) !=
-          std::tie(found[i].fact, found[i].remedy, found[i].fatal, found[i].other)) {
-        continue;
-      }
-      told[j] = true;
-      nodes.push_back(each.node);
-      is_one_amount &= size_text(each.free_mb) == size_text(least->free_mb);
-      if (each.free_mb < least->free_mb) least = &each;
-    }
-    std::string amount;
-    if (least->free_mb >= 0) {
-      amount = size_text(least->free_mb) + " ";
-      if (!is_one_amount) amount += formatted("({}, the least) ", least->node);
-    }
-    const std::string where = least->other.empty()
-                                  ? compress_hostlist(nodes)
-                                  : formatted("between {} and {}", least->other, least->node);
-    sentences.push_back(formatted("{} {}: {}{}{}{}", least->fatal ? "!" : "note:", where, amount,
-                                  least->fact, least->remedy.empty() ? "" : ". ", least->remedy));
-  }
-  return sentences;
-}
-
-std::vector<std::string> silent_nodes(const std::vector<preflight_finding>& found) {
-  std::vector<std::string> names;
-  for (const preflight_finding& each : found) {
-    if (each.fact.starts_with(did_not_answer)) names.push_back(each.node);
-  }
-  return names;
-}
-
-std::vector<std::string> bad_nodes(const std::vector<preflight_finding>& found) {
-  std::set<std::string> names;
-  for (const preflight_finding& each : found) {
-    if (each.fatal) names.insert(each.node);
-  }
-  return {names.begin(), names.end()};
 }
 
 }  // namespace parx::slurm

@@ -1,7 +1,6 @@
 #include "tools/parx_slurm/preflight/preflight_network.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <parx/core/formatted.hpp>
@@ -57,7 +56,7 @@ std::vector<std::string> facts_of(const connection_fault& fault, const std::stri
 }
 
 void check_network(const std::vector<const host_facts*>& nodes, bool any_is_silent,
-                   std::vector<preflight_finding>& found) {
+                   std::vector<finding>& found) {
   const auto fault = [&](const std::string& node, std::string fact, std::string_view remedy) {
     found.push_back({node, std::move(fact), std::string(remedy)});
   };
@@ -92,14 +91,8 @@ void check_network(const std::vector<const host_facts*>& nodes, bool any_is_sile
       found.back().other = each.other;
     }
   }
-  constexpr double much_s = 1.0;
   for (const host_facts* each : there) {
-    if (!each->exchanged || std::abs(each->clock_ahead_s) < much_s) continue;
-    fault(each->node,
-          formatted("its clock is {:.1f} s {} of {}'s", std::abs(each->clock_ahead_s),
-                    each->clock_ahead_s > 0 ? "ahead" : "behind", first.node),
-          "Logs and checkpoints will seem out of order: let chrony or ntpd set it");
-    found.back().fatal = false;
+    if (each->exchanged) add_clock(each->node, each->clock_ahead_s, first.node, found);
   }
 }
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tools/common/host_facts.hpp"
+#include "tools/common/host_tests.hpp"
 #include "tools/parx_slurm/preflight/connection_faults.hpp"
-#include "tools/parx_slurm/preflight/preflight_finding.hpp"
 
 namespace parx::inline PARX_ABI::slurm::detail {
 
@@ -23,6 +23,6 @@ inline constexpr std::string_view try_without = "Leave it out, or try again";
 /// nothing is known. A node that did not take part to the end is at fault alone, whatever its peers
 /// say.
 void check_network(const std::vector<const host_facts*>& nodes, bool any_is_silent,
-                   std::vector<preflight_finding>& found);
+                   std::vector<finding>& found);
 
 }  // namespace parx::slurm::detail
