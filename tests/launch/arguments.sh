@@ -26,7 +26,7 @@ done
 refuses parx_report 'give the output_dir of at least one training run'
 refuses parx_report '"/nowhere" is not the output_dir of a training run' /nowhere
 for program in parxrun parx_doctor parx_checkpoint parx_slurm parx_report parx_plan parx_pipeline \
-  picture_tour pipeline_tour slow_links train_mnist train_cnn train_gpt parx-bench; do
+  picture_tour pipeline_tour slow_links train_mnist train_cnn train_gpt train_trees parx-bench; do
   refuses $program bogus --bogus
 done
 refuses parx_pipeline '--stages "x": give a whole number from 1' --stages x

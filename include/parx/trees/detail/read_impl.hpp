@@ -55,6 +55,14 @@ inline void unite(process_group* group, std::vector<std::set<std::string>>& text
   }
 }
 
+/// Throws usage_error on all ranks, with the text of the first that has one; `group` may be
+/// nullptr.
+inline void refuse_together(process_group* group, const std::string& wrong) {
+  std::vector<std::string> all{wrong};
+  if (group != nullptr) all = all_gather_object(*group, wrong);
+  for (const std::string& each : all) require(each.empty(), "{}", each);
+}
+
 inline void check_like(const file_layout& layout, const table& like, const std::string& path) {
   if (layout.is_libsvm) return;
   if (like.columns != static_cast<std::int64_t>(layout.features.size())) {
@@ -80,14 +88,23 @@ inline void check_like(const file_layout& layout, const table& like, const std::
   std::vector<std::set<std::string>> texts;
   std::vector<std::int64_t> begins;
   file_part part;
+  std::string wrong_column;  // agree() would make an error of a usage_error
   parx::detail::agree(group, site, [&] {
     const std::vector<std::string> files = files_of(path);
-    layout = layout_of(files.front(), options);
+    try {
+      layout = layout_of(files.front(), options);
+    } catch (const usage_error& failure) {
+      wrong_column = failure.what();
+      return;
+    }
     if (options.like != nullptr) check_like(layout, *options.like, path);
     builder.emplace(layout, options);
     if (!options.query_file.empty()) {
-      require(files.size() == 1, "a query file is for one file, and \"{}\" has {}", path,
-              files.size());
+      if (files.size() > 1) {
+        wrong_column =
+            formatted("a query file is for one file, and \"{}\" has {}", path, files.size());
+        return;
+      }
       begins = read_query_file(options.query_file);
     }
     if (files.size() == 1) {
@@ -101,6 +118,7 @@ inline void check_like(const file_layout& layout, const table& like, const std::
     }
     texts = builder->texts();
   });
+  refuse_together(group, wrong_column);
   unite(group, texts);
   std::vector<std::vector<std::string>> categories(texts.size());
   for (std::size_t c = 0; c < texts.size(); ++c) categories[c] = ordered_categories(texts[c]);

@@ -196,7 +196,7 @@ class table_builder {
         continue;
       }
       const auto column = parx::detail::parse_number<std::int32_t>(entry.substr(0, at));
-      const auto value = at == entry.npos ? std::nullopt : find_float(entry.substr(at + 1));
+      const auto value = find_float(entry.substr(std::min(at, entry.size() - 1) + 1));
       if (!column || *column < 0 || !value) {
         fail(formatted("\"{}\" is not column:value", printable(entry.substr(0, 80))));
       }
