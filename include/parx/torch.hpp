@@ -13,6 +13,8 @@
 // parx::parx, ${TORCH_LIBRARIES}. No other chapter includes this one, parx.hpp neither.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <torch/version.h>
 #if defined(__clang__) && TORCH_VERSION_MAJOR < 2
 #error "clang does not compile the headers of PyTorch 1.x as C++20, which parx needs: use g++"

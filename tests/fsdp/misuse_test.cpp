@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(an_optimizer_that_was_made_before_the_model_was_wrapped_is_
       loss_of(fsdp(x), x).backward();
       opt.step();
     });
-    expect_failures(failures, "make it of fsdp.parameters()");
+    expect_failures(failures, "make it of parameters() of what wraps the model");
   }
 }
 
@@ -339,7 +339,7 @@ BOOST_AUTO_TEST_CASE(a_read_outside_of_its_unit_names_the_parameter) {
                         [](auto&, auto& m, auto& group) {
                           (void)m.head(samples(group.rank(), 0));  // not through fsdp
                         }),
-                    "fsdp.call([&]");
+                    "call([&] { ... }) of an fsdp");
   }
 }
 
@@ -369,7 +369,7 @@ BOOST_AUTO_TEST_CASE(an_optimizer_of_the_models_own_parameters_is_refused) {
                                 loss_of(fsdp(x), x).backward();
                                 opt.step();
                               }),
-                  "make it of fsdp.parameters()");
+                  "make it of parameters() of what wraps the model");
 }
 
 BOOST_AUTO_TEST_CASE(ranks_with_other_units_or_models_are_told_the_difference) {

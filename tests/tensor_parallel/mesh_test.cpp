@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(ranks_of_one_model_that_get_different_samples_are_told_at_t
   for (const std::string& each : told(1))
     BOOST_TEST(parx_test::mentions(each, "the ranks over which layers are cut at mesh_test.cpp:",
                                    "got different inputs of a cut layer, \"0\"",
-                                   "mesh[\"dp\"]"),
+                                   "data_group() of the model"),
                each);
   for (const std::string& each : told(1e-3F)) BOOST_TEST(each == "nothing");
 }

@@ -29,6 +29,7 @@
   PARX_MODEL_INSTANCES(form, models::llama<float>)
 
 namespace parx::inline PARX_ABI {
+/// In parx::models.
 PARX_MODELS_INSTANCES(extern)
 }  // namespace parx
 #endif
