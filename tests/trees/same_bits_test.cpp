@@ -169,7 +169,10 @@ BOOST_AUTO_TEST_CASE(training_goes_on_where_a_failure_left_it_in_the_same_bits) 
         }
       });
   for (const std::string& failure : failures) BOOST_TEST(failure.find("killed") != failure.npos);
-  BOOST_TEST(kept[0]->rounds() == 2U);
+  // A rank that hears of it while its second round is not over has kept the first alone.
+  for (const int rank : {0, 1}) {
+    BOOST_TEST((kept[rank]->rounds() == 1U || kept[rank]->rounds() == 2U));
+  }
   std::set<std::uint64_t> models;
   std::mutex lock;
   const std::string failure = jobs::run(jobs::kind::inproc, 3, [&](parx::process_group& world) {
