@@ -24,5 +24,5 @@ compare() {  # compare SOURCE FLAG...
   python3 "$folder/closures.py" "$work/$(basename "$gcc").txt" "$work/$(basename "$clang").txt"
 }
 printf '#include <parx/%s.hpp>\n' src parallel/detail/models_impl >"$work/library.cpp"
-compare "$work/library.cpp" -DPARX_SEPARATE_COMPILATION "$@"
+compare "$work/library.cpp" -DPARX_SEPARATE_COMPILATION -DPARX_COMPILED_MODELS "$@"
 compare "$source/examples/trainers/train_gpt.cpp" "$@"
