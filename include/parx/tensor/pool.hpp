@@ -16,9 +16,8 @@
 #include <mutex>
 #include <new>
 
-#include <sys/mman.h>
-
 #include <parx/core/abi.hpp>
+#include <parx/core/heap_block.hpp>
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -106,7 +105,7 @@ class memory_pool {
       while (free_block* block = free_[index]) {
         unpoison(block, class_bytes(index));
         free_[index] = block->next;
-        ::operator delete (block, alignment_of(class_bytes(index)));
+        ::operator delete (block, detail::block_alignment(class_bytes(index)));
       }
     }
     stats_.pooled_bytes = 0;
@@ -139,28 +138,15 @@ class memory_pool {
     const std::size_t bytes = (4 + index % 4) << (index / 4 + 4);
     return (bytes + alignment - 1) / alignment * alignment;
   }
-  /// Large blocks consist of huge pages where the system grants them (madvise): a training step
-  /// touches more small pages than the TLB holds.
-  static constexpr std::size_t huge_page = std::size_t{2} << 20;
-  [[nodiscard]] static std::align_val_t alignment_of(std::size_t size) noexcept {
-    return std::align_val_t{size < huge_page ? alignment : huge_page};
-  }
-  [[nodiscard]] static void* heap_block(std::size_t size, [[maybe_unused]] std::size_t bytes) {
-    void* const block = ::operator new (size, alignment_of(size));
-#ifdef MADV_HUGEPAGE
-    // Only the whole huge pages in `bytes`: a storage's header and 4 MiB must not take three.
-    if (bytes >= huge_page) ::madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE);
-#endif
-    return block;
-  }
+  /// Huge pages for `bytes` of it alone: a storage's header and 4 MiB must not take three.
   [[nodiscard]] void* from_heap(std::size_t size, std::size_t bytes) {
     try {
-      return heap_block(size, bytes);
+      return detail::heap_block(size, bytes);
     } catch (const std::bad_alloc&) {
       trim();
     }
     try {
-      return heap_block(size, bytes);
+      return detail::heap_block(size, bytes);
     } catch (const std::bad_alloc&) {
       throw out_of_memory(size, stats().live_bytes);
     }

@@ -8,9 +8,7 @@
 #include <new>
 #include <vector>
 
-#include <sys/mman.h>
-
-#include <parx/core/abi.hpp>
+#include <parx/core/heap_block.hpp>
 
 namespace parx::inline PARX_ABI::trees {
 
@@ -24,25 +22,14 @@ struct huge_page_allocator {
   huge_page_allocator(const huge_page_allocator<U>&) noexcept {}  // NOLINT
 
   [[nodiscard]] T* allocate(std::size_t count) {
-    const std::size_t bytes = count * sizeof(T);
-    void* const block = ::operator new(bytes, alignment_of(bytes));
-#ifdef MADV_HUGEPAGE
-    if (bytes >= huge_page) ::madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE);
-#endif
-    return static_cast<T*>(block);
+    return static_cast<T*>(parx::detail::heap_block(count * sizeof(T), count * sizeof(T)));
   }
   void deallocate(T* block, std::size_t count) noexcept {
-    ::operator delete(block, alignment_of(count * sizeof(T)));
+    ::operator delete(block, parx::detail::block_alignment(count * sizeof(T)));
   }
   template <typename U>
   bool operator==(const huge_page_allocator<U>&) const noexcept {
     return true;
-  }
-
- private:
-  static constexpr std::size_t huge_page = std::size_t{2} << 20;
-  [[nodiscard]] static std::align_val_t alignment_of(std::size_t bytes) noexcept {
-    return std::align_val_t{bytes < huge_page ? 64 : huge_page};
   }
 };
 
