@@ -2,8 +2,6 @@
 // --max-depth are the same flag. A wrong value is a parx::usage_error that names the flag.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -13,6 +11,8 @@
 
 #include "common/options.hpp"
 #include <parx/core/parse_number.hpp>
+#include <parx/core/split.hpp>
+#include <parx/core/without_blanks.hpp>
 #include <parx/trees.hpp>
 
 namespace examples {
@@ -32,13 +32,8 @@ namespace detail {
 /// The parts between commas, without the blanks around them; none of "".
 inline std::vector<std::string> parts(std::string_view text) {
   std::vector<std::string> all;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(','), text.size());
-    std::string_view part = text.substr(0, end);
-    while (part.starts_with(' ')) part.remove_prefix(1);
-    while (part.ends_with(' ')) part.remove_suffix(1);
-    all.emplace_back(part);
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (const std::string_view part : parx::detail::split_at(text, ',')) {
+    all.emplace_back(parx::detail::without_blanks(part, " "));
   }
   return all;
 }

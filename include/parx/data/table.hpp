@@ -25,6 +25,7 @@
 #include <parx/core/log.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/printable.hpp>
+#include <parx/core/without_blanks.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/formats/csv.hpp>
 
@@ -55,10 +56,8 @@ struct table_options {
 namespace detail {
 
 [[nodiscard]] inline bool is_missing(std::string_view text, const table_options& options) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
   const auto& all = options.missing_texts;
-  return std::find(all.begin(), all.end(), text) != all.end();
+  return std::find(all.begin(), all.end(), parx::detail::without_blanks(text)) != all.end();
 }
 
 /// A value of x; NaN for a missing one that a column's mean will replace.

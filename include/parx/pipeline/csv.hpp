@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include <parx/core/without_blanks.hpp>
 #include <parx/pipeline/action.hpp>
 #include <parx/pipeline/validate.hpp>
 
@@ -59,9 +60,7 @@ namespace detail {
     if (line.empty() && text.empty()) break;
     auto& actions = table.ranks.emplace_back();
     for (int column = 1; !line.empty(); ++column) {
-      std::string_view cell = detail::cut_front(line, ',');
-      while (cell.starts_with(' ')) cell.remove_prefix(1);
-      while (cell.ends_with(' ')) cell.remove_suffix(1);
+      const std::string_view cell = detail::without_blanks(detail::cut_front(line, ','), " ");
       if (cell.empty() || detail::is_message_action(cell)) continue;
       const auto found = parse_stage_action(cell);
       require(found.has_value(),

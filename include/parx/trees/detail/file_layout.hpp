@@ -15,17 +15,13 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/printable.hpp>
+#include <parx/core/without_blanks.hpp>
 #include <parx/data/formats/lines.hpp>
 #include <parx/trees/read.hpp>
 
 namespace parx::inline PARX_ABI::trees::detail {
 
-[[nodiscard]] inline std::string_view without_blanks(std::string_view text) noexcept {
-  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
+using parx::detail::without_blanks;
 
 /// A finite number in decimal that a float can hold; nullopt for anything else.
 [[nodiscard]] inline std::optional<float> find_float(std::string_view text) noexcept {

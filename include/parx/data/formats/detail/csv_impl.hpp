@@ -15,6 +15,7 @@
 #include <parx/core/joined_text.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/printable.hpp>
+#include <parx/core/without_blanks.hpp>
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/formats/detail/text_bytes.hpp>
 
@@ -78,10 +79,7 @@ PARX_INLINE float csv_reader::number(std::string_view text, std::size_t column) 
 }
 
 PARX_INLINE std::optional<float> csv_reader::find_number(std::string_view text) {
-  std::string_view digits = text;
-  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
-  while (!digits.empty() && is_blank(digits.front())) digits.remove_prefix(1);
-  while (!digits.empty() && is_blank(digits.back())) digits.remove_suffix(1);
+  std::string_view digits = parx::detail::without_blanks(text);
   // parse_number takes a minus sign but no plus sign.
   if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') digits.remove_prefix(1);
   const auto value = parx::detail::parse_number<double>(digits);
