@@ -13,23 +13,15 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/exit_status.hpp"
 #include "tools/common/find_program.hpp"
 #include "tools/common/interpreter.hpp"
-#include "tools/common/job_report.hpp"
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/signal_name.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-[[nodiscard]] inline std::string to_string(const exit_status& status) {
-  if (status.signal != 0) {
-    return formatted("killed by {} (signal {})", signal_name(status.signal), status.signal);
-  }
-  return formatted("exit code {}", status.code);
-}
 
 /// What waitpid() has said of a process that has ended.
 [[nodiscard]] inline exit_status status_of(int waited) {

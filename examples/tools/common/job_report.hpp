@@ -16,9 +16,9 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/common/exit_status.hpp"
 #include "tools/common/json_fields.hpp"
 #include <parx/core/failure_record.hpp>
-#include <parx/core/stopped.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -32,23 +32,6 @@ inline void read_json(const json::value& from, failure_record& into) {
 }
 
 namespace detail {
-
-/// How a process ended.
-struct exit_status {
-  int code = 0;    ///< what it returned, where signal is 0
-  int signal = 0;  ///< what killed it
-
-  [[nodiscard]] bool success() const noexcept { return code == 0 && signal == 0; }
-  /// It was stopped, has saved its work, and can be started again.
-  [[nodiscard]] bool has_saved() const noexcept { return code == stopped_exit_code && signal == 0; }
-  /// Both in one number, as the shell reports them.
-  [[nodiscard]] int shell_code() const noexcept { return signal != 0 ? 128 + signal : code; }
-
-  static void for_each_field(auto& self, auto&& visit) {
-    visit("code", self.code);
-    visit("signal", self.signal);
-  }
-};
 
 struct rank_end {
   int rank = 0;

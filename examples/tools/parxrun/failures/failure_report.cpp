@@ -3,7 +3,7 @@
 #include <map>
 
 #include "tools/common/rank_list.hpp"
-#include "tools/common/child_process.hpp"
+#include "tools/common/exit_status.hpp"
 #include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {

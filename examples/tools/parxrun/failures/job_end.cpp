@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "tools/parxrun/failures/failure_report.hpp"
-#include "tools/common/child_process.hpp"
+#include "tools/common/exit_status.hpp"
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 
