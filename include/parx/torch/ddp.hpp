@@ -13,10 +13,7 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -55,7 +52,6 @@ class torch_ddp {
                      call_site site = call_site::current())
       : model_(model),
         group_(group),
-        site_(site),
         module_(model, site),
         ddp_(module_, group, checked(std::move(options), site), site) {
     for (const auto& [name, parameter] : module_.frozen()) send(parameter, site);
@@ -134,7 +130,6 @@ class torch_ddp {
 
   Model& model_;
   process_group& group_;
-  const call_site site_;
   detail::torch_module module_;
   ddp<detail::torch_module> ddp_;
 };

@@ -18,6 +18,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/source.hpp>
 #include <parx/types/dtype.hpp>
 
@@ -48,15 +49,6 @@ namespace detail {
     default:
       return std::nullopt;
   }
-}
-
-/// "[4, 3]".
-[[nodiscard]] std::string shape_text(const auto& extents) {
-  std::string text = "[";
-  for (const auto extent : extents) {
-    text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
-  }
-  return text + "]";
 }
 
 /// Calls visit(name, tensor) for each parameter, then each buffer; of one with several names, under
@@ -114,9 +106,9 @@ inline void load_torch(::torch::nn::Module& model, const std::string& path,
       refuse(formatted("there is no tensor \"{}\", which the model has", name));
     const std::vector<std::uint64_t> shape(tensor.sizes().begin(), tensor.sizes().end());
     if (stored->shape != shape || stored->type != detail::stored_type(name, tensor, site)) {
-      refuse(formatted("\"{}\" is {} {} there and {} {} in the model", name, stored->dtype_name,
-                       detail::shape_text(stored->shape), at::toString(tensor.scalar_type()),
-                       detail::shape_text(tensor.sizes())));
+      refuse(formatted("\"{}\" is {} [{}] there and {} [{}] in the model", name, stored->dtype_name,
+                       joined_text(stored->shape), at::toString(tensor.scalar_type()),
+                       joined_text(tensor.sizes())));
     }
     found.emplace_back(stored, tensor);
   });

@@ -16,7 +16,6 @@
 // Threads: as the module; backward may be called by any one thread at a time.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -123,8 +122,8 @@ class torch_module {
       require(!leaf->parameter.requires_grad() || ::torch::autograd::impl::try_get_grad_accumulator(
                                                       leaf->parameter) == leaf->accumulator,
               "torch_ddp at {}: parameter \"{}\" was converted (to(), double(), half()) after the "
-              "model "
-              "was wrapped, so its gradients would stay on this rank: convert the model first",
+              "model was wrapped, so its gradients would stay on this rank: convert the model "
+              "first",
               site_, leaf->name);
     }
     for (const auto& [name, parameter] : frozen_) {
@@ -224,8 +223,8 @@ class torch_module {
     check_unchanged();
     require(!at::GradMode::is_enabled(),
             "torch_ddp at {}: backward with create_graph: gradients that were summed over ranks "
-            "have no "
-            "graph. Use torch::autograd::grad for a penalty, and backward() for the whole loss",
+            "have no graph. Use torch::autograd::grad for a penalty, and backward() for the whole "
+            "loss",
             site_);
     begin(reached_by(*nodes));
     is_running_ = true;
