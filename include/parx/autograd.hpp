@@ -12,9 +12,7 @@
 #include <parx/autograd/distributed_module.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/gradcheck.hpp>
-#include <parx/autograd/halves.hpp>
-#include <parx/autograd/instances.hpp>  // IWYU pragma: export
-#include <parx/autograd/lendable.hpp>
+#include <parx/autograd/instances.hpp>           // IWYU pragma: export
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/model_buffer.hpp>
 #include <parx/autograd/no_grad.hpp>
@@ -23,5 +21,7 @@
 #include <parx/autograd/parameter.hpp>
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/autograd/parameter_list.hpp>
+#include <parx/autograd/pinnable.hpp>
 #include <parx/autograd/print.hpp>
+#include <parx/autograd/split_backward.hpp>
 #include <parx/autograd/variable.hpp>

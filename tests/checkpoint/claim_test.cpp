@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using parx::checkpoint_manager;
 using parx::checkpoint_parts;
 using parx::environment;
-using parx::detail::staged_folder;
+using parx::detail::atomic_folder;
 using parx::detail::unfinished_checkpoint;
 using parx::detail::writer_claim;
 using parx::train::detail::lock_holder;
@@ -108,13 +108,13 @@ checkpoint_parts parts(const std::string& text) {
 BOOST_AUTO_TEST_CASE(a_claim_ends_the_earlier_ones) {
   const folder out;
   const writer_claim first(out.path);
-  staged_folder begun(out.path / "checkpoint-1", first.path());
+  atomic_folder begun(out.path / "checkpoint-1", first.path());
   write(begun.path() / "file", "first");
   const writer_claim second(out.path);
   BOOST_TEST(!fs::exists(first.path()));
   BOOST_CHECK_THROW(begun.commit(), parx::error);
-  BOOST_CHECK_THROW(staged_folder(out.path / "checkpoint-2", first.path()), parx::error);
-  staged_folder other(out.path / "checkpoint-1", second.path());
+  BOOST_CHECK_THROW(atomic_folder(out.path / "checkpoint-2", first.path()), parx::error);
+  atomic_folder other(out.path / "checkpoint-1", second.path());
   write(other.path() / "file", "second");
   other.commit();
   BOOST_TEST(out.text("checkpoint-1/file") == "second");

@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(any_part_is_described_exactly_and_its_copies_share_it_witho
     BOOST_REQUIRE_MESSAGE(indices == list.indices, text);
     const std::size_t count = 1 + cuts.below(5), bytes = cuts.below(2) == 0 ? 4 : 100'000;
     for (std::size_t index = 0; index < count; ++index) {
-      const auto piece = parx::detail::piece_of_copy("w", spec, bytes, {index, count});
+      const auto piece = parx::detail::elements_of_copy("w", spec, bytes, {index, count});
       if (piece) piece->spec.for_each_run(append(shared));
     }
     BOOST_REQUIRE(shared == list.indices);

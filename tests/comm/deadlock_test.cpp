@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 using parx::detail::deadlock;
 using parx::detail::deadlock_search;
 using parx::detail::message_wait;
-using parx::detail::notice;
+using parx::detail::wait_report;
 
 // --- What ranks have published -----------------------------------------------------------------
 
@@ -36,17 +36,17 @@ constexpr std::uint64_t world = 1, shards = 2;
 
 /// A rank that is in call `number` of a group and waits for `awaited`. In its groups it has issued
 /// as many calls as `calls` says.
-notice in_collective(std::uint64_t group, std::uint64_t number, std::vector<int> awaited,
+wait_report in_collective(std::uint64_t group, std::uint64_t number, std::vector<int> awaited,
                      std::map<std::uint64_t, std::uint64_t> calls) {
-  notice made{.awaited = std::move(awaited), .blocks = true, .all_blocked = true, .look = 1};
+  wait_report made{.awaited = std::move(awaited), .blocks = true, .all_blocked = true, .look = 1};
   made.call.group = group;
   made.call.sequence = 2 * number;
   made.call.operation = static_cast<std::uint8_t>(parx::operation::barrier);
   for (const auto& [each, issued] : calls) made.calls.push_back({each, issued, 1});
   return made;
 }
-notice in_message(std::uint64_t group, std::vector<message_wait> waits) {
-  notice made = in_collective(group, 0, {}, {{group, 0}});
+wait_report in_message(std::uint64_t group, std::vector<message_wait> waits) {
+  wait_report made = in_collective(group, 0, {}, {{group, 0}});
   made.call.operation = static_cast<std::uint8_t>(parx::operation::recv);
   for (const auto& each : waits) made.awaited.push_back(each.peer);
   made.messages = std::move(waits);
@@ -57,12 +57,12 @@ message_wait from(int peer, std::uint32_t received = 0) {
 }
 message_wait to(int peer) { return {peer, message_wait::send, 0}; }
 
-using published = std::map<int, std::vector<notice>>;
+using published = std::map<int, std::vector<wait_report>>;
 
 deadlock found_by(int rank, const published& all) {
   return deadlock_search::find(rank, [&](int asked) {
     const auto found = all.find(asked);
-    return found == all.end() ? std::vector<notice>{} : found->second;
+    return found == all.end() ? std::vector<wait_report>{} : found->second;
   });
 }
 

@@ -1,8 +1,8 @@
 // departures: runs the engines of all ranks over wires in memory, where a rank leaves as soon as
 // its own part is done and others are slow, and reports who takes a rank that has left for lost.
 //
-// A rank that waits looks for awaited peers that have ended (progress/watch.hpp). By the rules of
-// every transport, what a rank sent before it left can be received after that: wires keep it and
+// A rank that waits looks for awaited peers that have ended (progress/watchdog.hpp). By the rules
+// of every transport, what a rank sent before it left can be received after that: wires keep it and
 // end behind it. So after a step in which nothing moved no missing peer may be one that has left.
 #pragma once
 

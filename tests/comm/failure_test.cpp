@@ -75,10 +75,10 @@ BOOST_AUTO_TEST_CASE(a_rank_that_has_left_after_its_part_is_not_missed_by_one_th
 
 BOOST_AUTO_TEST_CASE(the_words_of_a_rank_that_has_left_tell_what_may_still_come) {
   using parx::detail::parting;
-  parx::detail::notice counts;
+  parx::detail::wait_report counts;
   counts.calls = {{.group = 7, .calls = 5, .known = 1}};
   counts.sent = {{7, 2, 9}, {7, 3, 1}};
-  parx::detail::notice other;
+  parx::detail::wait_report other;
   other.calls = {{.group = 8, .calls = 0, .known = 1}};
   for (int peer = 0; peer < 100; ++peer) other.sent.push_back({8, peer, 1});
   const std::string text = parting::from(counts).to_text() + parting::from(other).to_text();

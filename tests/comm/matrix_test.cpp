@@ -20,7 +20,7 @@
 //   size      every kind of link between processes, worlds 2, 3 and 4: megabytes, in place: links
 //             buffer almost nothing, so a schedule that relies on their buffers deadlocks
 //   lateness  every kind of link between ranks, world 4: one rank enters each call only after the
-//             others have published their notices and compared their calls
+//             others have published their reports and compared their calls
 // hierarchical runs with several hosts, over hybrid. shared runs if memory is shared.
 namespace {
 

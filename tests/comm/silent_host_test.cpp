@@ -176,8 +176,8 @@ BOOST_AUTO_TEST_CASE(a_store_that_cannot_be_reached_in_time_is_one_that_does_not
 }
 
 BOOST_AUTO_TEST_CASE(a_silence_is_made_of_probes_that_follow_each_other_closely) {
-  parx::detail::silence known(2);
-  const parx::detail::silence::clock::time_point start(1h);
+  parx::detail::unanswered_probes known(2);
+  const parx::detail::unanswered_probes::clock::time_point start(1h);
   known.note_no_answer(1, start);
   BOOST_TEST((known.of(1) == 0s));
   known.note_no_answer(1, start + 10s);

@@ -235,7 +235,7 @@ struct model_of_two_replicas {
 
   group& data_group() { return ranks; }
   [[nodiscard]] const layout_type& layout() const { return words; }
-  [[nodiscard]] bool reads_batches() const { return reads; }
+  [[nodiscard]] bool needs_input() const { return reads; }
 };
 
 labels all_labels(const auto& loader) {

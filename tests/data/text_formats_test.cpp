@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(token_files_join_to_one_array_with_two_or_four_bytes_a_toke
   data::token_shards::open({folder.write("llm.bin", bytes)}).copy(0, std::span(two));
   BOOST_TEST((two == std::vector<token_id>{5, 65535}));
   data::token_shards::open({folder.write("nano.bin", std::string("\x05\x00\x01\x01", 4))},
-                           data::shard_layout::nanogpt)
+                           data::shard_format::nanogpt)
       .copy(0, std::span(two));
   BOOST_TEST((two == std::vector<token_id>{5, 257}));
 }

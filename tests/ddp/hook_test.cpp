@@ -341,7 +341,7 @@ BOOST_AUTO_TEST_CASE(powersgd_goes_on_from_its_saved_state_at_another_scale) {
     parx::ddp through{one, group, {.hook = hook}}, resumed{other, group, {.hook = hook}};
     for (const std::size_t rows : {4U, 4U, 64U})
       (void)mean_gradients(through, rows, static_cast<int>(rows));
-    const auto saved = through.remembered_by_hook(), to = resumed.remembered_by_hook();
+    const auto saved = through.hook_state(), to = resumed.hook_state();
     for (std::size_t i = 0; i < saved.size(); ++i) {
       parx::require(saved[i].name == to[i].name, "{}", to[i].name);
       std::memcpy(to[i].values.data, saved[i].values.data, saved[i].values.bytes());
@@ -436,7 +436,7 @@ BOOST_AUTO_TEST_CASE(a_hook_that_resumes_scales_by_the_samples_of_the_last_step)
     const recording_hook hook{.calls = &calls[static_cast<std::size_t>(group.rank())]};
     parx::ddp through{one, group, {.hook = hook}}, resumed{other, group, {.hook = hook}};
     (void)mean_gradients(through, 64, 1);
-    const auto saved = through.remembered_by_hook(), to = resumed.remembered_by_hook();
+    const auto saved = through.hook_state(), to = resumed.hook_state();
     for (std::size_t i = 0; i < saved.size(); ++i)
       std::memcpy(to[i].values.data, saved[i].values.data, saved[i].values.bytes());
     (void)mean_gradients(resumed, 2, 2);

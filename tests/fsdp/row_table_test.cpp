@@ -19,7 +19,7 @@
 #include <parx/train/usage.hpp>
 
 using namespace parx;
-using parx::detail::row_cut;
+using parx::detail::equal_row_blocks;
 using parx::detail::row_table;
 
 namespace {
@@ -128,7 +128,7 @@ void demand(bool holds, const std::string& what) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(rows_are_cut_into_equal_parts_of_which_the_last_may_be_short_or_empty) {
-  const row_cut seven{7, 3}, few{2, 4};
+  const equal_row_blocks seven{7, 3}, few{2, 4};
   BOOST_TEST((seven.begin(0) == 0 && seven.begin(1) == 3 && seven.begin(2) == 6 &&
               seven.begin(3) == 7));
   BOOST_TEST((few.begin(1) == 1 && few.begin(2) == 2 && few.begin(3) == 2 && few.begin(4) == 2));
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(lookups_see_rank_0s_values_and_owners_get_the_sums_in_rank_
     auto table = table_with_values();
     if (group.rank() != 0) table.weight().value().fill(-1);
     cut_table cut(group, table);
-    const std::size_t first = row_cut{words, static_cast<std::size_t>(group.size())}.begin(
+    const std::size_t first = equal_row_blocks{words, static_cast<std::size_t>(group.size())}.begin(
         static_cast<std::size_t>(group.rank()));
     for (int step = 0; step < 4; ++step) {
       const auto tokens = tokens_of(step, group.rank());

@@ -27,7 +27,7 @@
 
 #include <parx/core/newcomers.hpp>
 #include <parx/store/tcp.hpp>
-#include <parx/transport/detail/arrivals.hpp>
+#include <parx/transport/detail/incoming_connections.hpp>
 
 namespace {
 

@@ -13,7 +13,7 @@ using parx::detect_launch;
 using parx::environment;
 using parx::launch_env;
 using parx::launcher;
-using parx::store_keeper;
+using parx::store_host;
 
 /// What each launcher really gives its processes, as captured from Slurm 22.05, Open MPI 4.1.4,
 /// MPICH 4.0.2 and torchrun 1.13.1.
@@ -328,7 +328,7 @@ BOOST_AUTO_TEST_CASE(torchrun_tells_everything_and_whose_store_it_is) {
   BOOST_TEST((job.started_by == launcher::torchrun));
   BOOST_TEST(job.master_host == "localhost");
   BOOST_TEST(job.master_port == 54435);
-  BOOST_TEST((job.keeper == store_keeper::rank_zero));
+  BOOST_TEST((job.hosted_by == store_host::rank_zero));
   BOOST_TEST(job.run_id == "9a68daf5-50ad-4192-a96d-b82712f66f32");
   // An agent counts the failures of its own workers, so another one's ranks may have another count.
   BOOST_TEST(detect_launch(with(torchrun_task(), {{"TORCHELASTIC_RESTART_COUNT", "1"}})).run_id ==
@@ -340,7 +340,7 @@ BOOST_AUTO_TEST_CASE(torchrun_tells_everything_and_whose_store_it_is) {
                                                     {"RANK", "0"},
                                                     {"LOCAL_RANK", "0"}});
   const launch_env restarted = detect_launch(static_rank_0);
-  BOOST_TEST((restarted.keeper == store_keeper::agent));
+  BOOST_TEST((restarted.hosted_by == store_host::agent));
   BOOST_TEST(!restarted.hosts_store());
   BOOST_TEST(restarted.run_id == "none");
 }

@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(a_secret_that_can_be_guessed_is_warned_of) {
 
 BOOST_AUTO_TEST_CASE(a_job_of_parxrun_without_a_secret_is_not_told_to_start_by_parxrun) {
   parx::launch_env job;
-  job.keeper = parx::store_keeper::parxrun;
+  job.hosted_by = parx::store_host::parxrun;
   BOOST_TEST(!mentions(std::string(parx::detail::way_to_a_secret(job)), "Start it by"));
   BOOST_TEST(mentions(std::string(parx::detail::way_to_a_secret(job)), "PARX_SECRET"));
 }

@@ -266,7 +266,8 @@ BOOST_AUTO_TEST_CASE(logits_that_are_cut_over_ranks_are_refused_by_the_name_of_t
   };
   for (const auto& [name, call] : operations) {
     const std::string said = message_of(call);
-    BOOST_TEST(mentions(said, "usage: ", name, "take parx::whole(logits)"), name << ": " << said);
+    BOOST_TEST(mentions(said, "usage: ", name, "take parx::full_logits(logits)"),
+               name << ": " << said);
   }
 }
 

@@ -128,7 +128,7 @@ inline bool is_covered(const problem& of, const parx::layout& how) {
   try {
     (void)parx::schedule_named(how.schedule)(
         {.ranks = how.pp, .microbatches = how.parts(), .chunks = how.chunks});
-    parx::require_possible(how);
+    parx::validate(how);
   } catch (const parx::usage_error&) {
     return false;
   }

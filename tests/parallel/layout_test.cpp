@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(numbers_that_no_job_has_are_refused_also_where_they_are_no_
         layout{.microbatches = INT_MAX}, layout{.replicas = INT_MAX}, layout{.replicas = -1},
         layout{.pp = 2, .chunks = INT_MAX}, layout{.pp = 1 << 20, .dp = 1 << 20, .tp = 1 << 20},
         layout{.pp = 2, .schedule = "a\nb"}}) {
-    const std::string said = parx_test::message_of([&] { parx::require_possible(wrong); });
+    const std::string said = parx_test::message_of([&] { parx::validate(wrong); });
     BOOST_TEST(parx_test::mentions(said, "usage: layout \""), said);
     BOOST_TEST(!parx_test::mentions(said, "\n"), said);
   }

@@ -32,7 +32,7 @@ std::vector<bool> readers(auto make, int ranks, pipeline_options options) {
   run_threads(ranks, [&](process_group& group) {
     auto model = make();
     pipeline pipe{model, group, options};
-    found[static_cast<std::size_t>(group.rank())] = pipe.reads_batches() ? 1 : 0;
+    found[static_cast<std::size_t>(group.rank())] = pipe.needs_input() ? 1 : 0;
   });
   return {found.begin(), found.end()};
 }
@@ -112,7 +112,7 @@ std::vector<training> piped(int stages, const std::vector<std::vector<std::size_
     for (const auto& rows : batches) {
       std::size_t begin = 0;
       for (std::size_t i = 0; i < mine; ++i) begin += rows[i];
-      const samples batch = pipe.reads_batches() ? rows_from(begin, rows[mine]) : samples{};
+      const samples batch = pipe.needs_input() ? rows_from(begin, rows[mine]) : samples{};
       for (const bool trains : {true, false}) {
         const nn::tally got = trains ? pipe.step(batch, squares) : pipe.evaluate(batch, squares);
         std::array<double, 2> total{got.sum, got.count};
@@ -215,7 +215,7 @@ BOOST_AUTO_TEST_CASE(ranks_of_one_model_with_other_numbers_of_rows_are_told_both
     pipeline pipe{model, group, {.microbatches = 4}};
     try {
       const std::size_t rows = group.rank() == 2 ? 3 : 2;
-      (void)pipe.evaluate(pipe.reads_batches() ? numbers(rows) : samples{}, squares);
+      (void)pipe.evaluate(pipe.needs_input() ? numbers(rows) : samples{}, squares);
     } catch (const error& failed) {
       return failed.what();
     }
@@ -301,7 +301,7 @@ BOOST_AUTO_TEST_CASE(a_trainers_loader_fetches_nothing_in_the_middle) {
     const data::loader loader{source, {.batch_size = 4,
                                        .sampler = data::distributed_sampler{10, pipe.data_group()},
                                        .workers = 0,
-                                       .fetches = pipe.reads_batches()}};
+                                       .fetches = pipe.needs_input()}};
     const auto loss = [](const variable<float>& found, const data::labelled_batch<float>& b) {
       return nn::mse_loss(found, b.y);
     };

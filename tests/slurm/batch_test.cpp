@@ -14,8 +14,8 @@
 #include "tools/common/container.hpp"
 #include "tools/common/instruction_level.hpp"
 #include "tools/common/run_command.hpp"
-#include "tools/parx_slurm/nodes/longest_limit.hpp"
-#include "tools/parx_slurm/nodes/older_nodes.hpp"
+#include "tools/parx_slurm/nodes/partition_limit.hpp"
+#include "tools/parx_slurm/nodes/incompatible_nodes.hpp"
 #include "tools/parx_slurm/nodes/partition.hpp"
 #include "tools/parx_slurm/nodes/sinfo.hpp"
 #include "tools/parx_slurm/nodes/time_limit.hpp"
@@ -230,7 +230,7 @@ BOOST_AUTO_TEST_CASE(nodes_older_than_the_program_are_kept_out_by_a_feature_or_b
   const auto rules = parse_partitions("PartitionName=test Default=YES\nPartitionName=gpu\n");
   using enum instruction_level;
   const auto script = [&](const auto& all, auto job) {
-    job.older = find_older_nodes(all, rules, job.partition, avx2);
+    job.older = find_incompatible_nodes(all, rules, job.partition, avx2);
     BOOST_TEST(!job.older.all);
     return batch_script(job);
   };
@@ -259,11 +259,12 @@ BOOST_AUTO_TEST_CASE(nodes_older_than_the_program_are_kept_out_by_a_feature_or_b
   job = small();
   job.partition = "gpu";
   BOOST_TEST(script(nodes("ivybridge", "haswell"), job).find("Without") == std::string::npos);
-  BOOST_TEST(find_older_nodes(nodes("ivy", "ivy"), rules, "", avx2).all);
-  BOOST_TEST(!find_older_nodes(nodes("ivy", "ivy"), rules, "", avx).all);
-  BOOST_TEST(find_older_nodes(nodes("ivy", "ivy"), {}, "", avx2).names.size() == 5u);
-  BOOST_TEST(find_older_nodes(nodes("ivy", "ivy"), rules, "test,gpu", avx2).names.size() == 5u);
-  BOOST_TEST(find_older_nodes({}, rules, "", avx2).names.empty());
+  BOOST_TEST(find_incompatible_nodes(nodes("ivy", "ivy"), rules, "", avx2).all);
+  BOOST_TEST(!find_incompatible_nodes(nodes("ivy", "ivy"), rules, "", avx).all);
+  BOOST_TEST(find_incompatible_nodes(nodes("ivy", "ivy"), {}, "", avx2).names.size() == 5u);
+  BOOST_TEST(find_incompatible_nodes(nodes("ivy", "ivy"), rules, "test,gpu", avx2).names.size() ==
+             5u);
+  BOOST_TEST(find_incompatible_nodes({}, rules, "", avx2).names.empty());
 }
 
 BOOST_AUTO_TEST_CASE(the_limit_of_the_partitions_that_a_job_names_is_known) {
@@ -273,13 +274,13 @@ BOOST_AUTO_TEST_CASE(the_limit_of_the_partitions_that_a_job_names_is_known) {
       "long|n1|0/8/0/8|1|idle|(null)|(null)|1|up|1:00:00|none\n"
       "any|n2|0/8/0/8|1|idle|(null)|(null)|1|up|infinite|none\n");
   const auto rules = parse_partitions("PartitionName=test Default=YES\nPartitionName=long\n");
-  BOOST_CHECK(longest_limit(nodes, rules, "") == minutes(5));
-  BOOST_CHECK(longest_limit(nodes, rules, "long") == minutes(60));
-  BOOST_CHECK(longest_limit(nodes, rules, "test,long") == minutes(60));
-  BOOST_CHECK(longest_limit(nodes, rules, "any") == no_time_limit);
-  BOOST_CHECK(longest_limit(nodes, {}, "") == no_time_limit);
-  BOOST_CHECK(!longest_limit(nodes, rules, "nowhere"));
-  BOOST_CHECK(!longest_limit({}, {}, ""));
+  BOOST_CHECK(partition_limit(nodes, rules, "") == minutes(5));
+  BOOST_CHECK(partition_limit(nodes, rules, "long") == minutes(60));
+  BOOST_CHECK(partition_limit(nodes, rules, "test,long") == minutes(60));
+  BOOST_CHECK(partition_limit(nodes, rules, "any") == no_time_limit);
+  BOOST_CHECK(partition_limit(nodes, {}, "") == no_time_limit);
+  BOOST_CHECK(!partition_limit(nodes, rules, "nowhere"));
+  BOOST_CHECK(!partition_limit({}, {}, ""));
 }
 
 BOOST_AUTO_TEST_CASE(a_script_that_slurm_refuses_has_a_line_to_ask_why) {

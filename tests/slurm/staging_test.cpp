@@ -41,8 +41,8 @@ BOOST_AUTO_TEST_CASE(a_copy_is_named_by_job_and_contents) {
 BOOST_AUTO_TEST_CASE(what_was_sent_names_its_job_and_nothing_else_does) {
   const auto folder = stage_at("4711", "/data/news", "91ab03de00", path_kind::folder);
   for (const std::string& path :
-       {folder.to, archive_of(folder), sent_archive_of(folder), sent_along("parxrun", "4711"),
-        sent_along("parx_doctor", "4711")}) {
+       {folder.to, archive_of(folder), sent_archive_of(folder), helper_path("parxrun", "4711"),
+        helper_path("parx_doctor", "4711")}) {
     BOOST_TEST((job_of_sent(path.substr(5)) == 4711), path);
   }
   for (const char* const name :

@@ -216,7 +216,7 @@ BOOST_AUTO_TEST_CASE(each_element_of_a_result_is_finished_once_after_its_last_te
     multiplication<float> x{.m = m, .n = n, .k = k, .alpha = 1, .a = {a.data(), k, 1},
                             .b = {b.data(), n, 1}, .base = {}, .c = plain.data(), .ldc = ldc};
     product::multiply<S>(x);
-    const auto add_place = [&](const parx::result_part<float>& part) {
+    const auto add_place = [&](const parx::result_tile<float>& part) {
       for (std::size_t r = 0; r < part.rows; ++r) {
         for (std::size_t q = 0; q < part.columns; ++q) {
           const std::size_t at = (part.row + r) * ldc + part.column + q;
@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_a_product) {
     const auto before = random_values<float>(m * n, random);
     const layout a_as = layout(below(2)), b_as = layout(below(2));
     const bool adds = below(2) == 0;
-    const auto halved = [](const parx::result_part<float>& part) {
+    const auto halved = [](const parx::result_tile<float>& part) {
       for (std::size_t r = 0; r < part.rows; ++r) {
         for (std::size_t q = 0; q < part.columns; ++q) part.values[r * part.step + q] *= 0.5F;
       }

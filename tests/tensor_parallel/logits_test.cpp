@@ -1,6 +1,6 @@
-// Logits that are cut by classes: losses and metrics are those of one process, whole() gives all
-// classes, and every other operation throws.
-#include <parx/autograd/ops/whole.hpp>
+// Logits that are cut by classes: losses and metrics are those of one process, full_logits() gives
+// all classes, and every other operation throws.
+#include <parx/autograd/ops/full_logits.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -153,15 +153,15 @@ BOOST_AUTO_TEST_CASE(whole_gathers_all_classes_and_its_gradient_is_of_the_own_on
   const auto all = integers({rows, classes}, 6), upstream = integers({rows, classes}, 7);
   require_on_ranks([&](parx::process_group& group) -> std::string {
     const auto here = cut(group, all);
-    const auto together = parx::whole(here);
+    const auto together = parx::full_logits(here);
     if (together.cut() != nullptr || !equal(together.value(), all)) return "the values";
-    if (!equal(parx::whole(here.value()), all)) return "the values of a tensor";
+    if (!equal(parx::full_logits(here.value()), all)) return "the values of a tensor";
     (void)(together * variable<float>(upstream));  // an operation that refuses cut logits
     together.backward_from(upstream);
     if (!equal(here.grad(), chunk_of(upstream, 1, group.rank(), group.size())))
       return "the gradient";
     const variable<float> uncut(all);
-    return parx::whole(uncut).value().shares_memory_with(all) ? "" : "a copy of uncut logits";
+    return parx::full_logits(uncut).value().shares_memory_with(all) ? "" : "a copy of uncut logits";
   });
 }
 
@@ -208,8 +208,8 @@ BOOST_AUTO_TEST_CASE(every_other_operation_says_to_take_whole_logits) {
     for (const auto& [name, call] : operations) {
       const std::string said = message_of(call);
       const bool is_sentence =
-          mentions(said, "usage: ", name,
-                   ": these logits are cut by classes over 2 ranks", ": take parx::whole(logits)");
+          mentions(said, "usage: ", name, ": these logits are cut by classes over 2 ranks",
+                   ": take parx::full_logits(logits)");
       const bool has_site = mentions(said, "logits_test.cpp:");
       if (!is_sentence || !has_site) wrong.push_back(fmt::format("{}: {}", name, said));
     }
@@ -234,7 +234,7 @@ BOOST_AUTO_TEST_CASE(a_column_that_the_plan_does_not_call_an_output_has_no_loss_
         message_of([&] { (void)parx::argmax(x.value().cast<double>()); }),
         message_of([&] { (void)parx::nn::mse_loss(x, target); }),
         message_of([&] { (void)parx::log_softmax(x, 1); }),
-        message_of([&] { (void)parx::whole(x); }),
+        message_of([&] { (void)parx::full_logits(x); }),
         message_of([&] { (void)parx::sum(parx::relu(x) * target); })};
   });
   for (const auto& said : told) {
@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE(metrics_of_a_cut_model_are_those_of_one_process_also_after_
   const auto target = tensor<float>::iota({rows, classes});
   const auto measure = [&](const variable<float>& logits) {
     return std::pair(parx::nn::accuracy(logits, labels()).sum,
-                     parx::nn::mse_loss(parx::whole(logits), target).sum.item());
+                     parx::nn::mse_loss(parx::full_logits(logits), target).sum.item());
   };
   parx::nn::sequential one{parx::nn::linear{width, classes}};
   one.initialize(3);

@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(every_hook_goes_on_with_the_samples_of_the_last_step) {
     classifier model(0);
     parx::ddp ddp{model, group, {.hook = parx::fp16_compress_hook{}}};
     parx::load_hook_state(ddp, parx::saved_checkpoint::open(place.path + "/checkpoint-3"));
-    const auto memory = ddp.remembered_by_hook();
+    const auto memory = ddp.hook_state();
     if (memory.size() != 1 || *static_cast<const double*>(memory[0].values.data) != 16)
       throw std::runtime_error("the samples of the last step are not 16");
   });
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(another_number_of_ranks_shares_out_what_was_left_out) {
     classifier model(0);
     parx::ddp ddp{model, group, {.hook = powersgd}};
     parx::load_hook_state(ddp, parx::saved_checkpoint::open(place.path + "/checkpoint-6"));
-    for (const parx::hook_memory& each : ddp.remembered_by_hook()) {
+    for (const parx::hook_memory& each : ddp.hook_state()) {
       if (each.name != "bucket.0.left_out") continue;
       const auto* const values = static_cast<const float*>(each.values.data);
       shares[static_cast<std::size_t>(group.rank())].assign(values, values + each.values.count);

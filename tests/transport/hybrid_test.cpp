@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(a_wake_channel_names_the_groups_to_wake_and_tells_of_the_ot
 }
 
 BOOST_AUTO_TEST_CASE(a_sleeper_is_woken_by_itself_and_its_descriptor_is_used_again) {
-  parx::detail::sleepers all;
+  parx::detail::sleeping_groups all;
   const int first = all.begin_sleep(1);
   const int second = all.begin_sleep(2);
   BOOST_TEST(first != second);
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(a_wake_up_that_another_group_receives_reaches_the_sleeper_t
   auto& listener =
       static_cast<parx::detail::process_link&>(other[0]->link_to(1, parx::channel::message));
 
-  const parx::detail::sleep_scope asleep(pair.endpoints[0]->sleepers(), sleeping);
+  const parx::detail::sleep_scope asleep(pair.endpoints[0]->sleeping_groups(), sleeping);
   std::vector<pollfd> polled;
   static_cast<void>(sleeper.before_sleep(true, false, polled));
   std::byte byte{};
@@ -268,7 +268,7 @@ BOOST_AUTO_TEST_CASE(a_listener_hands_no_pacing_on_and_remembers_what_other_host
   const auto fresh = parx::detail::stream_socket(AF_INET);
   const std::string usual = parx::detail::congestion_control_of(fresh.get());
   BOOST_TEST(!usual.empty());
-  const parx::detail::arrivals incoming("127.0.0.1", "");
+  const parx::detail::incoming_connections incoming("127.0.0.1", "");
   BOOST_TEST(incoming.network_control() == usual);
   const std::string inherited = parx::detail::congestion_control_of(incoming.listeners().first);
   BOOST_TEST((inherited == usual || usual.starts_with("bbr")));

@@ -53,9 +53,9 @@ BOOST_AUTO_TEST_CASE(a_store_that_refuses_is_not_silent) {
 
 BOOST_AUTO_TEST_CASE(a_rank_publishes_the_latest_notice_of_each_of_its_sixteen_latest_groups) {
   parx::job own({.store = std::make_shared<parx::hash_store>()});
-  for (std::uint64_t group = 0; group < 17; ++group) own.post_notice(group, "x");
-  own.post_notice(16, "last");
-  BOOST_TEST(own.notices_of(0) == std::string(15, 'x') + "last");
+  for (std::uint64_t group = 0; group < 17; ++group) own.post_wait_report(group, "x");
+  own.post_wait_report(16, "last");
+  BOOST_TEST(own.wait_reports_of(0) == std::string(15, 'x') + "last");
 }
 
 BOOST_AUTO_TEST_CASE(

@@ -1,5 +1,5 @@
 // Those who connect to a rank without being of its job.
-#include <parx/transport/detail/arrivals.hpp>
+#include <parx/transport/detail/incoming_connections.hpp>
 
 #include <dirent.h>
 #include <sys/mman.h>

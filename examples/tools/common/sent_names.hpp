@@ -34,11 +34,11 @@ struct staged_path {
 }
 
 /// Where a program of parx that is sent along lies on the nodes.
-[[nodiscard]] inline std::string sent_along(std::string_view program, const std::string& job) {
+[[nodiscard]] inline std::string helper_path(std::string_view program, const std::string& job) {
   return formatted("/tmp/{}.{}", program, job);
 }
 
-/// The job for which something was sent to a node, by its name in /tmp: that of sent_along(),
+/// The job for which something was sent to a node, by its name in /tmp: that of helper_path(),
 /// stage_at() or archive_of(). nullopt for all other names.
 [[nodiscard]] inline std::optional<std::int64_t> job_of_sent(std::string_view name) {
   constexpr std::string_view digits = "0123456789";

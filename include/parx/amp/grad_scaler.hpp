@@ -86,10 +86,10 @@ class grad_scaler {
   template <typename Optimizer>
   void unscale_(Optimizer& optimizer, call_site site = call_site::current()) {
     progress& done = optimizers_[&optimizer];
-    require(done.at == stage::scaled,
+    require(done.at == phase::scaled,
             "grad_scaler: unscale_() was already called for this optimizer since the last "
             "update(){}",
-            done.at == stage::stepped ? ", and step() too" : "");
+            done.at == phase::stepped ? ", and step() too" : "");
     bool overflow = false;
     const auto targets = optimizer.targets();
     for (const auto& target : targets) {
@@ -104,7 +104,7 @@ class grad_scaler {
       });
     }
     overflow = optim::on_any_rank_of(targets, targets.axes, overflow, site);
-    done = {stage::unscaled, overflow};
+    done = {phase::unscaled, overflow};
   }
 
   /// optimizer.step() with unscaled gradients; if one of them is Inf or NaN, only drops them.
@@ -113,10 +113,10 @@ class grad_scaler {
   template <typename Optimizer>
   bool step(Optimizer& optimizer, call_site site = call_site::current()) {
     progress& done = optimizers_[&optimizer];
-    require(done.at != stage::stepped,
+    require(done.at != phase::stepped,
             "grad_scaler: step() was already called for this optimizer since the last update()");
-    if (done.at == stage::scaled) unscale_(optimizer, site);
-    done.at = stage::stepped;
+    if (done.at == phase::scaled) unscale_(optimizer, site);
+    done.at = phase::stepped;
     if (!done.found_inf) {
       optimizer.step();
       return true;
@@ -159,9 +159,9 @@ class grad_scaler {
   }
 
  private:
-  enum class stage { scaled, unscaled, stepped };
+  enum class phase { scaled, unscaled, stepped };
   struct progress {
-    stage at = stage::scaled;
+    phase at = phase::scaled;
     bool found_inf = false;
   };
 

@@ -33,26 +33,26 @@ class border : public variable<T> {
  public:
   explicit border(tensor<T> received)
       : variable<T>(std::move(received), parx::gradient::wanted),
-        keeper_(new keeper(&this->leaf("border"))) {}
+        observer_(new gradient_observer(&this->leaf("border"))) {}
 
-  [[nodiscard]] bool has_gradient() const noexcept { return keeper_->of->has_gradient(); }
+  [[nodiscard]] bool has_gradient() const noexcept { return observer_->of->has_gradient(); }
   /// The sum over all backward passes that reached the border: several where the stage has several
   /// losses. The tensor may outlive the border. The next pass that reaches the border adds to it,
   /// so finish sending it before. Throws usage_error when no pass has reached it.
   [[nodiscard]] border_gradient<T> gradient() const {
-    require(keeper_->of->has_gradient(),
+    require(observer_->of->has_gradient(),
             "a border of shape {} has no gradient: no backward has reached it",
             to_string(this->shape()));
-    return {keeper_->of->open_gradient(), keeper_->count};
+    return {observer_->of->open_gradient(), observer_->count};
   }
 
  private:
-  struct keeper final : backward_observer {
-    explicit keeper(detail::leaf<T>* watched) : of(watched) {
+  struct gradient_observer final : backward_observer {
+    explicit gradient_observer(detail::leaf<T>* watched) : of(watched) {
       of->observer = this;
       of->leads_to_border = true;
     }
-    ~keeper() override { of->observer = nullptr; }
+    ~gradient_observer() override { of->observer = nullptr; }
 
     [[nodiscard]] gradient_of wanted() const override { return gradient_of::sum; }
     void begin_backward(const backward_start& start) override {
@@ -66,7 +66,7 @@ class border : public variable<T> {
     double count = 0;
   };
 
-  std::shared_ptr<keeper> keeper_;
+  std::shared_ptr<gradient_observer> observer_;
 };
 
 }  // namespace parx

@@ -94,7 +94,7 @@ class checkpoint_node final : public node<T> {
     const enable_grad tape;
     const region_scope here(this->region);
     const autocast_scope precision(precision_);
-    const part_run run(part_run::purpose::recomputation, results_);
+    const region_run run(region_run::purpose::recomputation, results_);
     std::optional<watched_module> within;
     if (anomaly_watch* const watch = anomaly_watch::current()) within.emplace(*watch, module_);
     return (*part_)();
@@ -140,7 +140,7 @@ template <typename Function, typename... Inputs>
   result y;
   {
     const detail::recording_scope no_tape(false, &used);
-    const detail::part_run run(detail::part_run::purpose::first, results);
+    const detail::region_run run(detail::region_run::purpose::first, results);
     y = part();
   }
   if (y.requires_grad()) used.note(y.node().get());

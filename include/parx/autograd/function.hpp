@@ -15,12 +15,12 @@
 // have sinks that are not needed(), which take contributions and drop them. It is destroyed once
 // backward has used it. examples/guide/own_functions.md has functions of a user's.
 //
-// A backward in two halves (autograd/halves.hpp) calls it twice where some inputs lead to a border
-// and others do not. In the first call the sinks of the former are needed() and the others later();
-// in the second call only the others are needed(). So its contribution to one input must not depend
-// on which others are needed. It may be mutable, drop what the second call will not use, and return
-// a tensor that the second call gets in place of the gradient. Wrap a function that must run once
-// in single_call().
+// A backward in two halves (autograd/split_backward.hpp) calls it twice where some inputs lead to a
+// border and others do not. In the first call the sinks of the former are needed() and the others
+// later(); in the second call only the others are needed(). So its contribution to one input must
+// not depend on which others are needed. It may be mutable, drop what the second call will not use,
+// and return a tensor that the second call gets in place of the gradient. Wrap a function that must
+// run once in single_call().
 #pragma once
 
 #include <algorithm>

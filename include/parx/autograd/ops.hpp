@@ -26,4 +26,4 @@
 #include <parx/autograd/ops/softmax.hpp>
 #include <parx/autograd/ops/view.hpp>
 #include <parx/autograd/ops/vocabulary.hpp>
-#include <parx/autograd/ops/whole.hpp>
+#include <parx/autograd/ops/full_logits.hpp>

@@ -20,18 +20,18 @@ namespace parx::inline PARX_ABI::detail {
 using once_results = std::vector<std::shared_ptr<const void>>;
 
 /// One run of a checkpointed part; runs nest.
-class part_run {
+class region_run {
  public:
   enum class purpose { first, recomputation };
 
-  part_run(purpose what, once_results& results) noexcept
+  region_run(purpose what, once_results& results) noexcept
       : purpose_(what), results_(results), outer_(std::exchange(innermost(), this)) {}
-  ~part_run() { innermost() = outer_; }
-  part_run(const part_run&) = delete;
-  part_run& operator=(const part_run&) = delete;
+  ~region_run() { innermost() = outer_; }
+  region_run(const region_run&) = delete;
+  region_run& operator=(const region_run&) = delete;
 
-  [[nodiscard]] static part_run*& innermost() noexcept {
-    thread_local part_run* run = nullptr;
+  [[nodiscard]] static region_run*& innermost() noexcept {
+    thread_local region_run* run = nullptr;
     return run;
   }
   /// A first run within a recomputation recomputes, too.
@@ -40,7 +40,7 @@ class part_run {
   }
 
   template <typename Function>
-  static auto once(part_run* run, Function& f) -> std::invoke_result_t<Function&> {
+  static auto once(region_run* run, Function& f) -> std::invoke_result_t<Function&> {
     using result = std::invoke_result_t<Function&>;
     if (run == nullptr) return f();
     if (run->purpose_ == purpose::recomputation) {
@@ -59,19 +59,19 @@ class part_run {
   const purpose purpose_;
   once_results& results_;
   std::size_t next_ = 0;
-  part_run* const outer_;
+  region_run* const outer_;
 };
 
 /// The result of f(), which must be copyable. A recomputation returns that of the first run without
 /// calling f: for whatever changes state or talks to other ranks.
 template <typename Function>
 [[nodiscard]] auto once(Function&& f) {
-  return part_run::once(part_run::innermost(), f);
+  return region_run::once(region_run::innermost(), f);
 }
 
 /// Whether this forward pass, or one that contains it, is a recomputation.
 [[nodiscard]] inline bool is_recomputing() noexcept {
-  return part_run::innermost() != nullptr && part_run::innermost()->recomputes();
+  return region_run::innermost() != nullptr && region_run::innermost()->recomputes();
 }
 
 /// The outside variables that an unrecorded run uses, in the order of first use.

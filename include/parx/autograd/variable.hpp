@@ -17,8 +17,8 @@
 #include <parx/autograd/deferred.hpp>
 #include <parx/autograd/detail/engine.hpp>
 #include <parx/autograd/detail/leaf.hpp>
-#include <parx/autograd/halves.hpp>
 #include <parx/autograd/no_grad.hpp>
+#include <parx/autograd/split_backward.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {

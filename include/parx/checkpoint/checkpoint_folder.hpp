@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include <parx/checkpoint/atomic_folder.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/checkpoint/signed_lock.hpp>
-#include <parx/checkpoint/staged_folder.hpp>
 #include <parx/checkpoint/writer_claim.hpp>
 #include <parx/core/error.hpp>
 
@@ -102,10 +102,10 @@ class unfinished_checkpoint {
   /// of killed processes beside it. All functions throw errc::io.
   explicit unfinished_checkpoint(const std::filesystem::path& target,
                                  const std::filesystem::path& claim = {})
-      : lock_(target.parent_path().string()), staged_(cleaned(target), claim) {}
+      : lock_(target.parent_path().string()), folder_(cleaned(target), claim) {}
 
   /// The hidden folder, for its files.
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return staged_.path(); }
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_.path(); }
   void commit(const checkpoint_manifest& manifest);
 
  private:
@@ -115,7 +115,7 @@ class unfinished_checkpoint {
   }
 
   folder_lock lock_;
-  staged_folder staged_;
+  atomic_folder folder_;
 };
 
 /// Removes the oldest checkpoints until `limit` are left (0: no limit), but neither `just_saved`,

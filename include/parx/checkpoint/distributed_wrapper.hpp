@@ -20,9 +20,9 @@ namespace parx::inline PARX_ABI {
 struct distributed_wrapper {};
 /// module() has the parameters of some stages, and is a shared_state (state.hpp) that knows the
 /// names of the others; whole_model() has the names and shapes of all.
-struct staged_wrapper : distributed_wrapper {};
+struct pipelined_wrapper : distributed_wrapper {};
 /// module() is the whole model, on each rank, so that rank 0 writes it. What its gradient hook
-/// keeps besides is in remembered_by_hook(), a std::vector<hook_memory>.
+/// keeps besides is in hook_state(), a std::vector<hook_memory>.
 struct whole_wrapper : distributed_wrapper {};
 
 template <typename Wrapper>

@@ -9,7 +9,7 @@
 
 namespace parx::inline PARX_ABI {
 
-enum class hook_share {
+enum class hook_memory_kind {
   equal,   ///< the same bits on all ranks
   addend,  ///< differs by rank; only the sum over the ranks matters
 };
@@ -18,7 +18,7 @@ enum class hook_share {
 struct hook_memory {
   std::string name;  ///< "bucket.0.left_out"
   buffer_view values;
-  hook_share share = hook_share::equal;
+  hook_memory_kind kind = hook_memory_kind::equal;
 };
 
 }  // namespace parx

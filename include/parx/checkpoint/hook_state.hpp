@@ -65,7 +65,7 @@ inline constexpr std::string_view hook_state_name = "gradient_hook";
 [[nodiscard]] inline bool fits(const stored_tensor* stored, const hook_memory& wanted) {
   if (stored == nullptr || stored->type != wanted.values.type) return false;
   const std::vector<std::uint64_t>& shape = stored->shape;
-  const bool by_rank = wanted.share == hook_share::addend;
+  const bool by_rank = wanted.kind == hook_memory_kind::addend;
   if (shape.size() != (by_rank ? 2 : 1) || shape.back() != wanted.values.count) return false;
   return !by_rank || shape.front() > 0;
 }
@@ -80,7 +80,7 @@ inline constexpr std::string_view hook_state_name = "gradient_hook";
   }
   for (const hook_memory& each : memory) {
     const stored_tensor& stored = *file.find(each.name);
-    if (each.share == hook_share::addend) {
+    if (each.kind == hook_memory_kind::addend) {
       read_addend(file, stored, each.values, group);
     } else {
       file.read(stored, std::span(static_cast<std::byte*>(each.values.data), each.values.bytes()));
@@ -98,8 +98,8 @@ class hook_state {
   template <std::derived_from<whole_wrapper> Wrapper>
   explicit hook_state(Wrapper& wrapper, call_site site = call_site::current()) {
     process_group& group = wrapper.job_group();
-    for (const hook_memory& each : wrapper.remembered_by_hook()) {
-      const bool by_rank = each.share == hook_share::addend;
+    for (const hook_memory& each : wrapper.hook_state()) {
+      const bool by_rank = each.kind == hook_memory_kind::addend;
       const auto ranks = static_cast<std::size_t>(by_rank ? group.size() : 1);
       std::vector<std::byte> held(group.rank() == 0 ? ranks * each.values.bytes() : 0);
       if (by_rank) {
@@ -126,7 +126,7 @@ class hook_state {
  private:
   void keep(const hook_memory& each, std::size_t ranks, std::vector<std::byte> held) {
     std::vector<std::uint64_t> shape{each.values.count};
-    if (each.share == hook_share::addend) shape.insert(shape.begin(), ranks);
+    if (each.kind == hook_memory_kind::addend) shape.insert(shape.begin(), ranks);
     memory_.push_back(std::move(held));
     tensors_.push_back({each.name, each.values.type, std::move(shape), memory_.back()});
   }
@@ -140,7 +140,7 @@ class hook_state {
 /// no state and rank 0 warns. Throws errc::io when the disk fails.
 template <std::derived_from<whole_wrapper> Wrapper>
 void load_hook_state(Wrapper& wrapper, const saved_checkpoint& saved) {
-  const std::vector<hook_memory> memory = wrapper.remembered_by_hook();
+  const std::vector<hook_memory> memory = wrapper.hook_state();
   const bool kept = saved.contains(formatted("{}.safetensors", detail::hook_state_name));
   std::size_t stored = 0;
   if (kept) {

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include <parx/checkpoint/safetensors.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/source.hpp>
@@ -33,7 +33,8 @@ namespace parx::inline PARX_ABI {
 namespace detail {
 
 /// The piece of an entry that this rank writes; nullopt if another rank writes it.
-[[nodiscard]] std::optional<piece_to_write> piece_of(const state_entry& entry, const sharding& how);
+[[nodiscard]] std::optional<elements_to_write> piece_of(const state_entry& entry,
+                                                        const sharding& how);
 
 }  // namespace detail
 

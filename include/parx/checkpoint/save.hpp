@@ -19,7 +19,7 @@
 //   load_training_state(model, optimizer, saved);
 //   load_part(model, "ema", average, saved);
 //
-// Of a model that no wrapper of parx has, a sharding (shard_layout.hpp) says what a rank has of it:
+// Of a model that no wrapper of parx has, a sharding (shard_files.hpp) says what a rank has of it:
 //
 //   parx::save(world, tp.sharded_over(world, mesh["dp"]), model, "out/model");
 //   parx::load(world, model, "out/model");
@@ -41,8 +41,8 @@
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/checkpoint/sharded.hpp>
 #include <parx/checkpoint/whole_file.hpp>
+#include <parx/core/call_context.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/in_call.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/source.hpp>
 
@@ -79,8 +79,8 @@ void add_part(Wrapper& wrapper, const std::string& name, State& state, checkpoin
 template <distributed Wrapper, typename State>
 void load_part(Wrapper& wrapper, const std::string& name, State& state,
                const saved_checkpoint& saved) {
-  if constexpr (std::derived_from<Wrapper, staged_wrapper>) {
-    detail::state_of_share share(wrapper.module(), state);
+  if constexpr (std::derived_from<Wrapper, pipelined_wrapper>) {
+    detail::state_of_shard share(wrapper.module(), state);
     saved.load(name, share);
   } else {
     saved.load(name, state);
@@ -124,7 +124,7 @@ void load_training_state(Wrapper& wrapper, Optimizer& optimizer, const saved_che
 /// no permission), every rank throws errc::io, and what was there is unchanged.
 template <distributed Wrapper>
 void save(Wrapper& wrapper, const std::string& path, call_site site = call_site::current()) {
-  in_call("save", site, [&] {
+  with_call_context("save", site, [&] {
     wrapper.before_save(site);
     process_group& job = wrapper.job_group();
     if (!detail::is_file_name(path)) {
@@ -136,7 +136,7 @@ void save(Wrapper& wrapper, const std::string& path, call_site site = call_site:
       detail::agree_on_rank0(&job, site, [&] {
         save_state(wrapper.module(), path, {{"format", "pt"}}, site);
       });
-    } else if constexpr (std::derived_from<Wrapper, staged_wrapper>) {
+    } else if constexpr (std::derived_from<Wrapper, pipelined_wrapper>) {
       detail::save_file(job, path, sharded_over(wrapper), wrapper.module(), wrapper.whole_model(),
                         site);
     } else {
@@ -150,7 +150,7 @@ template <distributed Wrapper, typename Optimizer>
   requires requires(Optimizer& optimizer) { optimizer.targets(); }
 void save(Wrapper& wrapper, Optimizer& optimizer, const std::string& folder,
           call_site site = call_site::current()) {
-  in_call("save", site, [&] {
+  with_call_context("save", site, [&] {
     checkpoint_parts parts;
     add_training_state(wrapper, optimizer, parts, site);
     detail::save_folder(wrapper.job_group(), parts, folder, 0, site);
@@ -190,7 +190,7 @@ void save_pretrained(Wrapper& wrapper, const json::value& config,
 template <distributed Wrapper>
 state_report load(Wrapper& wrapper, const std::filesystem::path& path,
                   state_match match = state_match::strict, call_site site = call_site::current()) {
-  return in_call("load", site, [&] {
+  return with_call_context("load", site, [&] {
     wrapper.before_write();
     state_report report = load(wrapper.job_group(), wrapper.module(), path, match, site);
     detail::note_loaded(wrapper.module());
@@ -202,7 +202,7 @@ template <distributed Wrapper, typename Optimizer>
   requires requires(Optimizer& optimizer) { optimizer.targets(); }
 void load(Wrapper& wrapper, Optimizer& optimizer, const std::filesystem::path& folder,
           call_site site = call_site::current()) {
-  in_call("load", site, [&] {
+  with_call_context("load", site, [&] {
     detail::agree(&wrapper.job_group(), site,
                   [&] { load_training_state(wrapper, optimizer, saved_checkpoint::open(folder)); });
     detail::note_loaded(wrapper.module());

@@ -7,7 +7,7 @@
 //                           "in": [[0, {"cuts": [[0, 0, 64]]}], [1, {"cuts": [[0, 64, 128]]}]]}}}
 //
 // metadata and weight_map are as in Hugging Face's model.safetensors.index.json; the map has the
-// file of a tensor's first element. Parts are written as in shard_layout.hpp. The index is made
+// file of a tensor's first element. Parts are written as in shard_files.hpp. The index is made
 // from the headers of the files, so that a reader opens only the files that it needs. Each element
 // of each tensor is in exactly one file: checked when an index is made and when it is read.
 #pragma once
@@ -23,7 +23,7 @@
 
 #include <parx/checkpoint/detail/header.hpp>
 #include <parx/checkpoint/safetensors.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
@@ -41,7 +41,7 @@ struct shard_index {
     std::string name;
     std::string dtype_name;
     parx::shape shape;
-    std::vector<placed_part> parts = {};
+    std::vector<placed_shard> parts = {};
   };
   std::uint64_t step = 0;
   std::vector<std::string> files = {};
@@ -131,8 +131,8 @@ inline void require_whole(const shard_index& index, const std::string& path) {
   for (const auto& each : index.tensors) {
     total += each.shape.size() * element_bytes(each.dtype_name);
     json::array in;
-    const placed_part* first = &each.parts.front();
-    for (const placed_part& part : each.parts) {
+    const placed_shard* first = &each.parts.front();
+    for (const placed_shard& part : each.parts) {
       in.push_back(json::array{part.file, cuts_to_json(part.spec)});
       if (part.spec.size() > 0 && part.spec.run_at(0).global == 0) first = &part;
     }

@@ -21,8 +21,8 @@
 
 #include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/safetensors.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/checkpoint/shard_index.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/json.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
@@ -66,7 +66,7 @@ class safetensors_shards {
   /// errc::bad_data for a file that is missing, damaged, or of another step than the index.
   template <typename Use>
   void for_each_source(const stored_tensor& tensor, const shard_spec& part, Use&& use) const {
-    for (const detail::placed_part& piece : parts_[static_cast<std::size_t>(
+    for (const detail::placed_shard& piece : parts_[static_cast<std::size_t>(
              &tensor - tensors_.data())]) {
       const safetensors_file* file = nullptr;
       const stored_tensor* stored = nullptr;
@@ -121,7 +121,7 @@ class safetensors_shards {
   std::optional<std::uint64_t> step_;
   std::vector<std::unique_ptr<member>> files_;
   std::vector<stored_tensor> tensors_;
-  std::vector<std::vector<detail::placed_part>> parts_;  // of tensors_, at the same index
+  std::vector<std::vector<detail::placed_shard>> parts_;  // of tensors_, at the same index
   std::map<std::string, std::size_t, std::less<>> by_name_;
 };
 

@@ -13,7 +13,7 @@
 #include <parx/checkpoint/detail/pretrained_impl.hpp>
 #include <parx/checkpoint/detail/safetensors_impl.hpp>
 #include <parx/checkpoint/detail/saved_checkpoint_impl.hpp>
-#include <parx/checkpoint/detail/shard_layout_impl.hpp>
+#include <parx/checkpoint/detail/shard_files_impl.hpp>
 #include <parx/checkpoint/detail/sharded_impl.hpp>
 #include <parx/checkpoint/detail/shards_impl.hpp>
 #include <parx/checkpoint/detail/state_entries_impl.hpp>

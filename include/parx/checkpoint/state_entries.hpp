@@ -191,8 +191,8 @@ inline constexpr const char* advice_for_parts =
 
 /// State of the parameters of a share of a model: its optimizer's, or an average.
 template <typename Module, typename State>
-struct state_of_share : shared_state {
-  state_of_share(Module& its_module, State& its_state) : module(its_module), state(its_state) {}
+struct state_of_shard : shared_state {
+  state_of_shard(Module& its_module, State& its_state) : module(its_module), state(its_state) {}
 
   /// `name` is a parameter's path with the name of the state behind it, "0.weight.exp_avg".
   [[nodiscard]] bool is_elsewhere(const std::string& name) const {
@@ -207,7 +207,7 @@ struct state_of_share : shared_state {
   State& state;
 };
 template <state_access Access, typename Module, typename State>
-[[nodiscard]] std::vector<state_entry> state_entries(state_of_share<Module, State>& share) {
+[[nodiscard]] std::vector<state_entry> state_entries(state_of_shard<Module, State>& share) {
   return state_entries<Access>(share.state);
 }
 

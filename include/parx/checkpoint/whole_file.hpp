@@ -17,7 +17,7 @@
 
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/safetensors.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/comm/process_group.hpp>

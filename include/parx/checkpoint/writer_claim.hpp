@@ -23,7 +23,7 @@
 #include <vector>
 
 #include <parx/checkpoint/atomic_file.hpp>
-#include <parx/checkpoint/staged_folder.hpp>
+#include <parx/checkpoint/atomic_folder.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/parse_number.hpp>

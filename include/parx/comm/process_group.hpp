@@ -6,7 +6,7 @@
 // restarted to go on.
 // Threads: use a group from one thread at a time; different groups may be used from different
 // threads. A call that begins while another thread is in a call throws usage_error (detected as far
-// as detail/progress/sole_user.hpp can). abort() may be called from any thread.
+// as detail/progress/concurrent_use.hpp can). abort() may be called from any thread.
 // Fork: a process forked from a rank is not a rank. Using its copies of the groups throws
 // usage_error; destroying them, or exiting, does not affect the rank.
 #pragma once

@@ -76,8 +76,8 @@ class blocked_threads {
     const std::lock_guard lock(mutex_);
     if (!marks_.contains(::gettid())) return false;
     const auto now = clock::now();
-    if (now < next_look_) return all_;
-    next_look_ = now + interval;
+    if (now < next_check_) return all_;
+    next_check_ = now + interval;
     auto seen = look();
     all_ = seen && *seen == before_;
     before_ = std::move(seen);
@@ -137,7 +137,7 @@ class blocked_threads {
   std::map<long, int> marks_;  ///< by thread
   std::optional<switches> before_;
   bool all_ = false;
-  clock::time_point next_look_{};
+  clock::time_point next_check_{};
 };
 
 /// Created before main, unless it is used even earlier: a child forked while another thread creates

@@ -237,8 +237,8 @@ class loader {
  private:
   template <typename Readers>
   static loader_options dealt(std::size_t size, Readers& readers, loader_options options) {
-    if constexpr (requires { readers.reads_batches(); }) {
-      options.fetches = options.fetches && readers.reads_batches();
+    if constexpr (requires { readers.needs_input(); }) {
+      options.fetches = options.fetches && readers.needs_input();
     }
     if (options.sampler) return options;
     if constexpr (requires { readers.layout().replicas; }) {

@@ -31,7 +31,7 @@ struct bucket_item {
 };
 
 /// A bucket: gradients of one type and group that are summed as one array.
-struct bucket_layout {
+struct bucket_plan {
   dtype type = dtype::float32;
   std::size_t group = 0;
   std::size_t bytes = 0;
@@ -54,7 +54,7 @@ inline constexpr std::size_t least_bucket_bytes = std::size_t{512} << 10;
 
 /// Assigns `parameters` (in registration order) to buckets, which are in launch order. Every
 /// parameter is in exactly one bucket.
-[[nodiscard]] inline std::vector<bucket_layout> assign_buckets(
+[[nodiscard]] inline std::vector<bucket_plan> assign_buckets(
     const std::vector<bucket_parameter>& parameters, const bucket_limits& limits) {
   constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
   struct group_state {
@@ -67,7 +67,7 @@ inline constexpr std::size_t least_bucket_bytes = std::size_t{512} << 10;
     while (groups.size() <= each.group) groups.emplace_back().open.fill(none);
     groups[each.group].total += each.is_alone ? 0 : each.bytes;
   }
-  std::vector<bucket_layout> buckets;
+  std::vector<bucket_plan> buckets;
   for (std::size_t i = parameters.size(); i-- > 0;) {
     const bucket_parameter& next = parameters[i];
     group_state& group = groups[next.group];
@@ -77,7 +77,7 @@ inline constexpr std::size_t least_bucket_bytes = std::size_t{512} << 10;
     const std::size_t number = next.is_alone || current == none ? buckets.size() : current;
     if (number == buckets.size()) buckets.push_back({next.type, next.group, 0, {}});
     if (group.first == none) group.first = number;
-    bucket_layout& bucket = buckets[number];
+    bucket_plan& bucket = buckets[number];
     bucket.items.push_back({i, bucket.bytes});
     bucket.bytes += room;
     if (next.is_alone) continue;

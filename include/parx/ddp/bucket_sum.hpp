@@ -28,19 +28,19 @@ namespace parx::inline PARX_ABI::detail {
 
 /// Gradients that are sent together, and the memory to which they are bound.
 struct gradient_bucket {
-  bucket_layout layout;
+  bucket_plan plan;
   std::size_t number = 0;  ///< in the order in which buckets are launched
   std::byte* memory = nullptr;
   std::vector<const parameter_handle*> parameters = {};  ///< by item
 
   [[nodiscard]] buffer_view view() const noexcept {
-    return {memory, layout.bytes / size_of(layout.type), layout.type};
+    return {memory, plan.bytes / size_of(plan.type), plan.type};
   }
   /// What this rank has no gradient of becomes zero: other ranks may have one.
   void clear_absent() const {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (parameters[i]->has_grad()) continue;
-      std::memset(memory + layout.items[i].offset, 0, parameters[i]->bytes());
+      std::memset(memory + plan.items[i].offset, 0, parameters[i]->bytes());
     }
   }
 };
@@ -70,7 +70,7 @@ class bucket_sum {
  protected:
   /// Of the bucket of an embedding: whether any rank has a gradient.
   [[nodiscard]] bool is_used() const {
-    return headers_.users(bucket_.layout.items.front().parameter) > 0;
+    return headers_.users(bucket_.plan.items.front().parameter) > 0;
   }
 
   const gradient_bucket& bucket_;

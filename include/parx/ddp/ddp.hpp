@@ -1,4 +1,4 @@
-// ddp: distributed data parallel, PyTorch's DistributedDataParallel for C++.
+// ddp: PyTorch's DistributedDataParallel for C++. Most programs use it by parx::parallel.
 //
 //   parx::ddp ddp{model, world};          // same values on all ranks from here on
 //   auto loss = parx::nn::cross_entropy(ddp(x), y);
@@ -33,7 +33,7 @@
 #include <vector>
 
 #include <parx/autograd/distributed_module.hpp>
-#include <parx/autograd/lendable.hpp>
+#include <parx/autograd/pinnable.hpp>
 #include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
@@ -100,7 +100,7 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
   explicit ddp(Module& model, process_group& group = detail::missing_group<Module>(),
                ddp_options options = {}, call_site site = call_site::current())
       : model_(model), group_(group), options_(std::move(options)), site_(site),
-        loan_(lend(model, formatted("ddp at {}", site))) {
+        pin_(pin(model, formatted("ddp at {}", site))) {
     if constexpr (requires { model.materialize(); }) model.materialize();
     join();
   }
@@ -169,8 +169,8 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
 
   /// Local. The state that the hook, and this object for the hook, keep between two steps; a
   /// hook_state saves it. Empty without a hook.
-  [[nodiscard]] std::vector<hook_memory> remembered_by_hook() {
-    return buckets_->remembered_by_hook();
+  [[nodiscard]] std::vector<hook_memory> hook_state() {
+    return buckets_->hook_state();
   }
 
   // For saving (checkpoint/distributed_wrapper.hpp).
@@ -190,7 +190,7 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
       return "this ddp sums some gradients over reduction_groups of their own, which a lost rank "
              "leaves incomplete";
     }
-    if (!remembered_by_hook().empty()) {
+    if (!hook_state().empty()) {
       return "this ddp's hook keeps what it has not sent yet on each rank, and a lost rank's is "
              "gone";
     }
@@ -277,7 +277,7 @@ class ddp : public data_parallel_wrapper, public whole_wrapper {
   process_group& group_;
   const ddp_options options_;
   const call_site site_;
-  const std::shared_ptr<const std::string> loan_;
+  const std::shared_ptr<const std::string> pin_;
   std::unique_ptr<gradient_reducer> reducer_;
   std::unique_ptr<gradient_buckets> buckets_;  // destroyed first: it detaches the parameters
 };

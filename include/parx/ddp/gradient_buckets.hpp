@@ -59,7 +59,7 @@ class gradient_buckets : public gradient_sums {
 
   [[nodiscard]] std::size_t bucket_count() const noexcept override { return sums_.size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept override {
-    return buckets_[index]->layout.bytes;
+    return buckets_[index]->plan.bytes;
   }
   [[nodiscard]] const handles& parameters() const noexcept { return parameters_; }
   /// That of no pass yet.
@@ -76,7 +76,7 @@ class gradient_buckets : public gradient_sums {
   void broadcast_values() {
     for (std::size_t group = 0; group < groups().size(); ++group) {
       for (const auto& each : buckets_) {
-        if (each->layout.group == group) broadcast_values(*each);
+        if (each->plan.group == group) broadcast_values(*each);
       }
     }
   }
@@ -110,7 +110,7 @@ class gradient_buckets : public gradient_sums {
   }
   void abandon() noexcept override {}
 
-  [[nodiscard]] std::vector<hook_memory> remembered_by_hook();
+  [[nodiscard]] std::vector<hook_memory> hook_state();
 
  protected:
   static constexpr std::size_t own = 0;  ///< the index of the ddp's own group
@@ -149,17 +149,17 @@ class gradient_buckets : public gradient_sums {
   void broadcast_values(const gradient_bucket& bucket) {
     const auto for_each_value = [&](auto use) {
       for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
-        use(bucket.memory + bucket.layout.items[i].offset, *bucket.parameters[i]);
+        use(bucket.memory + bucket.plan.items[i].offset, *bucket.parameters[i]);
       }
     };
     for_each_value([](std::byte* place, const parameter_handle& from) {
       std::memcpy(place, from.value(), from.bytes());
     });
-    broadcast(groups()[bucket.layout.group], bucket.view(), {.root = 0}, site_);
+    broadcast(groups()[bucket.plan.group], bucket.view(), {.root = 0}, site_);
     for_each_value([](const std::byte* place, const parameter_handle& to) {
       std::memcpy(to.value(), place, to.bytes());
     });
-    std::memset(bucket.memory, 0, bucket.layout.bytes);
+    std::memset(bucket.memory, 0, bucket.plan.bytes);
   }
 
   const handles parameters_;

@@ -81,7 +81,7 @@ class powersgd_hook {
     hook_tensor at;
     std::size_t p_begin, q_begin;
   };
-  struct plain_part {
+  struct uncompressed_values {
     std::size_t offset, count, p_begin;
   };
   struct state {
@@ -90,7 +90,7 @@ class powersgd_hook {
     std::uint64_t steps = 0;
     double scale = 0;  ///< of left_out
     std::vector<matrix> matrices;
-    std::vector<plain_part> plain;
+    std::vector<uncompressed_values> plain;
     std::vector<float> p;  ///< P of all matrices, then the uncompressed parts
     std::vector<float> q;
     std::vector<float> left_out;  ///< e

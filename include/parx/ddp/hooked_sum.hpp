@@ -18,7 +18,7 @@ class hooked_sum final : public bucket_sum {
       : bucket_sum(bucket, group, headers, order, site), hook_(hook) {
     for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
       const parameter_handle& each = *bucket.parameters[i];
-      tensors_.push_back({bucket.layout.items[i].offset / size_of(each.type()), each.rows(),
+      tensors_.push_back({bucket.plan.items[i].offset / size_of(each.type()), each.rows(),
                           each.count() / each.rows()});
     }
   }

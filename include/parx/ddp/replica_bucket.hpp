@@ -33,7 +33,7 @@ class replica_whole_sum final : public replica_bucket {
                     step_headers& headers, reduction_order order, call_site site)
       : replica_bucket(bucket, group, headers, order, site),
         blocks_(blocks_of(bucket.view().count, static_cast<std::size_t>(group.size()))),
-        tree_(plan, group, bucket.layout.type, blocks_, site) {}
+        tree_(plan, group, bucket.plan.type, blocks_, site) {}
 
   void add() override {
     bucket_.clear_absent();
@@ -46,7 +46,7 @@ class replica_whole_sum final : public replica_bucket {
   void proceed(int /*round*/) override {
     const auto own = blocks_.begin() + group_.rank();
     const std::size_t begin = std::accumulate(blocks_.begin(), own, std::size_t{0});
-    const dtype type = bucket_.layout.type;
+    const dtype type = bucket_.plan.type;
     std::byte* const block = bucket_.memory + begin * size_of(type);
     tree_.finish(block, headers_.own().factor());
     sum_ = async_all_gather_v(group_, const_buffer_view{block, *own, type}, bucket_.view(), blocks_,

@@ -58,7 +58,7 @@ class replica_buckets final : public gradient_buckets {
   }
   [[nodiscard]] std::unique_ptr<bucket_sum> sum_of(const gradient_bucket& bucket,
                                                    bool is_table) override {
-    const std::size_t group = bucket.layout.group;
+    const std::size_t group = bucket.plan.group;
     const auto make =
         [this, &bucket, group]<typename Sum>(std::type_identity<Sum>) -> replica_bucket* {
       return new Sum(plans_[group], bucket, groups()[group], headers(), order_, site_);

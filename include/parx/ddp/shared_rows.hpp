@@ -40,7 +40,7 @@ class shared_rows final : public row_sum {
               std::unique_ptr<bucket_sum> whole, const gradient_bucket& bucket,
               process_group& group, step_headers& headers, reduction_order order, call_site site)
       : row_sum(std::move(whole), bucket, group, headers, order, site), words_(words_of(table_)),
-        room_(bucket.layout.bytes), sum_of_row_(row_bytes_) {
+        room_(bucket.plan.bytes), sum_of_row_(row_bytes_) {
     for (int rank = 0; rank < group.size(); ++rank) memory_.push_back(memory.of(rank) + offset);
   }
 

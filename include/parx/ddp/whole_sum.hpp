@@ -28,7 +28,7 @@ class whole_sum final : public bucket_sum {
   }
 
  private:
-  [[nodiscard]] bool is_of_own_group() const noexcept { return bucket_.layout.group == 0; }
+  [[nodiscard]] bool is_of_own_group() const noexcept { return bucket_.plan.group == 0; }
 };
 
 }  // namespace parx::detail

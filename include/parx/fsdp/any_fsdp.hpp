@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/autograd/lendable.hpp>
+#include <parx/autograd/pinnable.hpp>
 #include <parx/autograd/region.hpp>
 #include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/comm/process_group.hpp>
@@ -151,7 +151,7 @@ class any_fsdp : public distributed_wrapper, public data_parallel_wrapper {
   Model model_;
   process_group& group_;
   const std::string who_;
-  const std::shared_ptr<const std::string> loan_;
+  const std::shared_ptr<const std::string> pin_;
   std::vector<bool> had_values_;  ///< by parameter: the model came with values
   std::map<std::string, nn::detail::module_state*> hooked_;  ///< all modules, by path
   std::unique_ptr<detail::sharded_units> units_;

@@ -6,7 +6,7 @@
 // With parts over S ranks and R replicas of each, for a flat of P bytes a rank sends
 //   scattered_sum    P (S - 1) / S, in a reduce_scatter among the S ranks; then, with replicas, an
 //                    all_reduce of the part over them, 2 P/S (R - 1) / R
-//   pieced_sum       hybrid in serial order, the only way to the bits of a ddp: P (N - 1) / N, a
+//   rank_order_sum   hybrid in serial order, the only way to the bits of a ddp: P (N - 1) / N, a
 //                    reduce_scatter over all N = S R ranks, which gives a rank a piece of its part;
 //                    then an all_gather of the pieces over the replicas, P (R - 1) / N
 //   narrow_sum       gradients as bfloat16 (wire.hpp), half the bytes of scattered_sum: an
@@ -36,7 +36,7 @@
 namespace parx::inline PARX_ABI::detail {
 
 /// The groups and settings of the sums. Equal on all ranks but for `part`.
-struct reduction_layout {
+struct sum_settings {
   process_group& all;
   process_group& shards;    ///< `all` unless there are replicas
   process_group& replicas;
@@ -48,18 +48,18 @@ struct reduction_layout {
   std::optional<replica_plan> virtual_replicas{};
 
   [[nodiscard]] bool has_replicas() const noexcept { return replicas.size() > 1; }
-  [[nodiscard]] bool in_pieces() const noexcept {
+  [[nodiscard]] bool in_rank_order() const noexcept {
     return has_replicas() && order == reduction_order::serial && !wire.reduce && !in_parts;
   }
   /// The group of the first exchange, directly from the gradients' memory.
-  [[nodiscard]] process_group& first() const noexcept { return in_pieces() ? all : shards; }
+  [[nodiscard]] process_group& first() const noexcept { return in_rank_order() ? all : shards; }
 };
 
 class flat_sum {
  public:
   /// The result is written to `part`, which may be this rank's part of the memory. All but `site`
   /// is borrowed.
-  flat_sum(const reduction_layout& how, const flat_parameter& flat, std::byte* part,
+  flat_sum(const sum_settings& how, const flat_parameter& flat, std::byte* part,
            const step_header& header, call_site site)
       : how_(how), flat_(flat), part_(part), header_(header), site_(site) {}
   flat_sum(const flat_sum&) = delete;
@@ -71,35 +71,35 @@ class flat_sum {
     if (flat_.part == 0) return;
     memory_ = memory;
     pass_ = pass;
-    stage_ = stage::over_shards;
+    phase_ = phase::over_shards;
     scatter();
   }
   /// Whether pass_on() would not block.
   [[nodiscard]] bool is_ready() {
-    return stage_ != stage::over_shards ||
+    return phase_ != phase::over_shards ||
            std::all_of(works_.begin(), works_.end(), [](work& each) { return each.test(); });
   }
   /// Collective over the replicas: blocks for the sum over the shards, and starts the exchange with
   /// the replicas. The step header must have arrived.
   void pass_on() {
-    if (stage_ != stage::over_shards) return;
+    if (phase_ != phase::over_shards) return;
     wait();
-    stage_ = stage::over_replicas;
+    phase_ = phase::over_replicas;
     exchange();
   }
   /// Blocks until the part has the result.
   void finish() {
     pass_on();
-    if (stage_ == stage::over_replicas) {
+    if (phase_ == phase::over_replicas) {
       wait();
       complete();
     }
-    stage_ = stage::none;
+    phase_ = phase::none;
   }
   /// Gives up the sum: blocks until no operation uses the memory any more.
   virtual void drop() noexcept {
     works_.clear();
-    stage_ = stage::none;
+    phase_ = phase::none;
   }
 
  protected:
@@ -121,7 +121,7 @@ class flat_sum {
   void scale_part() const { scale_kernel(flat_.type)(part_, flat_.part, header_.factor()); }
   [[nodiscard]] buffer_view part() const noexcept { return {part_, flat_.part, flat_.type}; }
 
-  const reduction_layout& how_;
+  const sum_settings& how_;
   const flat_parameter& flat_;
   std::byte* const part_;
   const step_header& header_;
@@ -131,14 +131,14 @@ class flat_sum {
   std::vector<work> works_;
 
  private:
-  enum class stage { none, over_shards, over_replicas };
+  enum class phase { none, over_shards, over_replicas };
 
   void wait() {
     for (work& each : works_) each.wait();
     works_.clear();
   }
 
-  stage stage_ = stage::none;
+  phase phase_ = phase::none;
 };
 
 }  // namespace parx::detail

@@ -1,5 +1,5 @@
-// fsdp: a model whose parameters, gradients and optimizer state are sharded over the ranks:
-// PyTorch's FullyShardedDataParallel and ZeRO 1 to 3 for C++.
+// fsdp: a model whose parameters, gradients and optimizer state are sharded over the ranks, as by
+// PyTorch's FullyShardedDataParallel and ZeRO 1 to 3. Most programs use it by parx::parallel.
 //
 //   parx::models::llama<> model{config};          // shapes only: no rank has all of it, ever
 //   parx::fsdp fsdp{model, world, {.units = parx::by_type<parx::models::llama_layer<>>}};

@@ -81,7 +81,7 @@ struct fsdp_options {
 namespace detail {
 
 /// Throws usage_error for options that are invalid on this number of ranks.
-inline void require_possible(const fsdp_options& options, int ranks, const std::string& who) {
+inline void validate(const fsdp_options& options, int ranks, const std::string& who) {
   require(options.stage >= 1 && options.stage <= 3,
           "{}: .stage is 1 (optimizer state), 2 (and gradients) or 3 (and values), not {}", who,
           options.stage);

@@ -12,7 +12,7 @@ namespace parx::inline PARX_ABI::detail {
 
 class replica_flat_sum final : public flat_sum {
  public:
-  replica_flat_sum(const reduction_layout& how, const flat_parameter& flat, std::byte* part,
+  replica_flat_sum(const sum_settings& how, const flat_parameter& flat, std::byte* part,
                    const step_header& header, call_site site)
       : flat_sum(how, flat, part, header, site),
         sum_(*how.virtual_replicas, how.all, flat.type, std::vector(flat.ranks, flat.part), site) {}
@@ -24,7 +24,7 @@ class replica_flat_sum final : public flat_sum {
 
  private:
   void scatter() override {
-    if (pass_.is_idle) return;
+    if (pass_.is_padding) return;
     if (!pass_.is_last) sum_.add(memory_);
     else sum_.start(memory_);
   }

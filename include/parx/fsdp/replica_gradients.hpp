@@ -43,13 +43,13 @@ class replica_gradients final : public unit_gradients {
  private:
   void begin_pass() override {
     if (!pass_.adds) drop();
-    pass_.is_idle = !pass_.adds && how_.virtual_replicas->is_short();
-    require(!pass_.is_idle || pass_.count == 0,
+    pass_.is_padding = !pass_.adds && how_.virtual_replicas->has_fewer();
+    require(!pass_.is_padding || pass_.count == 0,
             "{}: other ranks have a replica more than this one, whose first pass of a step is "
             "therefore of an empty batch; this one has {} samples",
             headers().who(), pass_.count);
     if (pass_.is_last) counts_.send(pass_.count);
-    else if (!pass_.is_idle) counts_.add(pass_.count);
+    else if (!pass_.is_padding) counts_.add(pass_.count);
   }
   void receive_header() override {
     unit_gradients::receive_header();

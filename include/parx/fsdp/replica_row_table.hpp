@@ -25,7 +25,7 @@ class replica_row_table final : public row_table<T> {
   void keep(const reduction_pass& pass) override {
     const auto touched = this->touched_rows();
     this->note_written(touched.size());
-    if (!pass.is_idle) tree_.add(this->gradient(), touched);
+    if (!pass.is_padding) tree_.add(this->gradient(), touched);
     this->whole_.zero_grad();
   }
   void announce() override {
@@ -46,7 +46,7 @@ class replica_row_table final : public row_table<T> {
  private:
   [[nodiscard]] std::vector<std::size_t> bounds() const {
     std::vector<std::size_t> bounds;
-    const row_cut& cut = this->traffic_.cut();
+    const equal_row_blocks& cut = this->traffic_.cut();
     for (std::size_t rank = 0; rank <= cut.ranks; ++rank) bounds.push_back(cut.begin(rank));
     return bounds;
   }

@@ -26,7 +26,7 @@
 namespace parx::inline PARX_ABI::detail {
 
 /// A table cut over ranks into consecutive blocks of equally many rows.
-struct row_cut {
+struct equal_row_blocks {
   std::size_t rows = 0;
   std::size_t ranks = 1;
 
@@ -56,7 +56,7 @@ class row_all_to_all {
                  std::string name, std::size_t rows, std::size_t width, dtype type, int tag,
                  call_site site);
 
-  [[nodiscard]] const row_cut& cut() const noexcept { return cut_; }
+  [[nodiscard]] const equal_row_blocks& cut() const noexcept { return cut_; }
   /// The rows of this rank.
   [[nodiscard]] std::size_t own_begin() const noexcept { return own_begin_; }
   [[nodiscard]] std::size_t own_end() const noexcept { return own_end_; }
@@ -143,7 +143,7 @@ class row_all_to_all {
   const call_site site_;
   const int tag_;
   const std::string name_;
-  const row_cut cut_;
+  const equal_row_blocks cut_;
   const std::size_t own_begin_, own_end_;
   const std::size_t row_bytes_;
   row_set wanted_;

@@ -38,11 +38,11 @@ struct row_groups {
 
 /// The interface of row_table, independent of the element type: it sums a backward pass's gradients
 /// in three steps.
-class row_table_part {
+class any_row_table {
  public:
-  row_table_part(const row_table_part&) = delete;
-  row_table_part& operator=(const row_table_part&) = delete;
-  virtual ~row_table_part() = default;
+  any_row_table(const any_row_table&) = delete;
+  any_row_table& operator=(const any_row_table&) = delete;
+  virtual ~any_row_table() = default;
 
   /// Local: this pass is not the last of its step. The gradient of the model's parameter stays, or
   /// goes to the place of its virtual replica.
@@ -59,17 +59,17 @@ class row_table_part {
   virtual void abandon() noexcept = 0;
 
  protected:
-  row_table_part() = default;
+  any_row_table() = default;
 };
 
 /// A trained parameter that is cut by rows.
 struct trained_table {
   std::size_t parameter;
-  row_table_part* rows;
+  any_row_table* rows;
 };
 
 template <typename T>
-class row_table : public row_table_part, private deferred_updates<T> {
+class row_table : public any_row_table, private deferred_updates<T> {
  public:
   /// `part`, which has no values and is not cut yet, becomes this rank's rows of `whole`. If
   /// `whole` has values, this is collective, and each rank receives its part of rank 0's; otherwise
@@ -86,7 +86,7 @@ class row_table : public row_table_part, private deferred_updates<T> {
     const tensor<T>& values = part_.allocate();
     if (whole_.has_values()) {
       std::vector<std::size_t> counts;
-      const row_cut& cut = traffic_.cut();
+      const equal_row_blocks& cut = traffic_.cut();
       for (std::size_t rank = 0; rank < cut.ranks; ++rank) {
         counts.push_back((cut.begin(rank + 1) - cut.begin(rank)) * width());
       }

@@ -65,7 +65,7 @@ class sharded_parameter {
   virtual void place(std::byte* whole, std::byte* part, const shard_spec& spec,
                      std::string unit) = 0;
   /// Instead of place(), for a table: this rank's part is some of its rows.
-  virtual row_table_part& cut_by_rows(const row_groups& groups, call_site site) = 0;
+  virtual any_row_table& cut_by_rows(const row_groups& groups, call_site site) = 0;
   /// Allows reads of the whole.
   virtual void open() noexcept = 0;
   /// From now on a read of the whole asks the reads that it is attached to.
@@ -148,7 +148,7 @@ class sharded_parameter_of final : public sharded_parameter, private deferred_up
     whole_.bind_value({reinterpret_cast<T*>(whole), whole_.shape().size()});
     close();
   }
-  row_table_part& cut_by_rows(const row_groups& groups, call_site site) override {
+  any_row_table& cut_by_rows(const row_groups& groups, call_site site) override {
     if (groups.virtual_replicas == 0) table_.reset(new row_table<T>(groups, whole_, part_, site));
     else table_.reset(new replica_row_table<T>(groups, whole_, part_, site));
     return *table_;

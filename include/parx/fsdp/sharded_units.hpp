@@ -42,7 +42,7 @@ struct fsdp_traffic {
 namespace parx::inline PARX_ABI::detail {
 
 class unit_gradients;
-struct reduction_layout;
+struct sum_settings;
 
 class sharded_units final : private closed_reads {
  public:
@@ -229,12 +229,12 @@ class sharded_units final : private closed_reads {
   }
   [[nodiscard]] std::unique_ptr<unit_values> storage_of(const fsdp_options& options,
                                                         call_site site);
-  [[nodiscard]] reduction_layout layout_of(std::vector<std::size_t> part_of,
+  [[nodiscard]] sum_settings layout_of(std::vector<std::size_t> part_of,
                                            const fsdp_options& options, call_site site);
   /// Scatters the values of rank 0's model to the parts, flat by flat.
   void take_values(call_site site);
   /// The same for the tables, by rows.
-  void cut_tables(const reduction_layout& sums, call_site site);
+  void cut_tables(const sum_settings& sums, call_site site);
   [[nodiscard]] std::vector<trained_table> trained_tables() const;
   /// Collective. Gives gradients to parameters that were frozen when memory was made for those of
   /// the others. Throws if the ranks have unfrozen different ones, or a parameter that the pass

@@ -3,7 +3,7 @@
 // checkpoint/save.hpp.
 #pragma once
 
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/fsdp/any_fsdp.hpp>
 
 namespace parx::inline PARX_ABI {

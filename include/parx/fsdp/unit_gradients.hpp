@@ -27,7 +27,7 @@
 #include <parx/fsdp/flat_sum.hpp>
 #include <parx/fsdp/gradient_slots.hpp>
 #include <parx/fsdp/narrow_sum.hpp>
-#include <parx/fsdp/pieced_sum.hpp>
+#include <parx/fsdp/rank_order_sum.hpp>
 #include <parx/fsdp/replica_flat_sum.hpp>
 #include <parx/fsdp/row_table.hpp>
 #include <parx/fsdp/scattered_sum.hpp>
@@ -45,7 +45,7 @@ class unit_gradients : public gradient_sums {
   /// Collective over the groups of `how`. Binds the gradients of `all`; everything is borrowed. The
   /// order in which `uses` gathers must be the same on all ranks. Errors begin with `who`.
   unit_gradients(const unit_plan& plan, const parameters& all, std::vector<trained_table> tables,
-                 unit_prefetcher& uses, reduction_layout how, gradient_memory_of kind,
+                 unit_prefetcher& uses, sum_settings how, gradient_memory_of kind,
                  const std::string& who, call_site site)
       : gradient_sums({{how.all, {}, who}, std::vector<std::size_t>(all.size()), how.order, site}),
         how_(std::move(how)), site_(site), tables_(std::move(tables)), plan_(plan), all_(all),
@@ -132,7 +132,7 @@ class unit_gradients : public gradient_sums {
     drop_sums();
   }
 
-  const reduction_layout how_;
+  const sum_settings how_;
   const call_site site_;
   std::vector<trained_table> tables_;
   std::vector<std::unique_ptr<flat_sum>> sums_;  ///< by flat, in launch order
@@ -155,7 +155,7 @@ class unit_gradients : public gradient_sums {
     };
     if (how_.virtual_replicas) return make(std::type_identity<replica_flat_sum>());
     if (is_narrowed(how_.wire.reduce, flat.type)) return make(std::type_identity<narrow_sum>());
-    if (how_.in_pieces()) return make(std::type_identity<pieced_sum>());
+    if (how_.in_rank_order()) return make(std::type_identity<rank_order_sum>());
     return make(std::type_identity<scattered_sum>());
   }
 
@@ -193,7 +193,7 @@ class unit_gradients : public gradient_sums {
     settle(i);
     slots_->take(i);
   }
-  void launch_rows(row_table_part& table) {
+  void launch_rows(any_row_table& table) {
     pass_.is_last ? table.announce() : table.keep(pass_);
   }
   void launch(std::size_t i) {

@@ -42,20 +42,20 @@ enum class launcher {
 }
 
 /// Who listens on master_host:master_port.
-enum class store_keeper {
+enum class store_host {
   rank_zero,  ///< rank 0 must start the store there
   agent,      ///< torchrun's agent serves a PyTorch TCPStore there; every rank is a client
   parxrun,    ///< parxrun keeps parx's own store there and outlives every rank
 };
 
 /// The name for messages.
-[[nodiscard]] constexpr std::string_view to_string(store_keeper value) noexcept {
+[[nodiscard]] constexpr std::string_view to_string(store_host value) noexcept {
   switch (value) {
-    case store_keeper::rank_zero:
+    case store_host::rank_zero:
       return "rank 0";
-    case store_keeper::agent:
+    case store_host::agent:
       return "torchrun's agent";
-    case store_keeper::parxrun:
+    case store_host::parxrun:
       return "parxrun";
   }
   return "unknown";
@@ -73,9 +73,9 @@ struct launch_env {
   std::string master_host;        ///< empty only for a world of one
   std::uint16_t master_port = 0;  ///< 0 only for a world of one
   std::string port_variable;      ///< the variable with the port; empty if computed from the job id
-  store_keeper keeper = store_keeper::rank_zero;
+  store_host hosted_by = store_host::rank_zero;
   /// Equal on all ranks of one start of the job; may be empty. Different for each start, unless the
-  /// store is an agent's (see detail/numbered_start.hpp) or every start has a new one.
+  /// store is an agent's (see detail/store_generation.hpp) or every start has a new one.
   std::string run_id;
   std::string secret;     ///< shared by the job's ranks; empty when it has none
   bool encrypts = false;  ///< TCP connections use TLS, with keys from that secret
@@ -83,7 +83,7 @@ struct launch_env {
 
   /// Whether this process must start the store's server at master_host:master_port.
   [[nodiscard]] bool hosts_store() const noexcept {
-    return world_size > 1 && rank == 0 && keeper == store_keeper::rank_zero;
+    return world_size > 1 && rank == 0 && hosted_by == store_host::rank_zero;
   }
 };
 

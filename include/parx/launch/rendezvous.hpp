@@ -57,7 +57,7 @@ class rendezvous {
       // The others can be told only by a store that answers.
       if (failure.code_value() != errc::timeout) departure_.tell_others(endpoint_.get());
       leave(std::chrono::seconds(1));
-      joined_.failures().blame_keeper(failure, limit);
+      joined_.failures().throw_lost_store(failure, limit);
     } catch (...) {
       leave_in_failure();
       throw;
@@ -101,7 +101,7 @@ class rendezvous {
       former_.push_back(std::exchange(endpoint_, agreed.joined()));
       members_ = agreed.members();
     } catch (const error&) {
-      const bool depends_on_0 = !joined_.server() && job().keeper == store_keeper::rank_zero;
+      const bool depends_on_0 = !joined_.server() && job().hosted_by == store_host::rank_zero;
       if (!depends_on_0 || !endpoint_->job()->has_ended(0)) throw;
       throw error(errc::peer_lost,
                   formatted("rank {} cannot go on: rank 0, which has ended or was killed, kept "

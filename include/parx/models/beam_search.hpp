@@ -211,7 +211,7 @@ template <typename Model>
     const auto logits =
         model.decode(tokens.slice(1, length - 1, length), &cache).value().select(1, 0);
     if (length == 1) detail::require_same_text(logits, source, "beam_search", given);
-    return whole(logits);
+    return full_logits(logits);
   };
   return beam_search(options, next);
 }

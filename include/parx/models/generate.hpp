@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/autograd/ops/whole.hpp>
+#include <parx/autograd/ops/full_logits.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
@@ -159,7 +159,7 @@ std::vector<std::int64_t> generate(Model& model, std::span<const std::int64_t> p
     seen = text.size();
     const auto own = logits.value().select(1, logits.extent(1) - 1);
     detail::require_same_text(own, text, "generate", given);
-    const auto last = whole(own).contiguous();
+    const auto last = full_logits(own).contiguous();
     using value_type = typename decltype(last)::value_type;
     text.push_back(choose_token<value_type>(last.span(), options, stream, n));
     each(text.back());

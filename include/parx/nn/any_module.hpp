@@ -44,8 +44,8 @@ class any_module : public module_functions<any_module<T, Types>> {
   /// As those of the module (detail/module_state.hpp).
   [[nodiscard]] std::uint64_t last_seed() const noexcept { return state_->last_seed(); }
   [[nodiscard]] std::shared_ptr<const std::uint64_t> watch_seed() { return state_->watch_seed(); }
-  [[nodiscard]] std::shared_ptr<const std::string> lend(std::string borrower) {
-    return state_->lend(std::move(borrower));
+  [[nodiscard]] std::shared_ptr<const std::string> pin(std::string borrower) {
+    return state_->pin(std::move(borrower));
   }
   /// Throws usage_error for a model that has no such function.
   void gradient_checkpointing_enable() {
@@ -62,7 +62,7 @@ class any_module : public module_functions<any_module<T, Types>> {
   detail::module_state& state() noexcept { return *state_; }
   static Types element_types() { return {}; }
   static std::type_identity<T> own_type() { return {}; }
-  void walk_parts(detail::part_visitor& visitor, detail::visited what) {
+  void walk_parts(detail::module_visitor& visitor, detail::visited what) {
     detail::walker walk(visitor, what);
     walk_(*state_, walk);
   }

@@ -99,7 +99,7 @@ class dot_product_attention : public module<dot_product_attention>, public cutta
     first_head_ = first;
     heads_ = count;
   }
-  [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,
+  [[nodiscard]] layer_piece part_on(const cut_place& where, const layer_cut& how,
                                    std::string_view path) const override {
     if (how.how != cut::heads) refuse_cut(path, "attention", "heads");
     static_cast<void>(units_here(where, whole_heads_, path));
@@ -217,7 +217,7 @@ class multi_head_attention : public module<multi_head_attention<T>>, public cutt
 
   /// By columns: each rank gets some of the heads, with their queries, keys and values. out_proj is
   /// then cut by rows.
-  [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,
+  [[nodiscard]] layer_piece part_on(const cut_place& where, const layer_cut& how,
                                    std::string_view path) const override {
     require(how.how == cut::columns,
             "\"{}\" is multi_head_attention: it can be cut by columns, and its out_proj by rows. "

@@ -33,7 +33,7 @@ class cuttable_layer {
   virtual ~cuttable_layer() = default;
   /// The part that shard_over() would leave on the rank `where`, and the messages it would cause.
   /// Pure. Throws usage_error for a cut that this layer does not support.
-  [[nodiscard]] virtual layer_part part_on(const cut_place& where, const layer_cut& how,
+  [[nodiscard]] virtual layer_piece part_on(const cut_place& where, const layer_cut& how,
                                            std::string_view path) const = 0;
   /// Keeps only this rank's part of the layer, which is called `path`. Throws usage_error for a cut
   /// that this layer does not support, and where it is cut already.
@@ -89,7 +89,7 @@ class matrix_cut {
 
   /// `bias` may be undefined.
   template <typename T>
-  [[nodiscard]] static matrix_part part(const cut_place& where, const layer_cut& how,
+  [[nodiscard]] static matrix_piece part(const cut_place& where, const layer_cut& how,
                                         std::string_view path, const parameter<T>& weight,
                                         const parameter<T>& bias, weight_layout layout) {
     return part_of_matrix(where, how, path, weight.global_shape(),
@@ -100,7 +100,7 @@ class matrix_cut {
   void cut(const std::shared_ptr<rank_axis>& axis, const layer_cut& how, std::string_view path,
            const parameter<T>& weight, const parameter<T>& bias, weight_layout layout) {
     require(!axis_, "\"{}\" is cut already", path);
-    const matrix_part here = part(place_on(*axis), how, path, weight, bias, layout);
+    const matrix_piece here = part(place_on(*axis), how, path, weight, bias, layout);
     if (here.weight) weight.keep_part(*here.weight);
     if (here.bias) bias.keep_part(*here.bias);
     used_ = here.used;

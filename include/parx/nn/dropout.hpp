@@ -45,7 +45,7 @@ class dropout : public module<dropout>, public random_layer, public cuttable_lay
   /// replica.
   void take_chunk(const axis_chunk& here) noexcept { here_ = here; }
   /// By columns (units: the whole extent of the last axis), positions or to_positions.
-  [[nodiscard]] layer_part part_on(const cut_place&, const layer_cut& how,
+  [[nodiscard]] layer_piece part_on(const cut_place&, const layer_cut& how,
                                    std::string_view path) const override {
     if (how.how == cut::to_positions) {
       const cut_message whole{cut_pass::backward, cut_collective::all_gather,

@@ -7,7 +7,7 @@
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
-#include <parx/nn/detail/part_visitor.hpp>
+#include <parx/nn/detail/module_visitor.hpp>
 
 namespace parx::inline PARX_ABI::nn {
 

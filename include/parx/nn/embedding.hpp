@@ -70,12 +70,12 @@ class embedding : public module<embedding<T>>, public cuttable_layer {
     return logits;
   }
 
-  [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,
+  [[nodiscard]] layer_piece part_on(const cut_place& where, const layer_cut& how,
                                    std::string_view path) const override {
     if (how.how != cut::vocabulary) refuse_cut(path, "an embedding", "its vocabulary");
     const shard_spec whole = shard_spec::whole(weight_.global_shape());
     const unit_range here = units_here(where, whole.shape()[0], path);
-    layer_part part{{{"weight", whole.slice(0, here.begin, here.end)}},
+    layer_piece part{{{"weight", whole.slice(0, here.begin, here.end)}},
                     messages_of_result(how, whole.shape()[1])};
     if (how.result == cut_result::logits) {
       layer_cut once = how;

@@ -77,7 +77,7 @@ struct cut_message {
 };
 
 /// A rank's part of a layer, and the messages that it causes.
-struct layer_part {
+struct layer_piece {
   struct parameter {
     std::string_view name;
     shard_spec part;
@@ -108,16 +108,16 @@ struct layer_part {
 [[nodiscard]] std::vector<cut_message> messages_of_result(const layer_cut& how, std::size_t width);
 
 /// A rank's part of a matrix and a bias; nullopt: whole.
-struct matrix_part {
+struct matrix_piece {
   std::optional<shard_spec> weight = {}, bias = {};
   unit_range used = {};  ///< the outputs used here, where the matrix is whole
   std::vector<cut_message> messages = {};
 
-  [[nodiscard]] layer_part named(std::string_view weight_name, std::string_view bias_name) const;
+  [[nodiscard]] layer_piece named(std::string_view weight_name, std::string_view bias_name) const;
 };
 
 /// `out` is the axis of a matrix's outputs. Throws usage_error for sizes that cannot be cut.
-[[nodiscard]] matrix_part part_of_matrix(const cut_place& where, const layer_cut& how,
+[[nodiscard]] matrix_piece part_of_matrix(const cut_place& where, const layer_cut& how,
                                          std::string_view path, const shape& weight,
                                          const shape* bias, std::size_t out);
 

@@ -61,7 +61,7 @@ class linear : public module<linear<T>>, public cuttable_layer {
     return cut_.enter(x);
   }
 
-  [[nodiscard]] layer_part part_on(const cut_place& where, const layer_cut& how,
+  [[nodiscard]] layer_piece part_on(const cut_place& where, const layer_cut& how,
                                    std::string_view path) const override {
     require(how.how != cut::rows || activation_ == parx::activation::none,
             "\"{}\" applies an activation, which must follow the sum over the ranks: it cannot be "

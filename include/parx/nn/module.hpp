@@ -97,7 +97,7 @@ class module : public detail::module_state, public module_functions<module<Deriv
   static auto own_type() {
     return std::type_identity<typename value_type_or_float<Derived>::type>();
   }
-  [[gnu::noinline]] void walk_parts(detail::part_visitor& visitor, detail::visited what) {
+  [[gnu::noinline]] void walk_parts(detail::module_visitor& visitor, detail::visited what) {
     detail::walker(visitor, what).start(self());
   }
 

@@ -24,7 +24,7 @@ namespace parx::inline PARX_ABI::nn {
 
 /// Self derives from it and has, for this class alone:
 ///   detail::module_state& state();
-///   void walk_parts(detail::part_visitor&, detail::visited);   // of the module and its parts
+///   void walk_parts(detail::module_visitor&, detail::visited);   // of the module and its parts
 ///   static types<...> element_types();                         // of parameters and buffers
 ///   static std::type_identity<...> own_type();                 // that of parameters()
 template <typename Self>

@@ -30,13 +30,13 @@ class cuttable_norm : public cuttable_layer {
 
  protected:
   /// For a norm with `parameters` parameters of `width` elements.
-  [[nodiscard]] static layer_part part_of_norm(const layer_cut& how, std::string_view path,
+  [[nodiscard]] static layer_piece part_of_norm(const layer_cut& how, std::string_view path,
                                                std::size_t parameters, std::size_t width) {
     if (how.how != cut::positions && how.how != cut::from_positions)
       refuse_cut(path, "a norm", "positions");
     const cut_message summed{cut_pass::backward, cut_collective::all_reduce,
                              "a parameter's gradient", 0, width};
-    layer_part part{{}, {parameters, summed}};
+    layer_piece part{{}, {parameters, summed}};
     if (how.how == cut::from_positions) {
       part.messages.push_back(
           {cut_pass::forward, cut_collective::all_gather, "its result", width});
@@ -78,7 +78,7 @@ class layer_norm : public module<layer_norm<T>>, public cuttable_norm {
     return result(parx::layer_norm<A>(x, replicated(cast<A>(weight_)), replicated(cast<A>(bias_)),
                                       options_));
   }
-  [[nodiscard]] layer_part part_on(const cut_place&, const layer_cut& how,
+  [[nodiscard]] layer_piece part_on(const cut_place&, const layer_cut& how,
                                    std::string_view path) const override {
     return part_of_norm(how, path, 2, weight_.size());
   }
@@ -113,7 +113,7 @@ class rms_norm : public module<rms_norm<T>>, public cuttable_norm {
     using A = arithmetic_type<T>;
     return result(parx::rms_norm<A>(x, replicated(cast<A>(weight_)), options_));
   }
-  [[nodiscard]] layer_part part_on(const cut_place&, const layer_cut& how,
+  [[nodiscard]] layer_piece part_on(const cut_place&, const layer_cut& how,
                                    std::string_view path) const override {
     return part_of_norm(how, path, 1, weight_.size());
   }

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/nn/detail/part_visitor.hpp>
+#include <parx/nn/detail/module_visitor.hpp>
 
 namespace parx::inline PARX_ABI::nn {
 
@@ -22,7 +22,7 @@ class training_modes {
   template <typename Self>
   friend class module_functions;
 
-  struct saving final : detail::part_visitor {
+  struct saving final : detail::module_visitor {
     explicit saving(training_modes& all) : into(all) {}
     void on_module(const std::string&, const module_view& part) override {
       bool& mode = training(part.module);

@@ -21,7 +21,7 @@
 #include <parx/autograd/parameter.hpp>
 #include <parx/autograd/parameter_list.hpp>
 #include <parx/checkpoint/distributed_wrapper.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/function_ref.hpp>
@@ -29,7 +29,7 @@
 #include <parx/mesh/mesh.hpp>
 #include <parx/parallel/any_model.hpp>
 #include <parx/parallel/choices.hpp>
-#include <parx/parallel/part.hpp>
+#include <parx/parallel/parallel_module.hpp>
 #include <parx/parallel/strategy.hpp>
 #include <parx/pipeline/same_batches.hpp>
 #include <parx/plan/layout.hpp>
@@ -51,7 +51,7 @@ concept parallel_element = std::floating_point<T>;
 
 /// T: the type of the parameters.
 template <typename T>
-class any_parallel : public staged_wrapper {
+class any_parallel : public pipelined_wrapper {
   static_assert(parallel_element<T>,
                 "a parallel model has parameters of float or double: its 16-bit copies are amp's");
 
@@ -161,7 +161,7 @@ class any_parallel : public staged_wrapper {
     return mesh_ ? &mesh_->flatten({"pp", "tp"}) : nullptr;
   }
   /// Whether this rank needs samples: the middle stages of a pipeline do not.
-  [[nodiscard]] bool reads_batches() const { return strategy().reads_batches(); }
+  [[nodiscard]] bool needs_input() const { return strategy().needs_input(); }
   /// Local. How many ranks of the job have the same part of the parameter, or of its optimizer
   /// state "path.exp_avg", and which of them this one is.
   [[nodiscard]] shard_place copies(const std::string& name) {
@@ -185,7 +185,7 @@ class any_parallel : public staged_wrapper {
   /// Call this on all ranks before parameters are written by anything other than an optimizer or
   /// load().
   void before_write() { engine().before_write(); }
-  [[nodiscard]] parallel_part<T>& module() {
+  [[nodiscard]] parallel_module<T>& module() {
     (void)strategy();
     return *part_;
   }
@@ -221,7 +221,7 @@ class any_parallel : public staged_wrapper {
   template <typename Batch>
   void compare(std::span<const Batch> parts, call_site site) {
     if (!mesh_ || !comparing_.is_next()) return;
-    if (!reads_batches()) parts = {};
+    if (!needs_input()) parts = {};
     require_same_batches("parallel", parts, mesh_->flatten({"pp", "tp"}), site);
   }
 
@@ -249,7 +249,7 @@ class any_parallel : public staged_wrapper {
   std::optional<mesh<>> mesh_;  // none where all ranks have other samples
   std::optional<parallelized> cut_;
   std::unique_ptr<parallel_strategy<T>> strategy_;
-  std::optional<parallel_part<T>> part_;
+  std::optional<parallel_module<T>> part_;
   std::optional<parallel_shapes<T>> shapes_;
   steps_that_compare comparing_;
   std::uint64_t steps_ = 0;    // calls of forward_backward

@@ -31,7 +31,7 @@ template <typename T>
   const std::uint64_t mine[columns] = {static_cast<std::uint64_t>(place.stage),
                                        static_cast<std::uint64_t>(place.replica),
                                        static_cast<std::uint64_t>(place.piece),
-                                       model.reads_batches() ? 1U : 0U,
+                                       model.needs_input() ? 1U : 0U,
                                        elements,
                                        sent};
   std::vector<std::uint64_t> all(columns * static_cast<std::size_t>(job.size()));

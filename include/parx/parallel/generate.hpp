@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
+#include <parx/autograd/ops/full_logits.hpp>
 #include <parx/autograd/ops/view.hpp>
-#include <parx/autograd/ops/whole.hpp>
 #include <parx/comm/rank_comparison.hpp>
+#include <parx/core/call_context.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/in_call.hpp>
 #include <parx/models/generate.hpp>
 #include <parx/nn/evaluation_mode.hpp>
 #include <parx/nn/model_input.hpp>
@@ -60,7 +60,7 @@ template <typename T, typename Id>
   const std::size_t max_positions = model.max_positions();
   require(max_positions > 0,
           "generate: this model has no max_positions() and no caches");
-  in_call("generate", site, [&] {
+  with_call_context("generate", site, [&] {
     detail::require_same_arguments(model.ranks_in_step(),
                                    models::generation_arguments(prompt, options), site);
   });
@@ -81,11 +81,11 @@ template <typename T, typename Id>
     const std::span<Id> fresh = std::span(text).subspan(seen);
     const auto choose = [&](const variable<T>& logits) {
       const std::size_t last = logits.extent(1) - 1;
-      const variable<T> row = whole(slice(logits, 1, last, last + 1));
+      const variable<T> row = full_logits(slice(logits, 1, last, last + 1));
       const tensor<T> values = row.value().contiguous();
       return models::choose_token<T>(values.span(), options, stream, n);
     };
-    const std::int64_t token = in_call("generate", site, [&] {
+    const std::int64_t token = with_call_context("generate", site, [&] {
       const auto ids = tensor<Id>::wrap(fresh, {1, fresh.size()});
       return strategy.decode(any_input(ids), fresh.size(), choose);
     });

@@ -6,15 +6,15 @@
 
 #include <parx/checkpoint/instances.hpp>
 #include <parx/parallel/any_parallel.hpp>
-#include <parx/parallel/part.hpp>
+#include <parx/parallel/parallel_module.hpp>
 
 #define PARX_PARALLEL_FILE(form, T, File)                                     \
-  form template detail::state_fit detail::fit_target<parallel_part<T>, File>( \
-      parallel_part<T>&, const File&, state_match);
+  form template detail::state_fit detail::fit_target<parallel_module<T>, File>( \
+      parallel_module<T>&, const File&, state_match);
 
 #define PARX_PARALLEL_STATE(form, T, Access)                                                \
   form template std::vector<detail::state_entry>                                            \
-  detail::state_entries<detail::state_access::Access, parallel_part<T>>(parallel_part<T>&); \
+  detail::state_entries<detail::state_access::Access, parallel_module<T>>(parallel_module<T>&); \
   form template std::vector<detail::state_entry>                                            \
   detail::state_entries<detail::state_access::Access, parallel_shapes<T>>(parallel_shapes<T>&);
 

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include <parx/autograd/loss.hpp>
-#include <parx/autograd/ops/whole.hpp>
+#include <parx/autograd/ops/full_logits.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
+#include <parx/core/call_context.hpp>
 #include <parx/core/check.hpp>
-#include <parx/core/in_call.hpp>
 #include <parx/core/source.hpp>
 #include <parx/nn/metrics.hpp>
 #include <parx/nn/model_input.hpp>
@@ -49,7 +49,7 @@ class parallel_model : public any_parallel<T> {
     static_assert(std::is_same_v<made, weighted_loss<T>>,
                   "the criterion of forward_backward returns a loss as (sum, count): [](auto& "
                   "logits, auto& part) { return parx::nn::cross_entropy(logits, part.labels); }");
-    return in_call("forward_backward", site, [&] {
+    return with_call_context("forward_backward", site, [&] {
       const std::vector<Batch> parts = split(batch, batch_use::step, site);
       const auto result = [&](std::size_t i, const variable<T>& x) {
         if constexpr (std::is_same_v<made, weighted_loss<T>>) {
@@ -71,7 +71,7 @@ class parallel_model : public any_parallel<T> {
   template <typename Batch, typename Figures>
   auto evaluate(const Batch& batch, Figures&& figures, call_site site = call_site::current()) {
     require_forward<Batch>();
-    return in_call("evaluate", site, [&] {
+    return with_call_context("evaluate", site, [&] {
       const std::vector<Batch> parts = split(batch, batch_use::evaluation, site);
       using made = decltype(figures(std::declval<const variable<T>&>(), parts.front()));
       constexpr bool are_named = std::is_convertible_v<made, nn::metrics>;
@@ -107,11 +107,11 @@ class parallel_model : public any_parallel<T> {
     evaluate(
         batch,
         [&](const variable<T>& result, const auto&) {
-          made.push_back(whole(result).value().contiguous());
+          made.push_back(full_logits(result).value().contiguous());
           return nn::tally{};
         },
         site);
-    return in_call("outputs", site, [&] {
+    return with_call_context("outputs", site, [&] {
       return joined_rows(made, this->strategy().stages(), this->strategy().last_stage(), site);
     });
   }
@@ -132,7 +132,7 @@ class parallel_model : public any_parallel<T> {
     if constexpr (is_batch_of_tensors<Batch>) {
       const int count = this->strategy().parts_of(rows_of(batch), use);
       auto parts = count == 1 ? std::vector<Batch>{batch} : split_rows(batch, count);
-      if (use == batch_use::step && this->strategy().begins_idle()) {
+      if (use == batch_use::step && this->strategy().pads_first()) {
         parts.insert(parts.begin(), rows_between(batch, 0, 0));
       }
       if constexpr (requires(Batch& part) { part.trim_padding(); }) {

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include <parx/autograd/parameter.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>

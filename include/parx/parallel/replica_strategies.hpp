@@ -8,22 +8,22 @@
 
 #include <parx/core/function_ref.hpp>
 #include <parx/nn/replica_scope.hpp>
+#include <parx/parallel/data_parallel.hpp>
+#include <parx/parallel/pipelined.hpp>
 #include <parx/parallel/replica_pass.hpp>
-#include <parx/parallel/staged.hpp>
-#include <parx/parallel/unstaged.hpp>
 #include <parx/reduction/replica_tree.hpp>
 #include <parx/types/replica_range.hpp>
 
 namespace parx::inline PARX_ABI {
 
 template <typename T, template <typename> typename Wrapper>
-class unstaged_replicas final : public unstaged_strategy<T, Wrapper> {
-  using base = unstaged_strategy<T, Wrapper>;
+class data_parallel_replicas final : public data_parallel_strategy<T, Wrapper> {
+  using base = data_parallel_strategy<T, Wrapper>;
 
  public:
-  /// As unstaged_strategy; the options ask for virtual replicas.
+  /// As data_parallel_strategy; the options ask for virtual replicas.
   template <typename Options>
-  unstaged_replicas(any_model<T>& model, process_group& data, Options options, int parts,
+  data_parallel_replicas(any_model<T>& model, process_group& data, Options options, int parts,
                     call_site site)
       : base(model, data, options, parts, site), data_(data), replicas_(options.replicas) {}
 
@@ -32,8 +32,8 @@ class unstaged_replicas final : public unstaged_strategy<T, Wrapper> {
   }
   /// Ranks of an fsdp have equally many passes: of those that have a replica less the first one is
   /// without samples.
-  bool begins_idle() override {
-    return base::is_sharded && replica_plan(replicas_, data_.rank(), data_.size()).is_short();
+  bool pads_first() override {
+    return base::is_sharded && replica_plan(replicas_, data_.rank(), data_.size()).has_fewer();
   }
   nn::tally train(const microbatches<T>& all) override {
     const nn::replica_scope by_replica;
@@ -59,12 +59,12 @@ class unstaged_replicas final : public unstaged_strategy<T, Wrapper> {
 };
 
 template <typename T>
-class staged_replicas final : public staged_strategy<T> {
-  using base = staged_strategy<T>;
+class pipelined_replicas final : public pipelined_strategy<T> {
+  using base = pipelined_strategy<T>;
 
  public:
-  /// As staged_strategy; .reductions has virtual replicas.
-  staged_replicas(any_model<T>& model, process_group& stages, pipeline_options options,
+  /// As pipelined_strategy; .reductions has virtual replicas.
+  pipelined_replicas(any_model<T>& model, process_group& stages, pipeline_options options,
                   call_site site)
       : base(model, stages, options, site),
         own_(replicas_of(options.data_parallel->rank(), options.data_parallel->size(),

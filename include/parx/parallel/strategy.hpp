@@ -1,9 +1,9 @@
 // parallel_strategy: all in which layouts differ, as a parallel model sees it. What concerns the
 // model alone is any_model's.
 //
-// One object for a model, of one of two kinds: every rank runs all layers (unstaged.hpp: in a ddp
-// or an fsdp), or a rank runs some stages (staged.hpp). Layers that are cut over ranks are no
-// strategy: they are cut before. Its functions are virtual, so that a trainer, checkpoints and
+// One object for a model, of one of two kinds: every rank runs all layers (data_parallel.hpp: in a
+// ddp or an fsdp), or a rank runs some stages (pipelined.hpp). Layers that are cut over ranks are
+// no strategy: they are cut before. Its functions are virtual, so that a trainer, checkpoints and
 // evaluations are compiled once for all layouts; they are called some times a step.
 // All ranks of the job call them in the same order.
 #pragma once
@@ -17,7 +17,7 @@
 #include <parx/autograd/model_buffer.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/autograd/parameter_list.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/function_ref.hpp>
 #include <parx/core/source.hpp>
@@ -58,7 +58,7 @@ class parallel_strategy {
   /// samples; equal on the ranks that need that.
   [[nodiscard]] virtual int parts_of(std::optional<std::size_t> rows, batch_use use) = 0;
   /// Whether a step begins with a micro-batch without rows, before those of parts_of().
-  [[nodiscard]] virtual bool begins_idle() = 0;
+  [[nodiscard]] virtual bool pads_first() = 0;
   /// Forward and backward. (sum, count) of this replica, on all its ranks.
   virtual nn::tally train(const microbatches<T>& all) = 0;
   /// Forwards alone. The figures of this replica, on all its ranks.
@@ -90,7 +90,7 @@ class parallel_strategy {
   [[nodiscard]] virtual process_group* stages() noexcept = 0;
   /// The one of stages() that has the model's result.
   [[nodiscard]] virtual int last_stage() const noexcept = 0;
-  [[nodiscard]] virtual bool reads_batches() const noexcept = 0;
+  [[nodiscard]] virtual bool needs_input() const noexcept = 0;
 
   /// Collective over `next`: see ddp::regroup. For a strategy whose ranks all have the whole model.
   virtual void regroup(process_group next) = 0;

@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include <parx/autograd/lendable.hpp>
 #include <parx/autograd/loss_scale.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/autograd/parameter_list.hpp>
+#include <parx/autograd/pinnable.hpp>
 #include <parx/checkpoint/distributed_wrapper.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/warm_up.hpp>
@@ -42,8 +42,8 @@
 #include <parx/pipeline/stage_axes.hpp>
 #include <parx/pipeline/stage_marks.hpp>
 #include <parx/pipeline/stage_module.hpp>
-#include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/stage_reductions.hpp>
+#include <parx/pipeline/stage_submodule.hpp>
 #include <parx/pipeline/tables.hpp>
 #include <parx/pipeline/tied_stages.hpp>
 #include <parx/pipeline/timeline.hpp>
@@ -53,7 +53,7 @@
 namespace parx::inline PARX_ABI {
 
 template <typename T>
-class any_pipeline : public staged_wrapper, public training_engine {
+class any_pipeline : public pipelined_wrapper, public training_engine {
  public:
   /// As pipeline(model, blocks, group, options): see there.
   any_pipeline(nn::any_module<T> model, nn::model_blocks<any_input, T> blocks,
@@ -63,7 +63,7 @@ class any_pipeline : public staged_wrapper, public training_engine {
         group_(group),
         options_(std::move(options)),
         site_(site),
-        loan_(lend(model_, formatted("pipeline at {}", site))),
+        pin_(pin(model_, formatted("pipeline at {}", site))),
         alone_(group.subgroup(std::array{group.rank()}, {.name = "one pipeline stage"}, site)),
         tables_(options_, group_) {
     require_unwrapped(site);
@@ -108,7 +108,7 @@ class any_pipeline : public staged_wrapper, public training_engine {
 
   /// Whether this rank needs samples: it has the first or the last stage, or one whose blocks read
   /// the input (masks).
-  [[nodiscard]] bool reads_batches() const noexcept {
+  [[nodiscard]] bool needs_input() const noexcept {
     for (std::size_t s = 0; s < owner_.size(); ++s) {
       if (owner_[s] != group_.rank()) continue;
       if (s + 1 == owner_.size()) return true;
@@ -223,7 +223,7 @@ class any_pipeline : public staged_wrapper, public training_engine {
   void compare(std::span<const Batch> parts) {
     if (!comparing_.is_next()) return;
     process_group& model = options_.model_parallel ? *options_.model_parallel : group_;
-    require_same_batches("pipeline", reads_batches() ? parts : parts.first(0), model, site_);
+    require_same_batches("pipeline", needs_input() ? parts : parts.first(0), model, site_);
   }
 
  private:
@@ -376,12 +376,12 @@ class any_pipeline : public staged_wrapper, public training_engine {
   process_group& group_;
   const pipeline_options options_;
   const call_site site_;
-  const std::shared_ptr<const std::string> loan_;
+  const std::shared_ptr<const std::string> pin_;
   process_group alone_;
   pipeline_tables tables_;
   std::vector<int> owner_;
   std::vector<std::size_t> cut_;
-  std::optional<stage_part<T>> own_;
+  std::optional<stage_submodule<T>> own_;
   std::set<std::string> cut_layers_;     // paths of parameters
   std::vector<std::string> kept_whole_;  // paths of the parameters here that are not sharded
   tied_stages tied_;

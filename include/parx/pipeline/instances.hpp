@@ -5,13 +5,13 @@
 #include <parx/fsdp/instances.hpp>
 #include <parx/pipeline/any_pipeline.hpp>
 #include <parx/pipeline/runner.hpp>
-#include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/stage_reductions.hpp>
+#include <parx/pipeline/stage_submodule.hpp>
 #include <parx/pipeline/stage_wrapper.hpp>
 
 #define PARX_PIPELINE_INSTANCES(form, T)       \
-  form template class ddp<stage_part<T>>;      \
-  form template class any_fsdp<stage_part<T>>; \
+  form template class ddp<stage_submodule<T>>;      \
+  form template class any_fsdp<stage_submodule<T>>; \
   form template class stage_wrapper<T>;        \
   form template class stage_reductions<T>;     \
   form template class stage_runner<T>;         \

@@ -1,4 +1,4 @@
-// pipeline: trains a model whose stages are on the ranks of a group.
+// pipeline: a model whose stages are on the ranks of a group. Most programs use parx::parallel.
 //
 //   parx::models::llama<> model{config};                 // shapes alone
 //   parx::pipeline pipe{model, mesh["pp"], {.schedule = parx::schedules::zb1p, .microbatches = 8}};
@@ -11,9 +11,9 @@
 //   }
 //
 // Each rank only keeps the values of its stages' parameters. All ranks pass the same batch to
-// step(); ranks for which reads_batches() is false may pass an empty one. The first stage reads the
+// step(); ranks for which needs_input() is false may pass an empty one. The first stage reads the
 // inputs, the last the labels, and stages between read masks if they need any. A loader makes such
-// batches: .fetches = pipe.reads_batches(). The gradient is that of the mean over the batch,
+// batches: .fetches = pipe.needs_input(). The gradient is that of the mean over the batch,
 // whatever the sizes of the micro-batches.
 // Stages add up gradients in the order of the micro-batches, so every schedule but looped BFS gives
 // bit-identical results to one rank that accumulates the same micro-batches.

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/pipeline/any_pipeline.hpp>
 
 namespace parx::inline PARX_ABI {

@@ -11,8 +11,8 @@
 
 #include <parx/checkpoint/state.hpp>
 #include <parx/nn/training_modes.hpp>
-#include <parx/pipeline/stage_part.hpp>
 #include <parx/pipeline/stage_reductions.hpp>
+#include <parx/pipeline/stage_submodule.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -22,7 +22,7 @@ class stage_module : public shared_state {
   using value_type = T;
 
   /// Stages and reductions are borrowed.
-  stage_module(stage_part<T>& own, stage_reductions<T>& reductions)
+  stage_module(stage_submodule<T>& own, stage_reductions<T>& reductions)
       : own_(own), reductions_(reductions), elsewhere_(own.names_elsewhere()) {}
 
   /// Whether a stage here uses the parameter or module of this path.
@@ -54,7 +54,7 @@ class stage_module : public shared_state {
   [[nodiscard]] nn::training_modes training_modes() { return own_.training_modes(); }
 
  private:
-  stage_part<T>& own_;
+  stage_submodule<T>& own_;
   stage_reductions<T>& reductions_;
   std::set<std::string> elsewhere_;
 };

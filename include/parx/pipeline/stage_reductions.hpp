@@ -18,7 +18,7 @@
 #include <vector>
 
 #include <parx/autograd/parameter.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/function_ref.hpp>
 #include <parx/core/source.hpp>
@@ -26,7 +26,7 @@
 #include <parx/fsdp/options.hpp>
 #include <parx/nn/any_module.hpp>
 #include <parx/pipeline/action.hpp>
-#include <parx/pipeline/stage_part.hpp>
+#include <parx/pipeline/stage_submodule.hpp>
 #include <parx/pipeline/stage_wrapper.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -52,7 +52,7 @@ class stage_reductions {
       made->stages = {each.number};
       made->parts = each.parts;
       made->counted = each.number;
-      stage_part<T>(model, each.parts)
+      stage_submodule<T>(model, each.parts)
           .for_each_parameter([&](const std::string& path, auto& parameter) {
             made->is_tied |= is_tied(path);
             made->shared.push_back(is_tied(path) ? std::string() : path);

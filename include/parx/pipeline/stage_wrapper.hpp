@@ -13,19 +13,19 @@
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/ddp.hpp>
 #include <parx/fsdp/any_fsdp.hpp>
 #include <parx/nn/any_module.hpp>
-#include <parx/pipeline/stage_part.hpp>
+#include <parx/pipeline/stage_submodule.hpp>
 #include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI {
 
 template <typename T>
 class stage_wrapper {
-  using part_type = stage_part<T>;
+  using part_type = stage_submodule<T>;
 
  public:
   /// Collective over `data` and the reduction groups. `parts` are the stages' paths in the model.

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
@@ -20,7 +20,7 @@
 #include <parx/nn/module_view.hpp>
 #include <parx/nn/random_layer.hpp>
 #include <parx/reduction/reduction_group.hpp>
-#include <parx/pipeline/stage_part.hpp>
+#include <parx/pipeline/stage_submodule.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -56,7 +56,7 @@ struct layout {
   bool operator==(const layout&) const = default;
 
   /// `microbatches`, or what 0 stands for. With virtual replicas the most that a rank has of them,
-  /// once dp is known. Of a layout that require_possible() accepts.
+  /// once dp is known. Of a layout that validate() accepts.
   [[nodiscard]] int parts() const noexcept {
     const int ranks = std::max(dp, 1);
     if (replicas > 0) return (replicas + ranks - 1) / ranks;
@@ -71,7 +71,7 @@ struct layout {
 
 /// Throws usage_error for numbers out of range and for members that need others. The numbers of a
 /// layout that passes can be multiplied as int.
-void require_possible(const layout& how);
+void validate(const layout& how);
 
 }  // namespace parx
 

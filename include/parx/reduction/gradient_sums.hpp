@@ -34,7 +34,7 @@ namespace parx::inline PARX_ABI {
 struct reduction_pass {
   bool is_last = true;   ///< of its step: sums become means. Otherwise later passes add to them
   bool adds = false;     ///< gradients or sums of earlier passes of the step are there
-  bool is_idle = false;  ///< it has no samples: other ranks have a virtual replica more
+  bool is_padding = false;  ///< it has no samples: other ranks have a virtual replica more
   double count = 0;      ///< samples of this pass
 };
 

@@ -65,20 +65,20 @@ namespace detail {
 
 /// What a rank adds up and sends: the tree, dealt to the ranks.
 ///
-/// With several `users` each replica is computed by as many ranks, which all have a part of its
+/// With several `stages` each replica is computed by as many ranks, which all have a part of its
 /// gradient (a table that stages of a pipeline share): rank u * ranks + r of the group is
-/// data-parallel rank r of stage u. Each user's parts are summed along the tree, then these sums
-/// from the last user to the first, in the order of backward.
+/// data-parallel rank r of stage u. Each stage's parts are summed along the tree, then these sums
+/// from the last stage to the first, in the order of backward.
 class replica_plan {
  public:
-  /// Of `rank`, of `ranks`, whichever user it is.
-  replica_plan(int replicas, int rank, int ranks, int users = 1);
+  /// Of `rank`, of `ranks`, whichever stage it is.
+  replica_plan(int replicas, int rank, int ranks, int stages = 1);
 
   [[nodiscard]] int replicas() const noexcept { return replicas_; }
   /// Those of this rank.
   [[nodiscard]] replica_range own() const noexcept { return own_; }
   /// Whether another rank has one more.
-  [[nodiscard]] bool is_short() const noexcept {
+  [[nodiscard]] bool has_fewer() const noexcept {
     return own_.size() * static_cast<int>(sums_of_.size()) < replicas_;
   }
   /// As merges_of, after each of this rank's replicas.
@@ -96,7 +96,7 @@ class replica_plan {
     int rank = 0;
     std::size_t number = 0;
   };
-  /// All sums that are sent, from the left of the tree, or of the last user's, to the right.
+  /// All sums that are sent, from the left of the tree, or of the last stage's, to the right.
   [[nodiscard]] std::span<const sent_sum> order() const noexcept { return order_; }
   /// As merges_of, after each of them.
   [[nodiscard]] std::span<const int> merges() const noexcept { return merges_; }

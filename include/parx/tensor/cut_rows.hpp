@@ -3,7 +3,7 @@
 // A layer that is cut by columns computes a part of each row. A mark is stored with the memory of
 // its result, so that views and copies keep it without the graph. The rows are
 // - logits: the outputs are classes, in chunks by rank. cross_entropy, argmax and nn::accuracy ask
-//   the other ranks for what they need, whole() gathers all classes, and an operation on single
+//   the other ranks for what they need, full_logits() gathers all, and an operation on single
 //   values gives logits again. Every other operation throws (autograd/function.hpp).
 // - features: the next layer's input. Operations forget it; only functions of whole rows (a loss, a
 //   softmax, a largest class) throw, because they would silently be those of the part.
@@ -50,8 +50,8 @@ namespace detail {
 [[noreturn, gnu::noinline]] inline void refuse_cut_logits(std::string_view call,
                                                           const cut_rows& cut,
                                                           std::string_view cut_at = {}) {
-  throw_usage("{}: these logits are cut by classes over {} ranks{}: take parx::whole(logits)", call,
-              cut.axis->size(), cut_at);
+  throw_usage("{}: these logits are cut by classes over {} ranks{}: take parx::full_logits(logits)",
+              call, cut.axis->size(), cut_at);
 }
 [[noreturn, gnu::noinline]] inline void refuse_cut_features(std::string_view call, call_site site,
                                                             const cut_rows& cut) {

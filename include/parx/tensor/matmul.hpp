@@ -26,7 +26,8 @@ enum class op { plain, transposed };
 /// applied to parts of c while they are in the cache, by several threads at a time.
 ///
 /// Runs on this rank's threads (core/parallel_for.hpp) and adds the terms of each element in the
-/// order that tensor/gemm/order.hpp states: beside the values, the bits depend on k alone.
+/// order that tensor/gemm/summation_order.hpp states: beside the values, the bits depend on k
+/// alone.
 template <typename T>
   requires std::same_as<T, float> || std::same_as<T, double>
 void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha, const T* a,
@@ -37,7 +38,7 @@ void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha
 namespace detail {
 
 /// The last two axes of a tensor as an operand of gemm.
-struct matrix_layout {
+struct matrix_strides {
   std::size_t rows = 0;
   std::size_t columns = 0;
   op as = op::plain;
@@ -47,15 +48,15 @@ struct matrix_layout {
 /// That of a row-major or column-major matrix; nullopt for any other (both strides above 1), which
 /// has to be copied.
 template <typename T>
-[[nodiscard]] std::optional<matrix_layout> layout_of(const tensor<T>& t) noexcept {
+[[nodiscard]] std::optional<matrix_strides> strides_of(const tensor<T>& t) noexcept {
   const std::size_t axis = t.rank() - 2;
   const std::size_t rows = t.shape()[axis], columns = t.shape()[axis + 1];
   const std::size_t down = t.strides()[axis], right = t.strides()[axis + 1];
   if (right == 1 && (down >= columns || rows <= 1)) {
-    return matrix_layout{rows, columns, op::plain, std::max(down, columns)};
+    return matrix_strides{rows, columns, op::plain, std::max(down, columns)};
   }
   if (down == 1 && (right >= rows || columns <= 1)) {
-    return matrix_layout{rows, columns, op::transposed, std::max(right, rows)};
+    return matrix_strides{rows, columns, op::transposed, std::max(right, rows)};
   }
   return std::nullopt;
 }
@@ -74,10 +75,10 @@ template <typename T>
 template <typename T>
 void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T beta,
                   const tensor<T>& c) {
-  const tensor<T> left = detail::layout_of(a) ? a : a.clone();
-  const tensor<T> right = detail::layout_of(b) ? b : b.clone();
-  const detail::matrix_layout la = *detail::layout_of(left), lb = *detail::layout_of(right),
-                              lc = *detail::layout_of(c);
+  const tensor<T> left = detail::strides_of(a) ? a : a.clone();
+  const tensor<T> right = detail::strides_of(b) ? b : b.clone();
+  const detail::matrix_strides la = *detail::strides_of(left), lb = *detail::strides_of(right),
+                              lc = *detail::strides_of(c);
   const op as_a = op_a == op::plain ? la.as : detail::flip(la.as);
   const op as_b = op_b == op::plain ? lb.as : detail::flip(lb.as);
   const std::size_t k = op_a == op::plain ? la.columns : la.rows;

@@ -156,7 +156,8 @@ template <typename Model>
   for (const planned_layer& each : layers) {
     if (each.lines.empty()) continue;
     explained_layer layer{each.path, lines[each.lines[0]].rule};
-    nn::layer_part part = each.layer->part_on({options.rank, options.ranks}, layer.rule, each.path);
+    nn::layer_piece part =
+        each.layer->part_on({options.rank, options.ranks}, layer.rule, each.path);
     layer.messages = std::move(part.messages);
     model.for_each_parameter([&](const std::string& path, auto& parameter) {
       const std::size_t dot = path.rfind('.');

@@ -24,8 +24,8 @@
 
 #include <fmt/format.h>
 
-#include <parx/autograd/lendable.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/autograd/pinnable.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/comm/rank_comparison.hpp>
 #include <parx/core/check.hpp>
 #include <parx/tensor_parallel/axis.hpp>
@@ -95,8 +95,8 @@ template <typename Model>
 [[nodiscard]] std::shared_ptr<void> restore_later(Model& model,
                                                   std::vector<nn::cuttable_layer*> layers,
                                                   const std::string& who) {
-  auto loan = lend(model, who);
-  const auto restore = [&model, loan = std::move(loan), layers = std::move(layers)](void*) {
+  auto pinned = pin(model, who);
+  const auto restore = [&model, pinned = std::move(pinned), layers = std::move(layers)](void*) {
     bool is_cut = false, is_wrapped = false;
     model.for_each_parameter([&](const std::string&, const auto& each) {
       is_cut |= !each.spec().is_whole();

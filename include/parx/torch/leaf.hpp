@@ -30,14 +30,14 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-enum class gradient_layout { strided, sparse };
+enum class gradient_kind { strided, sparse };
 
 struct torch_leaf {
-  torch_leaf(std::string name_in_model, at::Tensor of, gradient_layout layout)
+  torch_leaf(std::string name_in_model, at::Tensor of, gradient_kind kind)
       : name(std::move(name_in_model)),
         parameter(std::move(of)),
         shape(parameter.sizes().begin(), parameter.sizes().end()),
-        is_table(layout == gradient_layout::sparse) {}
+        is_table(kind == gradient_kind::sparse) {}
   torch_leaf(const torch_leaf&) = delete;
   torch_leaf& operator=(const torch_leaf&) = delete;
   ~torch_leaf() {

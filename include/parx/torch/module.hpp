@@ -58,7 +58,7 @@ class torch_module {
       require_sendable(parameter, "parameter \"" + item.key() + "\"", site_);
       if (parameter.requires_grad())
         follow(item.key(), parameter,
-               tables.contains(identity) ? gradient_layout::sparse : gradient_layout::strided);
+               tables.contains(identity) ? gradient_kind::sparse : gradient_kind::strided);
       else frozen_.emplace_back(item.key(), parameter);
     }
   }
@@ -170,7 +170,7 @@ class torch_module {
     ~restored_count() { module.count_ = 1; }
   };
 
-  void follow(const std::string& name, const at::Tensor& parameter, gradient_layout layout) {
+  void follow(const std::string& name, const at::Tensor& parameter, gradient_kind kind) {
     torch_leaf& leaf = *leaves_.emplace_back(std::make_unique<torch_leaf>(name, parameter, layout));
     leaf.accumulator = ::torch::autograd::impl::grad_accumulator(parameter);
     for (const auto& hook : leaf.accumulator->pre_hooks()) {

@@ -83,7 +83,7 @@ void add_line(trainer_state& state, record line);
 [[nodiscard]] trainer_state state_from(const json::value& object);
 
 /// A user's object that checkpoints include: see trainer::add_state.
-struct saved_part {
+struct saved_object {
   std::function<void(checkpoint_parts&)> add;
   std::function<void(const saved_checkpoint&)> load;
   std::function<void(process_group&, int root)> broadcast;  ///< collective; see broadcast_state

@@ -1,9 +1,9 @@
-// trainer: the training loop of Hugging Face's Trainer, for a model in a wrapper that makes it
-// parallel: a parx::ddp or any other wrapped_model.
+// trainer: the training loop of Hugging Face's Trainer, for a model in a wrapper: most programs use
+// parx::parallel, others a parx::ddp or any wrapped_model.
 //
-//   parx::ddp ddp{model, world};
-//   parx::optim::adamw opt{ddp.parameters()};
-//   parx::train::trainer trainer{ddp, opt, loader,
+//   parx::parallel model{net, world, parx::layout::parse("ddp")};
+//   parx::optim::adamw opt{model.parameters()};
+//   parx::train::trainer trainer{model, opt, loader,
 //       [](auto& model, auto& batch) {
 //         return parx::nn::cross_entropy(model(batch.x), batch.y, {.row_weights = batch.weights});
 //       },

@@ -49,7 +49,7 @@ class hybrid_links final : public links {
   void wait(const std::vector<link_interest>& interests, std::chrono::milliseconds limit) override {
     // Another group's thread may accept a connection meant for this one, so check again soon.
     static constexpr std::chrono::milliseconds opening_interval{2};
-    const detail::sleep_scope asleep(shared_->sleepers(), group());
+    const detail::sleep_scope asleep(shared_->sleeping_groups(), group());
     if (woken_.exchange(false)) limit = limit.zero();
     polled_.clear();
     ends_.clear();
@@ -94,7 +94,7 @@ class hybrid_links final : public links {
   }
   void wake() override {
     woken_ = true;
-    shared_->sleepers().wake(group());
+    shared_->sleeping_groups().wake(group());
   }
   [[gnu::cold]] void close() noexcept override {
     for (const auto& peer : links_) {

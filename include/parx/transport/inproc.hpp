@@ -70,16 +70,16 @@ class inproc_pipe {
       std::memcpy(at, from.data + moved, size);
     });
     written_ += fits;
-    if (fits > 0) arrivals_.emplace_back(visible, written_);
+    if (fits > 0) incoming_.emplace_back(visible, written_);
     return fits;
   }
 
   std::size_t read(const mutable_bytes& to) {
     const std::lock_guard lock(mutex_);
     const auto now = clock::now();
-    while (!arrivals_.empty() && arrivals_.front().first <= now) {
-      visible_ = arrivals_.front().second;
-      arrivals_.pop_front();
+    while (!incoming_.empty() && incoming_.front().first <= now) {
+      visible_ = incoming_.front().second;
+      incoming_.pop_front();
     }
     const std::size_t got = std::min(to.size, visible_ - read_);
     for_each_piece(read_, got, [&](const std::byte* at, std::size_t moved, std::size_t size) {
@@ -92,7 +92,7 @@ class inproc_pipe {
   /// When the next byte becomes visible; time_point::max() when none is pending.
   [[nodiscard]] clock::time_point next_arrival() {
     const std::lock_guard lock(mutex_);
-    return arrivals_.empty() ? clock::time_point::max() : arrivals_.front().first;
+    return incoming_.empty() ? clock::time_point::max() : incoming_.front().first;
   }
   [[nodiscard]] bool drained() {
     const std::lock_guard lock(mutex_);
@@ -118,7 +118,7 @@ class inproc_pipe {
   std::size_t written_ = 0;
   std::size_t visible_ = 0;
   std::size_t read_ = 0;
-  std::deque<std::pair<clock::time_point, std::size_t>> arrivals_;
+  std::deque<std::pair<clock::time_point, std::size_t>> incoming_;
 };
 
 }  // namespace detail

@@ -41,8 +41,8 @@
 #include <parx/transport/detail/abort_watch.hpp>
 #include <parx/transport/detail/job_store.hpp>
 #include <parx/transport/detail/peer_directory.hpp>
-#include <parx/transport/detail/silence.hpp>
 #include <parx/transport/detail/sockets.hpp>
+#include <parx/transport/detail/unanswered_probes.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -71,7 +71,7 @@ class job {
         store_(options_.store),
         peers_(store_, options_.world_size),
         abort_(store_, options_.rank, limit, options_.loss),
-        silence_(options_.world_size),
+        unanswered_(options_.world_size),
         ended_(static_cast<std::size_t>(options_.world_size)) {
     options_.store.reset();
   }
@@ -133,9 +133,9 @@ class job {
   }
   /// For how long the rank's host has not answered has_ended(), while that was asked again and
   /// again; 0 where it has.
-  [[nodiscard]] std::chrono::nanoseconds silence_of(int rank) { return silence_.of(rank); }
+  [[nodiscard]] std::chrono::nanoseconds silence_of(int rank) { return unanswered_.of(rank); }
   /// Whether the last has_ended() had no answer from the rank's host.
-  [[nodiscard]] bool is_silent(int rank) { return silence_.has_begun(rank); }
+  [[nodiscard]] bool is_silent(int rank) { return unanswered_.has_begun(rank); }
   /// For a network that has found that the rank's process has certainly ended. A link that broke is
   /// not enough for that.
   void report_ended(int rank) noexcept { flag_of(rank).store(true, std::memory_order_relaxed); }
@@ -189,10 +189,10 @@ class job {
   }
 
   /// Publishes which call of a group this rank waits in, for all ranks of the job to read. Replaces
-  /// the group's previous notice; beyond 16 groups the oldest one is dropped, since a group that
-  /// ends does not remove its own. Only for diagnosis.
-  [[gnu::cold]] void post_notice(std::uint64_t group, std::string_view text) {
-    // Held until it is published, so that the last text has the latest notices of all groups.
+  /// the group's previous wait report; beyond 16 groups the oldest one is dropped, since a group
+  /// that ends does not remove its own. Only for diagnosis.
+  [[gnu::cold]] void post_wait_report(std::uint64_t group, std::string_view text) {
+    // Held until it is published, so that the last text has the latest reports of all groups.
     const std::lock_guard lock(notices_mutex_);
     std::erase_if(notices_, [group](const auto& each) { return each.first == group; });
     if (notices_.size() == 16) notices_.erase(notices_.begin());
@@ -200,20 +200,20 @@ class job {
     std::string all_texts;
     for (const auto& [of, each] : notices_) all_texts += each;
     store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
-      all.set(notice_key(rank()), all_texts, limit);
+      all.set(wait_key(rank()), all_texts, limit);
     });
   }
-  /// The notices that the groups of a rank have posted, one after the other.
-  [[nodiscard, gnu::cold]] std::string notices_of(int rank) {
+  /// The wait reports that the groups of a rank have posted, one after the other.
+  [[nodiscard, gnu::cold]] std::string wait_reports_of(int rank) {
     std::string found;
     store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
-      const std::vector<std::string> keys{notice_key(rank)};
+      const std::vector<std::string> keys{wait_key(rank)};
       if (all.check(keys, limit)) found = all.get(keys.front(), limit);
     });
     return found;
   }
-  /// False while notices cannot be read, because the store does not answer.
-  [[nodiscard]] bool has_notices() const noexcept { return !store_.is_silent(); }
+  /// False while wait reports cannot be read, because the store does not answer.
+  [[nodiscard]] bool has_wait_reports() const noexcept { return !store_.is_silent(); }
 
   /// "rank 3 (node2, pid 4711)", or less where less is known. `called`: its number in the caller's
   /// group. Never throws.
@@ -235,7 +235,7 @@ class job {
 
  private:
   [[nodiscard]] static std::string exit_key(int rank) { return formatted("left/{}", rank); }
-  [[nodiscard]] static std::string notice_key(int rank) { return formatted("notice/{}", rank); }
+  [[nodiscard]] static std::string wait_key(int rank) { return formatted("waits/{}", rank); }
 
   [[gnu::cold]] void publish_failure(const failure_record& record) noexcept {
     const auto all = store_.get();
@@ -277,12 +277,12 @@ class job {
     const auto address = detail::socket_address::tcp(record->address, record->port);
     const int found = detail::probe_address(address.data(), address.length, patience_ms);
     if (found == 0 || found == ECONNREFUSED) {
-      silence_.note_answer(rank);
+      unanswered_.note_answer(rank);
       return found != 0;
     }
     const bool has_no_answer =
         found == EINPROGRESS || found == EHOSTUNREACH || found == ENETUNREACH;
-    if (has_no_answer) silence_.note_no_answer(rank);
+    if (has_no_answer) unanswered_.note_no_answer(rank);
     bool lost = false;
     store_.ask_for_diagnosis([&](parx::store& all, const deadline& limit) {
       lost = all.check(std::vector{lost_key(rank)}, limit);
@@ -299,7 +299,7 @@ class job {
   std::mutex partings_mutex_;
   std::vector<std::string> own_words_;  ///< of groups that have ended, the oldest first
   std::map<int, std::optional<std::string>> partings_;  ///< by rank, as found in the store
-  detail::silence silence_;
+  detail::unanswered_probes unanswered_;
   std::vector<std::atomic<bool>> ended_;  ///< by rank
   std::atomic<std::uint32_t> losses_{0};
   mutable std::mutex for_now_mutex_;

@@ -125,7 +125,7 @@ class shm_link final : public detail::process_link {
   }
   void receive_wakes() noexcept {
     wakes_->receive([this](std::uint64_t group) {
-      if (group != key_.group) shared_.sleepers().wake(group);
+      if (group != key_.group) shared_.sleeping_groups().wake(group);
     });
   }
   /// Whether the peer has closed the link or ended. What it sent before can still be received.

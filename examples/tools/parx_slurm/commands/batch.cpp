@@ -12,8 +12,8 @@
 #include "tools/parx_slurm/command_line.hpp"
 #include "tools/parx_slurm/commands/check.hpp"
 #include "tools/parx_slurm/commands/where.hpp"
-#include "tools/parx_slurm/nodes/longest_limit.hpp"
-#include "tools/parx_slurm/nodes/older_nodes.hpp"
+#include "tools/parx_slurm/nodes/partition_limit.hpp"
+#include "tools/parx_slurm/nodes/incompatible_nodes.hpp"
 #include "tools/parx_slurm/nodes/partition.hpp"
 #include "tools/parx_slurm/nodes/sinfo.hpp"
 #include "tools/parx_slurm/nodes/test_only.hpp"
@@ -61,10 +61,10 @@ void ask_partitions(batch_job& job) {
   try {
     const auto nodes = parse_sinfo(answer.out);
     const auto rules = parse_partitions(shown.success() ? shown.out : "");
-    job.longest = longest_limit(nodes, rules, names);
+    job.longest = partition_limit(nodes, rules, names);
     const instruction_level level = level_of_file(job.program);
     if (level == instruction_level::baseline) return;
-    job.script.older = find_older_nodes(nodes, rules, names, level);
+    job.script.older = find_incompatible_nodes(nodes, rules, names, level);
   } catch (const parx::usage_error&) {
     // a sinfo that prints something else
   }

@@ -183,7 +183,7 @@ std::vector<std::string> check_command(const check_options& options) {
   auto words = parx::slurm::on_each_node(options.job, options.nodes.size());
   words.insert(words.end(),
                {"--mem=0", "--cpu-bind=none", "--kill-on-bad-exit=0",
-                "--bcast=" + parx::slurm::sent_along("parx_doctor", options.job),
+                "--bcast=" + parx::slurm::helper_path("parx_doctor", options.job),
                 (here / "parx_doctor").string(), "host", "--port=" + std::to_string(port)});
   if (const std::string jobs = live_jobs(); !jobs.empty()) words.push_back("--jobs=" + jobs);
   if (!options.program.empty()) words.push_back("--program=" + options.program);
@@ -345,7 +345,7 @@ int check(const check_options& options) {
   const bool is_over = signals.one_waits();
   if (!is_over) print_check(options, result);
   std::fflush(stdout);
-  remove_from_nodes(options, {parx::slurm::sent_along("parx_doctor", options.job)},
+  remove_from_nodes(options, {parx::slurm::helper_path("parx_doctor", options.job)},
                     parx::slurm::silent_nodes(result.found));
   if (is_over || signals.one_waits()) return 1;
   return parx::slurm::bad_nodes(result.found).empty() ? 0 : 4;

@@ -156,7 +156,7 @@ std::vector<std::string> launch_command(const run_options& options,
   }
   std::string parxrun = "parxrun";
   if (!options.check.box.is_used()) {
-    words.push_back("--bcast=" + parx::slurm::sent_along("parxrun", options.check.job));
+    words.push_back("--bcast=" + parx::slurm::helper_path("parxrun", options.check.job));
     parxrun = (here / "parxrun").string();
   }
   for (std::string& each :

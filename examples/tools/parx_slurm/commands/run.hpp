@@ -52,7 +52,7 @@ class sent_files {
  public:
   explicit sent_files(const check_options& options) : options_(options) {
     for (const char* const program : {"parx_doctor", "parxrun"}) {
-      paths_.push_back(parx::slurm::sent_along(program, options.job));
+      paths_.push_back(parx::slurm::helper_path(program, options.job));
     }
   }
   sent_files(const sent_files&) = delete;

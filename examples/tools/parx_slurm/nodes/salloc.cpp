@@ -50,7 +50,7 @@ std::vector<std::string> salloc_options(const candidate& chosen,
   std::vector<std::string> names = request.exclude;
   for (const sinfo_node& each : nodes) {
     if (each.partition != chosen.rules.name) continue;
-    for (const obstacle why : {obstacle::gpu, obstacle::processor, obstacle::another_kind}) {
+    for (const obstacle why : {obstacle::gpu, obstacle::processor, obstacle::minority_hardware}) {
       const auto found = chosen.others.find(why);
       if (found == chosen.others.end() || !detail::has(found->second, each.name)) continue;
       unfit.push_back(each);

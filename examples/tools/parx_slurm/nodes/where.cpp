@@ -32,7 +32,7 @@ std::string to_string(obstacle why) {
       return "with GPUs";
     case obstacle::processor:
       return "wrong processor";
-    case obstacle::another_kind:
+    case obstacle::minority_hardware:
       return "of another kind";
   }
   return "unknown";
@@ -131,7 +131,7 @@ void keep_one_kind(candidate& each, std::size_t wanted) {
   if (counts.size() < 2 || most->second < wanted) return;
   std::erase_if(each.usable, [&](const sinfo_node& node) {
     if (kind_of(node) == most->first) return false;
-    each.others[obstacle::another_kind].push_back(node.name);
+    each.others[obstacle::minority_hardware].push_back(node.name);
     return true;
   });
 }

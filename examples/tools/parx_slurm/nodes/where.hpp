@@ -48,7 +48,7 @@ enum class obstacle {
   too_little_memory,
   gpu,
   processor,     ///< its features promise fewer instructions than the program needs
-  another_kind,  ///< usable, but enough others are alike, and the slowest sets the pace of all
+  minority_hardware,  ///< usable, but enough others are alike, and the slowest sets the pace of all
 };
 
 [[nodiscard]] std::string to_string(obstacle why);

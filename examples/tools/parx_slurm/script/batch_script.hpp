@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tools/common/container.hpp"
-#include "tools/parx_slurm/nodes/older_nodes.hpp"
+#include "tools/parx_slurm/nodes/incompatible_nodes.hpp"
 
 namespace parx::inline PARX_ABI::slurm {
 
@@ -17,7 +17,7 @@ struct batch_options {
   std::string account;     ///< empty: the user's default
   std::string constraint;  ///< features of nodes: "avx2|zen3"; empty: any
   std::string exclude;     ///< a host list; empty: none
-  older_nodes older = {};  ///< are kept out as well
+  incompatible_nodes older = {};  ///< are kept out as well
   std::string array;       ///< "0-4": a job for each; empty: one job
   int nodes = 1;
   int least_nodes = 0;  ///< the job goes on with so many where it loses some; 0: with all alone

@@ -17,7 +17,7 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/concat.hpp>
-#include <parx/autograd/ops/detail/axis_layout.hpp>
+#include <parx/autograd/ops/detail/axis_strides.hpp>
 #include <parx/autograd/ops/detail/kinds.hpp>
 #include <parx/autograd/ops/index.hpp>
 #include <parx/autograd/ops/view.hpp>

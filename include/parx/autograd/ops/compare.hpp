@@ -2,7 +2,7 @@
 //
 // Operands are broadcast; beside a variable a tensor is a constant. Results are new tensors. All
 // throw usage_error naming both shapes where these do not broadcast, and those of variables for
-// logits that are cut over ranks, naming parx::whole.
+// logits that are cut over ranks, naming parx::full_logits.
 #pragma once
 
 #include <bit>

@@ -5,9 +5,9 @@
 // A letter is an axis; a letter that the result lacks is summed; `...` stands for further axes, the
 // same of all operands, which come first in a result without an arrow, before the letters that
 // occur once, in alphabetical order. Operands are multiplied from left to right, two at a time, as
-// one matrix product each (in the order of sums of tensor/gemm/order.hpp). X is a tensor or a
-// variable. Throws usage_error, which quotes the equation, for shapes that do not fit it, and for
-// logits that are cut over ranks, naming parx::whole.
+// one matrix product each (in the order of sums of tensor/gemm/summation_order.hpp). X is a tensor
+// or a variable. Throws usage_error, which quotes the equation, for shapes that do not fit it, and
+// for logits that are cut over ranks, naming parx::full_logits.
 #pragma once
 
 #include <algorithm>

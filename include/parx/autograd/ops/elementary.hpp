@@ -3,7 +3,7 @@
 // float, double and 16-bit numbers, which are computed as floats and rounded once. The bits of
 // floats are fixed (tensor/elementary.hpp); asin, acos, atan, sinh, cosh, erf and all of doubles
 // are the C library's. NaN stays NaN. On logits that are cut over ranks those of variables throw
-// usage_error, which names the operation and parx::whole.
+// usage_error, which names the operation and parx::full_logits.
 #pragma once
 
 #include <cmath>

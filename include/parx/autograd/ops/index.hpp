@@ -4,7 +4,7 @@
 // Indices are tensors of integers, counted from 0. Where several values go to one place they are
 // added in the order in which they lie along the axis. All throw usage_error for shapes that do not
 // fit, for an index outside (with its value), and for logits that are cut over ranks, naming
-// parx::whole.
+// parx::full_logits.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include <parx/autograd/function.hpp>
-#include <parx/autograd/ops/detail/axis_layout.hpp>
+#include <parx/autograd/ops/detail/axis_strides.hpp>
 #include <parx/autograd/ops/detail/element_wise.hpp>
 #include <parx/autograd/ops/detail/kinds.hpp>
 #include <parx/autograd/ops/rows.hpp>
@@ -68,7 +68,7 @@ template <typename T>
 template <typename Index, typename Visit>
 void each_indexed(std::string_view call, const tensor<Index>& index, int axis, std::size_t extent,
                   const Visit& visit) {
-  const axis_layout at(index.shape(), axis);
+  const axis_strides at(index.shape(), axis);
   const Index* const all = index.data();
   at.for_each_slab([&, all](std::size_t outer, std::size_t begin, std::size_t end) {
     const std::size_t first = outer * extent * at.inner, inner = at.inner;
@@ -203,12 +203,12 @@ template <typename T>
 [[nodiscard]] tensor<T> taken(std::string_view call, const tensor<T>& x, int axis,
                               const element_places& from) {
   require_uncut(x, call);
-  const axis_layout all(x.shape(), axis);
+  const axis_strides all(x.shape(), axis);
   const tensor<T> input = x.contiguous();
   shape s = x.shape();
   s[resolve_axis(axis, s)] = from.size();
   tensor<T> y = tensor<T>::empty(s);
-  const axis_layout picked(s, axis);
+  const axis_strides picked(s, axis);
   // Neighbours that stay neighbours are copied together.
   std::vector<std::size_t> begin;
   for (std::size_t k = 0; k < from.size(); ++k) {
@@ -239,9 +239,9 @@ template <typename T>
 template <typename T>
 void add_taken(const tensor<T>& target, int axis, const element_places& to,
                const tensor<T>& source) {
-  const axis_layout all(target.shape(), axis);
+  const axis_strides all(target.shape(), axis);
   const tensor<T> values = source.contiguous();
-  const axis_layout picked(source.shape(), axis);
+  const axis_strides picked(source.shape(), axis);
   picked.for_each_slab([&](std::size_t outer, std::size_t begin, std::size_t end) {
     for (std::size_t k = 0; k < to.size(); ++k) {
       const T* const from = values.data() + outer * picked.slab() + k * picked.inner;

@@ -124,7 +124,7 @@ template <typename T>
   } else {
     const dtype type = detail::autocast_type();
     detail::with_activation<T>(f, [&multiply, keeps, &z, out, type]<typename Function>(Function) {
-      multiply([&](const result_part<T>& part) {
+      multiply([&](const result_tile<T>& part) {
         detail::activate_part<Function>(part, keeps, z.data(), out, type);
       });
     });

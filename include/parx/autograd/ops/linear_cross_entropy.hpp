@@ -6,7 +6,7 @@
 //
 // Loss and gradients have the bits of the two operations: a row's logits do not depend on how many
 // rows there are, and the weight's gradient adds blocks of 256 rows, which are those of the stated
-// order of a product (tensor/gemm/order.hpp), one after the other.
+// order of a product (tensor/gemm/summation_order.hpp), one after the other.
 // Source: PyTorch's torch.nn.functional.linear_cross_entropy. Hsu et al.: Liger Kernel
 // (arXiv 2410.10989).
 #pragma once
@@ -23,7 +23,7 @@
 #include <parx/autograd/ops/detail/cut_weights.hpp>
 #include <parx/autograd/ops/linear.hpp>
 #include <parx/autograd/ops/loss.hpp>
-#include <parx/tensor/gemm/order.hpp>
+#include <parx/tensor/gemm/summation_order.hpp>
 #include <parx/tensor/matmul.hpp>
 
 namespace parx::inline PARX_ABI {

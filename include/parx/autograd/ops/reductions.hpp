@@ -23,7 +23,7 @@
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/cast.hpp>
 #include <parx/autograd/ops/compare.hpp>
-#include <parx/autograd/ops/detail/axis_layout.hpp>
+#include <parx/autograd/ops/detail/axis_strides.hpp>
 #include <parx/autograd/ops/detail/kinds.hpp>
 #include <parx/autograd/ops/elementary.hpp>
 #include <parx/autograd/ops/index.hpp>
@@ -122,7 +122,7 @@ enum class extreme_of { largest, smallest };
 template <typename T>
 [[nodiscard]] tensor<std::int64_t> place_of(extreme_of which, const tensor<T>& x, int axis) {
   using A = arithmetic_type<T>;
-  const axis_layout all(x.shape(), axis);
+  const axis_strides all(x.shape(), axis);
   const tensor<T> input = x.contiguous();
   shape s = x.shape();
   s.erase(resolve_axis(axis, s));
@@ -333,7 +333,7 @@ template <typename T>
                                call_site site = call_site::current()) {
   const detail::reduced over("prod", x.value(), std::span(&axis, 1), site);
   using A = arithmetic_type<T>;
-  const detail::axis_layout all(x.shape(), axis);
+  const detail::axis_strides all(x.shape(), axis);
   const tensor<A> v = detail::in_arithmetic(x.value());
   shape s = x.shape();
   s.erase(resolve_axis(axis, s));
@@ -384,7 +384,7 @@ enum class direction { forward, backward };
 template <typename T>
 [[nodiscard]] tensor<T> running_sums(const tensor<T>& x, int axis, direction which) {
   using A = arithmetic_type<T>;
-  const axis_layout all(x.shape(), axis);
+  const axis_strides all(x.shape(), axis);
   const tensor<T> input = x.contiguous();
   tensor<T> y = tensor<T>::empty(x.shape());
   all.for_each_slab([&](std::size_t outer, std::size_t begin, std::size_t end) {

@@ -11,7 +11,7 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/arithmetic.hpp>
-#include <parx/autograd/ops/detail/axis_layout.hpp>
+#include <parx/autograd/ops/detail/axis_strides.hpp>
 #include <parx/autograd/ops/index.hpp>
 #include <parx/autograd/ops/layer_norm.hpp>
 #include <parx/autograd/ops/view.hpp>
@@ -50,11 +50,11 @@ struct blend {
 template <typename T>
 [[nodiscard]] variable<T> blended(const variable<T>& x, int axis, std::size_t to,
                                   upsample_mode mode) {
-  const axis_layout from(x.shape(), axis);
+  const axis_strides from(x.shape(), axis);
   const blend how(from.extent, to, mode);
   shape s = x.shape();
   s[resolve_axis(axis, s)] = to;
-  const axis_layout result(s, axis);
+  const axis_strides result(s, axis);
   const tensor<T> input = x.value().contiguous();
   tensor<T> y = tensor<T>::empty(s);
   result.for_each_slab([&](std::size_t outer, std::size_t begin, std::size_t end) {

@@ -9,8 +9,8 @@
 #include <map>
 
 #include <parx/checkpoint/checkpoint_folder.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/checkpoint/shard_index.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/parse_number.hpp>
 
@@ -69,7 +69,7 @@ PARX_INLINE void probe_folder(const std::string& folder, std::uint64_t bytes) {
   remove_stale(folder);
   const auto target = std::filesystem::path(folder) / (std::string(stale_prefix) + "probe");
   {
-    staged_folder trial(target);
+    atomic_folder trial(target);
     (void)write_text(trial.path(), "file", "probe");
     trial.commit();
   }
@@ -134,9 +134,9 @@ PARX_INLINE void add_indexes(const std::filesystem::path& hidden,
 }
 
 PARX_INLINE void unfinished_checkpoint::commit(const checkpoint_manifest& manifest) {
-  staged_.require_claim();
+  folder_.require_claim();
   (void)write_text(path(), std::string(manifest_name), encode_manifest(manifest));
-  staged_.commit();
+  folder_.commit();
 }
 
 PARX_INLINE void rotate(const std::string& folder, std::uint64_t just_saved, std::size_t limit,

@@ -11,7 +11,8 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-PARX_INLINE std::optional<piece_to_write> piece_of(const state_entry& entry, const sharding& how) {
+PARX_INLINE std::optional<elements_to_write> piece_of(const state_entry& entry,
+                                                      const sharding& how) {
   const shard_spec* const part = entry.owner ? &*entry.owner : nullptr;
   const bool is_placed = part != nullptr && part->global_shape().size() > 0;
   // A number that belongs to a parameter is on all ranks. A rank with the parameter's first element
@@ -23,7 +24,7 @@ PARX_INLINE std::optional<piece_to_write> piece_of(const state_entry& entry, con
   const shard_place copy = !is_placed   ? others
                            : how.copies ? how.copies(entry.name, *part)
                                         : shard_place{};
-  return piece_of_copy(entry.name, entry.part, size_of(entry.type), copy);
+  return elements_of_copy(entry.name, entry.part, size_of(entry.type), copy);
 }
 
 }  // namespace parx::detail

@@ -105,7 +105,7 @@ PARX_INLINE void safetensors_shards::read_parts(detail::shard_index index,
 PARX_INLINE void safetensors_shards::require_room(const detail::shard_index& index) const {
   std::vector<std::uint64_t> needed(index.files.size(), 0);
   for (const auto& tensor : index.tensors) {
-    for (const detail::placed_part& part : tensor.parts)
+    for (const detail::placed_shard& part : tensor.parts)
       needed[part.file] += part.spec.size() * detail::element_bytes(tensor.dtype_name);
   }
   for (std::size_t i = 0; i < needed.size(); ++i) {

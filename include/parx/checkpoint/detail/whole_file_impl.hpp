@@ -16,7 +16,7 @@
 #include <parx/checkpoint/detail/output_file.hpp>
 #include <parx/checkpoint/parts.hpp>
 #include <parx/checkpoint/safetensors.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
 #include <parx/checkpoint/whole_file.hpp>

@@ -13,7 +13,7 @@
 
 #include <parx/checkpoint/agreement.hpp>
 #include <parx/checkpoint/manifest.hpp>
-#include <parx/checkpoint/shard_layout.hpp>
+#include <parx/checkpoint/shard_files.hpp>
 #include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/collectives/object.hpp>
 #include <parx/core/error.hpp>

@@ -37,7 +37,7 @@ inline void monitored_barrier(process_group& group,
                               std::chrono::milliseconds timeout = group_timeout,
                               call_site site = call_site::current()) {
   detail::collective_arguments given = detail::barrier_arguments(timeout, site);
-  given.names_late = true;
+  given.names_absent_ranks = true;
   detail::run(group, given);
 }
 

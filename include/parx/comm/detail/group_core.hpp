@@ -10,8 +10,8 @@
 #include <utility>
 
 #include <parx/comm/detail/issue/issuer.hpp>
+#include <parx/comm/detail/progress/concurrent_use.hpp>
 #include <parx/comm/detail/progress/progress.hpp>
-#include <parx/comm/detail/progress/sole_user.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/own_process.hpp>
 
@@ -54,8 +54,8 @@ class group_core {
 
   /// The calling thread is in a call while the returned value exists. Throws usage_error while
   /// another thread is in one.
-  [[nodiscard]] sole_user::guard enter(operation what, const call_site& site) {
-    return sole_user::guard(user_, [&] {
+  [[nodiscard]] concurrent_use::guard enter(operation what, const call_site& site) {
+    return concurrent_use::guard(user_, [&] {
       throw_usage(
           "{} on group \"{}\" at {}: another thread is in a call of this group. A group "
           "is used by one thread at a time: give each thread one of its own, by split() or "
@@ -85,7 +85,7 @@ class group_core {
   const std::string name_;
   const std::uint64_t id_;
   const group_options options_;
-  sole_user user_;
+  concurrent_use user_;
   detail::progress progress_;
   detail::issuer issuer_;
   std::map<std::uint64_t, std::uint64_t> made_groups_;  ///< key, number made

@@ -134,7 +134,7 @@ class cost_meter {
 
 [[gnu::cold]] PARX_INLINE void ready_choice(const process_group& group, call_site site) {
   detail::group_core& core = *detail::core_of(group);
-  detail::choice& choice = core.issuer().choice();
+  detail::algorithm_choice& choice = core.issuer().choice();
   if (choice.ready()) return;
   choice.find_hosts(core.network());
   if (const int peer = choice.first_on_another_host(); peer > 0 && !choice.ready()) {

@@ -22,12 +22,12 @@
 namespace parx::inline PARX_ABI::algorithms {
 
 /// The ranks of each host, from the view of one rank.
-struct host_layout {
+struct ranks_by_host {
   std::vector<std::vector<int>> hosts;  ///< their ranks; hosts in the order of their first rank
   int host = 0;                         ///< this rank's, an index of `hosts`
   int position = 0;                     ///< this rank's, an index of hosts[host]
 
-  host_layout(int rank, std::span<const int> host_of) {
+  ranks_by_host(int rank, std::span<const int> host_of) {
     std::vector<int> numbers;
     for (std::size_t r = 0; r < host_of.size(); ++r) {
       const auto found = std::find(numbers.begin(), numbers.end(), host_of[r]);
@@ -71,26 +71,26 @@ struct host_layout {
 [[nodiscard]] inline schedule hierarchical_all_reduce(int rank, std::span<const int> host_of,
                                                       std::size_t count) {
   schedule steps{.name = algorithm::hierarchical};
-  const host_layout layout(rank, host_of);
-  const auto& local = layout.local();
+  const ranks_by_host by_host(rank, host_of);
+  const auto& local = by_host.local();
   const int neighbours = static_cast<int>(local.size());
-  const int hosts = static_cast<int>(layout.hosts.size());
+  const int hosts = static_cast<int>(by_host.hosts.size());
   std::int32_t done = no_action;
   place current = place::input;
   if (neighbours > 1) {
-    schedule part = tree_reduce(layout.position, neighbours, count, 0);
+    schedule part = tree_reduce(by_host.position, neighbours, count, 0);
     if (hosts > 1) {
       for (action& each : part.actions) each.completes = false;
     }
     done = append(steps, part, place::input, done, local);
     current = place::output;
   }
-  if (layout.leads() && hosts > 1) {
-    done = append(steps, halving_all_reduce(layout.host, hosts, count), current, done,
-                  layout.leaders());
+  if (by_host.leads() && hosts > 1) {
+    done = append(steps, halving_all_reduce(by_host.host, hosts, count), current, done,
+                  by_host.leaders());
   }
   if (neighbours > 1) {
-    append(steps, tree_broadcast(layout.position, neighbours, count, 0), place::output, done,
+    append(steps, tree_broadcast(by_host.position, neighbours, count, 0), place::output, done,
            local);
   }
   return steps;
@@ -100,22 +100,22 @@ struct host_layout {
 [[nodiscard]] inline schedule hierarchical_broadcast(int rank, std::span<const int> host_of,
                                                      std::size_t count, int root) {
   schedule steps{.name = algorithm::hierarchical};
-  host_layout layout(rank, host_of);
-  layout.lead(rank, root);
-  const auto& local = layout.local();
-  const std::vector<int> leaders = layout.leaders();
+  ranks_by_host by_host(rank, host_of);
+  by_host.lead(rank, root);
+  const auto& local = by_host.local();
+  const std::vector<int> leaders = by_host.leaders();
   const int hosts = static_cast<int>(leaders.size());
   const auto from =
       static_cast<int>(std::find(leaders.begin(), leaders.end(), root) - leaders.begin());
   std::int32_t arrived = no_action;
-  if (layout.leads() && hosts > 1) {
-    append(steps, tree_broadcast(layout.host, hosts, count, from), place::input, no_action,
+  if (by_host.leads() && hosts > 1) {
+    append(steps, tree_broadcast(by_host.host, hosts, count, from), place::input, no_action,
            leaders);
     // A leader's action 0 is its receive; it forwards the vector to its host while it arrives.
     if (rank != root) arrived = 0;
   }
   if (local.size() > 1) {
-    append(steps, tree_broadcast(layout.position, static_cast<int>(local.size()), count, 0),
+    append(steps, tree_broadcast(by_host.position, static_cast<int>(local.size()), count, 0),
            rank == root ? place::input : place::output, arrived, local);
   }
   return steps;
@@ -125,18 +125,18 @@ struct host_layout {
 [[nodiscard]] inline schedule hierarchical_all_gather(int rank, std::span<const int> host_of,
                                                       const partition& blocks) {
   schedule steps{.name = algorithm::hierarchical};
-  const host_layout layout(rank, host_of);
-  const auto& local = layout.local();
-  const int hosts = static_cast<int>(layout.hosts.size());
+  const ranks_by_host by_host(rank, host_of);
+  const auto& local = by_host.local();
+  const int hosts = static_cast<int>(by_host.hosts.size());
   const auto block = [&](int r) { return blocks.block(place::output, r); };
   const auto members = [&](int host) -> const std::vector<int>& {
-    return layout.hosts[static_cast<std::size_t>(wrap(host, hosts))];
+    return by_host.hosts[static_cast<std::size_t>(wrap(host, hosts))];
   };
   std::vector<std::int32_t> here(host_of.size(), no_action);
   const auto arrived = [&](int r) -> std::int32_t& { return here[static_cast<std::size_t>(r)]; };
 
   arrived(rank) = steps.copy(blocks.alone(place::input, rank), block(rank));
-  if (layout.leads()) {
+  if (by_host.leads()) {
     for (const int r : local) {
       if (r != rank) arrived(r) = steps.receive(r, block(r));
     }
@@ -144,17 +144,17 @@ struct host_layout {
     steps.send(local.front(), blocks.alone(place::input, rank));
   }
 
-  const auto position = static_cast<std::size_t>(layout.position);
+  const auto position = static_cast<std::size_t>(by_host.position);
   const int next = position + 1 < local.size() ? local[position + 1] : -1;
   for (int step = 0; step < hosts; ++step) {
-    for (const int r : members(layout.host - step)) {
-      if (!layout.leads() && r != rank) arrived(r) = steps.receive(local[position - 1], block(r));
-      if (layout.leads() && step > 0) {
-        arrived(r) = steps.receive(members(layout.host - 1).front(), block(r));
+    for (const int r : members(by_host.host - step)) {
+      if (!by_host.leads() && r != rank) arrived(r) = steps.receive(local[position - 1], block(r));
+      if (by_host.leads() && step > 0) {
+        arrived(r) = steps.receive(members(by_host.host - 1).front(), block(r));
       }
       if (next >= 0 && r != next) steps.send(next, block(r), arrived(r));
-      if (layout.leads() && step + 1 < hosts) {
-        steps.send(members(layout.host + 1).front(), block(r), arrived(r));
+      if (by_host.leads() && step + 1 < hosts) {
+        steps.send(members(by_host.host + 1).front(), block(r), arrived(r));
       }
     }
   }

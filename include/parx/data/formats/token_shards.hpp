@@ -23,7 +23,7 @@
 
 namespace parx::inline PARX_ABI::data {
 
-enum class shard_layout {
+enum class shard_format {
   llm_c,   ///< with a header that says how many tokens of which size there are
   nanogpt  ///< uint16 from the first byte to the last
 };
@@ -32,7 +32,7 @@ class token_shards {
  public:
   /// Throws errc::io, or errc::bad_data for a file that is not in the layout or was cut short.
   [[nodiscard]] static token_shards open(const std::vector<std::string>& paths,
-                                         shard_layout layout = shard_layout::llm_c);
+                                         shard_format layout = shard_format::llm_c);
 
   /// Tokens in memory.
   [[nodiscard]] static token_shards from(std::vector<token_id> ids);
@@ -85,7 +85,7 @@ class token_shards {
     std::size_t count;
   };
 
-  void add_file(const std::string& path, shard_layout layout);
+  void add_file(const std::string& path, shard_format layout);
 
   std::vector<shard> shards_;
 };

@@ -39,19 +39,19 @@ PARX_INLINE void gradient_buckets::lay_out(const bucket_limits& limits) {
   for (const auto& each : parameters_) {
     sizes.push_back({each->type(), each->bytes(), is_table(*each), groups().number_of(*each)});
   }
-  std::vector<bucket_layout> layouts = assign_buckets(sizes, limits);
-  const auto room_of = [&](const bucket_layout& bucket) {
+  std::vector<bucket_plan> plans = assign_buckets(sizes, limits);
+  const auto room_of = [&](const bucket_plan& bucket) {
     const parameter_handle& first = *parameters_[bucket.items.front().parameter];
     return bucket.bytes + (is_table(first) ? shared_rows::mark_bytes(first) : 0);
   };
   std::vector<std::size_t> bytes(groups().size());
-  for (const bucket_layout& each : layouts) bytes[each.group] += room_of(each);
+  for (const bucket_plan& each : plans) bytes[each.group] += room_of(each);
   std::vector<std::byte*> begin;
   for (std::size_t group = 0; group < bytes.size(); ++group) {
     memory_.emplace_back(groups()[group], bytes[group], site_);
     begin.push_back(memory_.back().data());
   }
-  for (bucket_layout& each : layouts) {
+  for (bucket_plan& each : plans) {
     std::byte*& next = begin[each.group];
     auto& made = *buckets_.emplace_back(new gradient_bucket{each, buckets_.size(), next});
     next += room_of(each);
@@ -66,9 +66,9 @@ PARX_INLINE void gradient_buckets::lay_out(const bucket_limits& limits) {
 
 PARX_INLINE std::unique_ptr<bucket_sum> gradient_buckets::sum_of(const gradient_bucket& bucket,
                                                                  bool is_table) {
-  process_group& group = groups()[bucket.layout.group];
+  process_group& group = groups()[bucket.plan.group];
   std::unique_ptr<bucket_sum> whole;
-  if (hook_ && bucket.layout.group == own) {
+  if (hook_ && bucket.plan.group == own) {
     hooked_.push_back(new hooked_sum(hook_, bucket, group, headers(), order_, site_));
     whole.reset(hooked_.back());
   } else {
@@ -83,14 +83,14 @@ PARX_INLINE std::unique_ptr<bucket_sum> gradient_buckets::sum_of(const gradient_
   return std::make_unique<gathered_rows>(std::move(whole), bucket, group, headers(), order_, site_);
 }
 
-PARX_INLINE std::vector<hook_memory> gradient_buckets::remembered_by_hook() {
+PARX_INLINE std::vector<hook_memory> gradient_buckets::hook_state() {
   if (!hook_) return {};
   std::vector<hook_bucket> buckets;
   for (hooked_sum* const each : hooked_) buckets.push_back(each->view());
   std::vector<hook_memory> all = hook_.memory(buckets);
   // The next step's scale is computed from it.
   double& samples = headers().own().count();
-  all.push_back({"samples_of_last_step", {&samples, 1, dtype::float64}, hook_share::equal});
+  all.push_back({"samples_of_last_step", {&samples, 1, dtype::float64}, hook_memory_kind::equal});
   return all;
 }
 

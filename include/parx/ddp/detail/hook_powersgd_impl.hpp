@@ -56,7 +56,7 @@ PARX_INLINE void powersgd_hook::start(hook_bucket& bucket) {
          q.length, 0.0F, p.data, p.length);
   }
   s.scale = bucket.scale;
-  for (const plain_part& each : s.plain) {
+  for (const uncompressed_values& each : s.plain) {
     std::copy_n(gradients + each.offset, each.count, s.p.data() + each.p_begin);
   }
   s.sum = async_all_reduce(bucket.group, s.p, {.order = bucket.order}, bucket.site);
@@ -85,17 +85,17 @@ PARX_INLINE std::vector<hook_memory> powersgd_hook::memory(std::span<const hook_
   std::vector<hook_memory> all;
   for (const hook_bucket& each : buckets) {
     state& s = states_[each.index];
-    const auto add = [&]<typename T>(const char* name, std::span<T> values, hook_share share) {
+    const auto add = [&]<typename T>(const char* name, std::span<T> values, hook_memory_kind kind) {
       all.push_back({formatted("bucket.{}.{}", each.index, name),
                      {values.data(), values.size(), dtype_of<T>},
-                     share});
+                     kind});
     };
-    add("steps", std::span(&s.steps, 1), hook_share::equal);
+    add("steps", std::span(&s.steps, 1), hook_memory_kind::equal);
     if (!compresses(each)) continue;
     lay_out(s, each);
-    add("scale", std::span(&s.scale, 1), hook_share::equal);
-    add("q", std::span(s.q), hook_share::equal);
-    add("left_out", std::span(s.left_out), hook_share::addend);
+    add("scale", std::span(&s.scale, 1), hook_memory_kind::equal);
+    add("q", std::span(s.q), hook_memory_kind::equal);
+    add("left_out", std::span(s.left_out), hook_memory_kind::addend);
   }
   return all;
 }
@@ -134,7 +134,7 @@ PARX_INLINE void powersgd_hook::project(state& s, const hook_bucket& bucket) {
          gradients + each.at.offset, q.length, 0.0F, q.data, q.length);
   }
   const auto factor = static_cast<float>(bucket.count == 0 ? 0 : 1 / bucket.count);
-  for (const plain_part& each : s.plain) {
+  for (const uncompressed_values& each : s.plain) {
     const float* const sum = s.p.data() + each.p_begin;
     for (std::size_t i = 0; i < each.count; ++i) gradients[each.offset + i] = sum[i] * factor;
   }

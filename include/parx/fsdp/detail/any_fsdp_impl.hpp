@@ -84,8 +84,8 @@ any_fsdp<Model>::any_fsdp(Model model, process_group& group, fsdp_options option
     : model_(std::move(model)),
       group_(group),
       who_(formatted("fsdp at {}", site)),
-      loan_(lend(model_, who_)) {
-  detail::require_possible(options, group.size(), who_);
+      pin_(pin(model_, who_)) {
+  detail::validate(options, group.size(), who_);
   std::vector<std::unique_ptr<detail::sharded_parameter>> all;
   detail::shard_groups groups = detail::make_shard_groups(group, options.shard_within, site);
   unit_plan plan = make_plan(options, groups.shards.size(), all);

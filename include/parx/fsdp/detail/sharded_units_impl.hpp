@@ -43,7 +43,7 @@ PARX_INLINE sharded_units::sharded_units(process_group& group, shard_groups grou
   name_tags();
   values_ = storage_of(options, site);
   take_values(site);
-  reduction_layout sums = layout_of(std::move(groups.part_of), options, site);
+  sum_settings sums = layout_of(std::move(groups.part_of), options, site);
   cut_tables(sums, site);
   uses_.emplace(plan_, *values_, options.prefetch);
   const auto kind = options.stage == 1 ? gradient_memory_of::all_flats : gradient_memory_of::slots;
@@ -277,7 +277,7 @@ PARX_INLINE void sharded_units::name_tags() {
   gathering_.name_tags(std::move(names));
 }
 
-PARX_INLINE reduction_layout sharded_units::layout_of(std::vector<std::size_t> part_of,
+PARX_INLINE sum_settings sharded_units::layout_of(std::vector<std::size_t> part_of,
                                                       const fsdp_options& options, call_site site) {
   if (replicas_.size() > 1) {  // separate from the group of the gathers
     shard_sums_.emplace(gathering_.subgroup(all_ranks(gathering_.size()),
@@ -298,7 +298,7 @@ PARX_INLINE reduction_layout sharded_units::layout_of(std::vector<std::size_t> p
           .virtual_replicas = std::move(virtual_replicas)};
 }
 
-PARX_INLINE void sharded_units::cut_tables(const reduction_layout& sums, call_site site) {
+PARX_INLINE void sharded_units::cut_tables(const sum_settings& sums, call_site site) {
   const int replicas = sums.virtual_replicas ? sums.virtual_replicas->replicas() : 0;
   for (std::size_t i = 0; i < all_.size(); ++i) {
     if (!is_table(i)) continue;

@@ -78,7 +78,7 @@ class all_arrivals {
         const auto missing = missing_ranks();
         log(log_level::warn, "rank {} of {} has waited 5 s at {}{}", job_.rank, job_.world_size,
             failures_.place(),
-            missing ? " for " + *missing : ": " + failures_.keeper() + " does not answer");
+            missing ? " for " + *missing : ": " + failures_.store_host_name() + " does not answer");
       }
       if (job_.rank == 0 && look_at.passed()) {
         check_for_ended(limit);

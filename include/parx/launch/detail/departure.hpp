@@ -58,7 +58,7 @@ class departure {
   /// other clients may have some. `members` are the ranks that go on since `round`.
   [[gnu::cold]] void sign_off(int members, int round, const deadline& limit) noexcept {
     if (joined_.server() || joined_.part() == nullptr) return;
-    if (job_.keeper != store_keeper::rank_zero) return;
+    if (job_.hosted_by != store_host::rank_zero) return;
     try {
       if (joined_.part()->add(keys::leavers(round), 1, limit) == members - 1) {
         joined_.part()->set(keys::all_left, "1", limit);

@@ -35,7 +35,7 @@
 #include <parx/launch/init.hpp>
 #include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
-#include <parx/launch/thread_layout.hpp>
+#include <parx/launch/thread_placement.hpp>
 #include <parx/transport/inproc.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -123,7 +123,7 @@ inline void record_refusal(failure_log& failures, int rank) noexcept {
 /// For a job without one. parxrun makes one itself, unless the job has several hosts.
 [[nodiscard, gnu::cold]] inline std::string_view way_to_a_secret(const launch_env& job) {
   if (!why_no_hmac().empty()) return why_no_hmac();
-  if (job.keeper == store_keeper::parxrun) {
+  if (job.hosted_by == store_host::parxrun) {
     return "Give all parxrun the same PARX_SECRET, or PARX_SECRET_FILE";
   }
   return "Start it by parxrun, or give all ranks the same PARX_SECRET, or PARX_SECRET_FILE";
@@ -145,7 +145,7 @@ inline void record_refusal(failure_log& failures, int rank) noexcept {
          "are so short. Take {} random ones or more: openssl rand -hex 16",
          job.secret.size(), least_secret);
   }
-  if (!job.secret.empty() && job.keeper == store_keeper::agent) {
+  if (!job.secret.empty() && job.hosted_by == store_host::agent) {
     log0(log_level::warn,
          "PARX_SECRET{} protects the ranks' links, but not the store at {}, which is PyTorch's: "
          "whoever reaches it can end this job",
@@ -165,7 +165,7 @@ inline void record_refusal(failure_log& failures, int rank) noexcept {
   const std::vector<int> cores = allowed_cores();
   const thread_choice choice = choose_threads(env, static_cast<int>(cores.size()), own_cpu_quota());
   if (const std::string said = choice.warning(); !said.empty()) log0(log_level::warn, "{}", said);
-  const thread_layout layout = lay_out_threads(
+  const thread_placement layout = lay_out_threads(
       choice,
       {.local_rank = job.local_rank.value_or(job.rank),
        .local_ranks = job.local_world_size.value_or(job.world_size),

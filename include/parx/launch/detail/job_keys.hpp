@@ -39,7 +39,7 @@ inline constexpr const char* recorder = "recorder";  ///< a random name of this 
 [[nodiscard]] inline std::string leavers(int rounds) { return formatted("leavers/{}", rounds); }
 inline constexpr const char* all_left = "all left";
 
-/// Of the numbers of starts, see numbered_start.hpp.
+/// Of the numbers of starts, see store_generation.hpp.
 [[nodiscard]] inline std::string starts_prefix(std::string_view job) {
   return job_prefix(job) + "/starts";
 }

@@ -19,7 +19,7 @@
 #include <parx/core/printable.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/job_keys.hpp>
-#include <parx/launch/detail/numbered_start.hpp>
+#include <parx/launch/detail/store_generation.hpp>
 #include <parx/launch/launcher.hpp>
 #include <parx/store/prefix.hpp>
 #include <parx/store/store_error.hpp>
@@ -65,21 +65,21 @@ class join_failure {
     return with_port(job_->master_host, job_->master_port);
   }
   /// The process that keeps the job's store.
-  [[nodiscard]] std::string keeper() const {
-    return formatted("{}, which keeps the job's store,", to_string(job_->keeper));
+  [[nodiscard]] std::string store_host_name() const {
+    return formatted("{}, which keeps the job's store,", to_string(job_->hosted_by));
   }
   /// -1: it is no rank.
   [[nodiscard]] int keeping_rank() const noexcept {
-    return job_->keeper == store_keeper::rank_zero ? 0 : -1;
+    return job_->hosted_by == store_host::rank_zero ? 0 : -1;
   }
   [[nodiscard]] std::string end_of_keeper() const {
-    return formatted("{} has ended or was killed; see its output", keeper());
+    return formatted("{} has ended or was killed; see its output", store_host_name());
   }
   [[nodiscard]] std::string silence_of_keeper() const {
-    return formatted("{} does not answer; is its process stopped?", keeper());
+    return formatted("{} does not answer; is its process stopped?", store_host_name());
   }
   /// For a handler of `failure`: names the process because of which the store did not serve.
-  [[noreturn]] void blame_keeper(const store_error& failure, const deadline& limit) const {
+  [[noreturn]] void throw_lost_store(const store_error& failure, const deadline& limit) const {
     const errc code = failure.code_value();
     if (job_->hosts_store() || (code != errc::peer_lost && code != errc::timeout)) throw;
     const bool is_silent = code == errc::timeout;
@@ -110,12 +110,12 @@ struct store_of_job {
     tcp_store_options options{job.master_host, job.master_port};
     options.key = key_of_store(job);
     // Rank 0 listens and serves, or it has ended because another program has the port.
-    if (job.keeper == store_keeper::rank_zero) options.silence = std::chrono::seconds(15);
+    if (job.hosted_by == store_host::rank_zero) options.silence = std::chrono::seconds(15);
     return options;
   }
   /// torchrun's store is PyTorch's own, which does not support a key.
   [[nodiscard]] static std::optional<job_key> key_of_store(const launch_env& job) {
-    return job.keeper == store_keeper::agent ? std::nullopt : key_of(job);
+    return job.hosted_by == store_host::agent ? std::nullopt : key_of(job);
   }
 };
 
@@ -129,7 +129,7 @@ class joined_job {
   [[gnu::cold]] void open_store(const deadline& limit) {
     try {
       if (job_.hosts_store()) serve(limit);
-      if (job_.keeper == store_keeper::agent) {
+      if (job_.hosted_by == store_host::agent) {
         start_.emplace(store_of_job::where(job_), job_.run_id, job_.rank, limit);
         job_.run_id += "." + start_->number();
       }
@@ -158,7 +158,7 @@ class joined_job {
                             job_.rank, job_.world_size, printable(holder), failures_.place()),
                   failures_.context(limit));
     } catch (const store_error& failure) {
-      failures_.blame_keeper(failure, limit);
+      failures_.throw_lost_store(failure, limit);
     }
   }
   /// Compares with the first rank what all must have alike.
@@ -231,7 +231,7 @@ class joined_job {
 
   launch_env job_;
   const join_failure failures_{job_};
-  std::optional<numbered_start> start_;  ///< in an agent's store, until all have come
+  std::optional<store_generation> start_;  ///< in an agent's store, until all have come
   std::optional<tcp_store_server> server_;
   std::shared_ptr<store_of_job> store_;
   std::shared_ptr<store> part_;

@@ -185,7 +185,7 @@ inline void require_master(const environment& env, launch_env& job, const rank_n
   // torchrun writes Python's "True".
   const auto agent = env_string(env, "TORCHELASTIC_USE_AGENT_STORE");
   if (elastic_id && agent && (*agent == "True" || *agent == "true" || *agent == "1")) {
-    job.keeper = store_keeper::agent;
+    job.hosted_by = store_host::agent;
   }
   require_master(env, job, names);
   return job;

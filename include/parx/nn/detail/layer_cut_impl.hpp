@@ -80,15 +80,15 @@ PARX_INLINE std::vector<cut_message> messages_of_result(const layer_cut& how, st
   return all;
 }
 
-PARX_INLINE layer_part matrix_part::named(std::string_view weight_name,
+PARX_INLINE layer_piece matrix_piece::named(std::string_view weight_name,
                                           std::string_view bias_name) const {
-  layer_part all{{}, messages};
+  layer_piece all{{}, messages};
   if (weight) all.cut.push_back({weight_name, *weight});
   if (bias) all.cut.push_back({bias_name, *bias});
   return all;
 }
 
-PARX_INLINE matrix_part part_of_matrix(const cut_place& where, const layer_cut& how,
+PARX_INLINE matrix_piece part_of_matrix(const cut_place& where, const layer_cut& how,
                                        std::string_view path, const shape& weight,
                                        const shape* bias, std::size_t out) {
   require(how.how == cut::columns || how.how == cut::rows,
@@ -103,7 +103,7 @@ PARX_INLINE matrix_part part_of_matrix(const cut_place& where, const layer_cut& 
   require(extent % units == 0, "\"{}\": {} {} are not {} units of one size", path, extent,
           columns ? "outputs" : "inputs", units);
   const std::size_t width = extent / units;
-  matrix_part here;
+  matrix_piece here;
   here.messages = columns ? messages_of_input(how, how.between, weight[1 - out])
                           : messages_of_result(how, weight[out]);
   if (columns && how.query_heads > 0 && units % static_cast<std::size_t>(where.ranks) != 0) {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include <parx/autograd/lendable.hpp>
+#include <parx/autograd/pinnable.hpp>
 #include <parx/core/check.hpp>
 #include <parx/nn/module_hook.hpp>
 
@@ -16,7 +16,7 @@ class module_functions;
 
 namespace detail {
 
-class module_state : public lendable {
+class module_state : public pinnable {
  public:
   /// Whether layers that behave differently in training (dropout) do so.
   [[nodiscard]] bool is_training() const noexcept { return training_; }
@@ -34,7 +34,7 @@ class module_state : public lendable {
  protected:
   module_state() = default;
   module_state(module_state&& other)
-      : lendable(std::move(other)),
+      : pinnable(std::move(other)),
         training_(other.training_),
         ready_(other.ready_),
         seed_(other.seed_),
@@ -42,7 +42,7 @@ class module_state : public lendable {
     require_unhooked(other);
   }
   module_state& operator=(module_state&& other) {
-    lendable::operator=(std::move(other));
+    pinnable::operator=(std::move(other));
     require_unhooked(*this);
     require_unhooked(other);
     training_ = other.training_;
@@ -56,7 +56,7 @@ class module_state : public lendable {
  private:
   template <typename Self>
   friend class nn::module_functions;
-  friend class part_visitor;
+  friend class module_visitor;
 
   void note_seed(std::uint64_t seed) noexcept {
     seed_ = seed;

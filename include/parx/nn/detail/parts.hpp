@@ -11,7 +11,7 @@
 
 #include <parx/autograd/anomaly.hpp>
 #include <parx/core/function_ref.hpp>
-#include <parx/nn/detail/part_visitor.hpp>
+#include <parx/nn/detail/module_visitor.hpp>
 
 namespace parx::inline PARX_ABI::nn::detail {
 
@@ -19,7 +19,7 @@ namespace parx::inline PARX_ABI::nn::detail {
 enum class fill { all, missing };
 
 /// Names parameters by their paths and fills those whose path `wanted` accepts (empty: all).
-struct initial_values final : part_visitor {
+struct initial_values final : module_visitor {
   using filter = std::function<bool(const std::string& path)>;
   initial_values(std::uint64_t from, fill parts, filter only = {})
       : seed(from), which(parts), wanted(std::move(only)) {}
@@ -35,7 +35,7 @@ struct initial_values final : part_visitor {
 };
 
 /// After initial_values: marks the modules as ready and seeds the random layers.
-struct readiness final : part_visitor {
+struct readiness final : module_visitor {
   readiness(std::uint64_t from, fill parts) : seed(from), which(parts) {}
   void on_module(const std::string& path, const module_view& part) override {
     const bool was_ready = std::exchange(ready(part.module), true);
@@ -47,7 +47,7 @@ struct readiness final : part_visitor {
   fill which;
 };
 
-struct noise_seeding final : part_visitor {
+struct noise_seeding final : module_visitor {
   explicit noise_seeding(std::uint64_t from) : seed(from) {}
   void on_module(const std::string& path, const module_view& part) override {
     if (part.noise != nullptr) part.noise->seed_noise(seed, path);
@@ -55,7 +55,7 @@ struct noise_seeding final : part_visitor {
   std::uint64_t seed;
 };
 
-struct replica_setting final : part_visitor {
+struct replica_setting final : module_visitor {
   explicit replica_setting(std::uint64_t number) : replica(number) {}
   void on_module(const std::string&, const module_view& part) override {
     if (part.noise != nullptr) part.noise->set_noise_replica(replica);
@@ -64,25 +64,25 @@ struct replica_setting final : part_visitor {
 };
 
 /// The noise of a step of several replicas that are computed in turns.
-struct replicas_beginning final : part_visitor {
+struct replicas_beginning final : module_visitor {
   void on_module(const std::string&, const module_view& part) override {
     if (part.noise != nullptr) part.noise->begin_noise_replicas();
   }
 };
-struct replica_turn final : part_visitor {
+struct replica_turn final : module_visitor {
   explicit replica_turn(std::uint64_t number) : replica(number) {}
   void on_module(const std::string&, const module_view& part) override {
     if (part.noise != nullptr) part.noise->next_noise_replica(replica);
   }
   std::uint64_t replica;
 };
-struct replicas_ending final : part_visitor {
+struct replicas_ending final : module_visitor {
   void on_module(const std::string&, const module_view& part) override {
     if (part.noise != nullptr) part.noise->end_noise_replicas();
   }
 };
 
-struct training_setting final : part_visitor {
+struct training_setting final : module_visitor {
   explicit training_setting(bool is_on) : on(is_on) {}
   void on_module(const std::string&, const module_view& part) override {
     training(part.module) = on;
@@ -90,7 +90,7 @@ struct training_setting final : part_visitor {
   bool on;
 };
 
-struct module_naming final : part_visitor {
+struct module_naming final : module_visitor {
   explicit module_naming(parx::anomaly_watch& names) : watch(names) {}
   void on_module(const std::string& path, const module_view& part) override {
     watch.name_module(&part.module, path);
@@ -99,7 +99,7 @@ struct module_naming final : part_visitor {
 };
 
 /// Calls one member function of each parameter.
-struct parameter_calls final : part_visitor {
+struct parameter_calls final : module_visitor {
   explicit parameter_calls(void (any_parameter::*what)() const) : function(what) {}
   void on_parameter(module_state&, const std::string&, const any_parameter& parameter,
                     const initializer&) override {
@@ -108,7 +108,7 @@ struct parameter_calls final : part_visitor {
   void (any_parameter::*function)() const;
 };
 
-struct parameter_counting final : part_visitor {
+struct parameter_counting final : module_visitor {
   void on_parameter(module_state&, const std::string&, const any_parameter& parameter,
                     const initializer&) override {
     count += parameter.whole_size();
@@ -117,7 +117,7 @@ struct parameter_counting final : part_visitor {
 };
 
 /// Calls on_module for each module.
-struct module_visits final : part_visitor {
+struct module_visits final : module_visitor {
   using function = function_ref<void(const std::string& path, const module_view& part)>;
   explicit module_visits(function what) : call(what) {}
   void on_module(const std::string& path, const module_view& part) override { call(path, part); }
@@ -125,7 +125,7 @@ struct module_visits final : part_visitor {
 };
 
 /// Calls a function for each parameter, or for each path of each parameter.
-struct parameter_visits final : part_visitor {
+struct parameter_visits final : module_visitor {
   using function = function_ref<void(const std::string& path, const any_parameter& held,
                                      const initializer& start)>;
   explicit parameter_visits(function what) : call(what) {}
@@ -136,7 +136,7 @@ struct parameter_visits final : part_visitor {
   function call;
 };
 /// The same for buffers.
-struct buffer_visits final : part_visitor {
+struct buffer_visits final : module_visitor {
   using function = function_ref<void(const std::string& path, const any_handle& buffer)>;
   explicit buffer_visits(function what) : call(what) {}
   void on_buffer(const std::string& path, const any_handle& buffer) override { call(path, buffer); }
@@ -144,7 +144,7 @@ struct buffer_visits final : part_visitor {
 };
 
 /// On a walk over all names: the first path of a parameter is its name, others are other names.
-class names_in_files final : public part_visitor {
+class names_in_files final : public module_visitor {
  public:
   void on_parameter(module_state&, const std::string& path, const any_parameter& held,
                     const initializer&) override {

@@ -14,7 +14,7 @@
 
 #include <parx/autograd/model_buffer.hpp>
 #include <parx/autograd/parameter.hpp>
-#include <parx/nn/detail/part_visitor.hpp>
+#include <parx/nn/detail/module_visitor.hpp>
 #include <parx/nn/module_view.hpp>
 
 namespace parx::inline PARX_ABI::nn::detail {
@@ -39,13 +39,13 @@ concept walkable = requires(M& m) {
 /// paths; or under its paths and other names.
 enum class visited { parameters, all_paths, all_names };
 
-/// Calls a part_visitor: on_module before the module's members; on_parameter with the module that
+/// Calls a module_visitor: on_module before the module's members; on_parameter with the module that
 /// owns it and its initializer; on_buffer; and for names in files alone on_other_name,
 /// on_constant_name, on_optional_prefix. members() is compiled with this one
 /// class.
 class walker {
  public:
-  walker(part_visitor& visitor, visited what) : visitor_(visitor), what_(what) {}
+  walker(module_visitor& visitor, visited what) : visitor_(visitor), what_(what) {}
 
   template <typename Module>
   void start(Module& module) {
@@ -124,7 +124,7 @@ class walker {
     }
   }
 
-  part_visitor& visitor_;
+  module_visitor& visitor_;
   visited what_;
   std::string path_;
   std::unordered_set<const void*> seen_;

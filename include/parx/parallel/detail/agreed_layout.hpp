@@ -82,7 +82,7 @@ inline void require_even_hosts(const mesh_layout& grid, const layout& how,
     broadcast_object(world, chosen, {.root = 0}, site);
     how = layout::parse(chosen);
   }
-  require_possible(how);
+  validate(how);
   const int cut = how.pp * how.tp;
   const std::string text = to_string(how);
   require(world.size() % cut == 0,
@@ -94,7 +94,7 @@ inline void require_even_hosts(const mesh_layout& grid, const layout& how,
           "what is left",
           text, site, how.dp * cut, world.size());
   how.dp = world.size() / cut;
-  require_possible(how);
+  validate(how);
   if (how.hybrid) {
     require_even_hosts(mesh_layout(axes_of(how), world.hosts(), site), how, world, site);
   }

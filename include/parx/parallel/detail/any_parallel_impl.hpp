@@ -38,7 +38,7 @@ any_parallel<T>::any_parallel(std::unique_ptr<any_model<T>> model, process_group
       whole_(std::move(model)) {
   if (layout_.pp * layout_.tp > 1) mesh_.emplace(world, detail::axes_of(layout_), site);
   detail::strategy_maker<T> maker(*whole_, layout_, world_, mesh_ ? &*mesh_ : nullptr, site_);
-  maker.require_possible();
+  maker.validate();
   maker.agree_on_values();
   cut_ = maker.cut_layers(choices);
   strategy_ = maker.make(choices);
@@ -143,7 +143,7 @@ void any_parallel<T>::regroup(process_group next) {
       site_, to_string(layout_));
   parx::layout after = layout_;
   after.dp = next.size();
-  require_possible(after);
+  validate(after);
   layout_ = std::move(after);
   strategy().regroup(std::move(next));
 }

@@ -2,7 +2,7 @@
 // agree on, layers cut over them, and the strategy.
 //
 //   agreed_layout (agreed_layout.hpp), chosen_layout for "auto"
-//   -> require_possible() -> agree_on_values() -> cut_layers() -> make()
+//   -> validate() -> agree_on_values() -> cut_layers() -> make()
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,11 @@
 #include <parx/parallel/any_model.hpp>
 #include <parx/parallel/automatic.hpp>
 #include <parx/parallel/choices.hpp>
+#include <parx/parallel/data_parallel.hpp>
 #include <parx/parallel/detail/agreed_layout.hpp>
+#include <parx/parallel/pipelined.hpp>
 #include <parx/parallel/replica_strategies.hpp>
-#include <parx/parallel/staged.hpp>
 #include <parx/parallel/strategy.hpp>
-#include <parx/parallel/unstaged.hpp>
 #include <parx/pipeline/catalog.hpp>
 #include <parx/plan/cluster_of.hpp>
 #include <parx/plan/layout.hpp>
@@ -62,7 +62,7 @@ class strategy_maker {
       : model_(model), how_(how), world_(world), mesh_(grid), site_(site) {}
 
   /// Throws usage_error for a layout that the model cannot have, or that does not fit into memory.
-  void require_possible() {
+  void validate() {
     if (!model_.has_forward()) require_layout_of_arrays();
     require_memory();
   }
@@ -105,10 +105,10 @@ class strategy_maker {
     if (how_.pp > 1) return make_stages(choices);
     if (how_.zero == 0) {
       model_.materialize_where([](const std::string&) { return true; });
-      return make_unstaged<ddp>(
+      return make_data_parallel<ddp>(
           ddp_options{.order = reduction_order::serial, .replicas = how_.replicas});
     }
-    return make_unstaged<any_fsdp>(sharding(choices));
+    return make_data_parallel<any_fsdp>(sharding(choices));
   }
 
  private:
@@ -159,12 +159,12 @@ class strategy_maker {
             .replicas = how_.replicas};
   }
   template <template <typename> typename Wrapper, typename Options>
-  [[nodiscard]] pointer make_unstaged(const Options& options) {
+  [[nodiscard]] pointer make_data_parallel(const Options& options) {
     const auto make = [this, &options]<typename Strategy>(std::type_identity<Strategy>) -> pointer {
       return std::make_unique<Strategy>(model_, data_group(), options, how_.parts(), site_);
     };
-    if (how_.replicas == 0) return make(std::type_identity<unstaged_strategy<T, Wrapper>>());
-    return make(std::type_identity<unstaged_replicas<T, Wrapper>>());
+    if (how_.replicas == 0) return make(std::type_identity<data_parallel_strategy<T, Wrapper>>());
+    return make(std::type_identity<data_parallel_replicas<T, Wrapper>>());
   }
   /// A unit for each block that is one module which no other block uses.
   [[nodiscard]] unit_choice units(const parallel_choices& choices) {
@@ -213,8 +213,8 @@ class strategy_maker {
         [this, &over, &options]<typename Strategy>(std::type_identity<Strategy>) -> pointer {
       return std::make_unique<Strategy>(model_, over["pp"], std::move(options), site_);
     };
-    return how_.replicas == 0 ? make(std::type_identity<staged_strategy<T>>())
-                              : make(std::type_identity<staged_replicas<T>>());
+    return how_.replicas == 0 ? make(std::type_identity<pipelined_strategy<T>>())
+                              : make(std::type_identity<pipelined_replicas<T>>());
   }
 
   any_model<T>& model_;

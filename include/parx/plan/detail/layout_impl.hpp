@@ -25,7 +25,7 @@ namespace detail {
 /// The most ranks of a job and the most parts of a step: their products with small numbers are int.
 inline constexpr int most_of_layout = 1 << 20;
 
-/// require_possible(), of a layout that was written as `text`.
+/// validate(), of a layout that was written as `text`.
 void require_possible_layout(const layout& how, std::string_view text);
 
 /// The word of a layout that `name` was meant to be, as one writes it; empty if there is none.
@@ -149,7 +149,7 @@ PARX_INLINE std::string to_string(const layout& how) {
   return text.empty() ? "ddp" : text;
 }
 
-PARX_INLINE void require_possible(const layout& how) {
+PARX_INLINE void validate(const layout& how) {
   detail::require_possible_layout(how, to_string(how));
 }
 

@@ -181,7 +181,7 @@ PARX_INLINE planned_memory planner::memory() const {
   return m;
 }
 
-PARX_INLINE std::size_t planner::in_use(cut_bytes unit_bytes::*what) const {
+PARX_INLINE std::size_t planner::in_use(whole_and_part unit_bytes::*what) const {
   std::size_t most = 0;
   for (std::size_t i = 1; i < units_.size(); ++i) {
     const std::size_t next = i + 1 < units_.size() ? (units_[i + 1].*what).whole : 0;

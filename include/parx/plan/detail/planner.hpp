@@ -14,9 +14,9 @@
 namespace parx::inline PARX_ABI::detail {
 
 /// A unit's bytes: all of them, and a rank's part.
-struct cut_bytes {
+struct whole_and_part {
   std::size_t whole = 0, part = 0;
-  void operator+=(const cut_bytes& more) noexcept {
+  void operator+=(const whole_and_part& more) noexcept {
     whole += more.whole;
     part += more.part;
   }
@@ -24,7 +24,7 @@ struct cut_bytes {
 
 /// What a wrapper holds for one unit, without tables.
 struct unit_bytes {
-  cut_bytes values, gradients, optimizer;
+  whole_and_part values, gradients, optimizer;
 };
 
 /// The bytes of ceil(count / shards) elements, rounded up to cache lines: unit_plan's rule.
@@ -49,12 +49,12 @@ class planner {
 
   [[nodiscard]] planned_memory memory() const;
   /// The root, which is always in use, and the two largest adjacent units.
-  [[nodiscard]] std::size_t in_use(cut_bytes unit_bytes::*what) const;
+  [[nodiscard]] std::size_t in_use(whole_and_part unit_bytes::*what) const;
 
   /// The number of gathers, or reductions, in a pass: one for each unit.
   [[nodiscard]] double operations() const;
 
-  [[nodiscard]] cut_bytes cut(std::size_t count, std::size_t element) const noexcept {
+  [[nodiscard]] whole_and_part cut(std::size_t count, std::size_t element) const noexcept {
     return {count * element, part_of(count, shards_, element)};
   }
   [[nodiscard]] bool is_table(const planned_parameter& each) const noexcept {

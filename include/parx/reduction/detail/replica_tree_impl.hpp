@@ -41,7 +41,7 @@ PARX_INLINE double tree_sum(std::span<const double> numbers) {
   return tree_sum(numbers.first(half)) + tree_sum(numbers.subspan(half));
 }
 
-PARX_INLINE replica_plan::replica_plan(int replicas, int rank, int ranks, int users)
+PARX_INLINE replica_plan::replica_plan(int replicas, int rank, int ranks, int stages)
     : replicas_(replicas), own_(replicas_of(rank, ranks, replicas)) {
   std::vector<replica_range> mine, sent;
   for (int i = own_.first; i < own_.last; ++i) mine.push_back({i, i + 1});
@@ -53,14 +53,14 @@ PARX_INLINE replica_plan::replica_plan(int replicas, int rank, int ranks, int us
   }
   const std::vector<std::size_t> of_user = sums_of_;
   const std::vector<int> merges = merges_of(sent, replicas);
-  for (int user = users; user-- > 0;) {
+  for (int stage = stages; stage-- > 0;) {
     for (int each = 0; each < ranks; ++each) {
       for (std::size_t i = 0; i < of_user[static_cast<std::size_t>(each)]; ++i) {
-        order_.push_back({user * ranks + each, i});
+        order_.push_back({stage * ranks + each, i});
       }
     }
     merges_.insert(merges_.end(), merges.begin(), merges.end());
-    if (user + 1 == users) continue;
+    if (stage + 1 == stages) continue;
     ++merges_.back();
     sums_of_.insert(sums_of_.end(), of_user.begin(), of_user.end());
   }

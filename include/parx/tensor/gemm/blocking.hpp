@@ -15,9 +15,9 @@
 
 #include <parx/core/parallel_for.hpp>
 #include <parx/tensor/gemm/operand.hpp>
-#include <parx/tensor/gemm/order.hpp>
 #include <parx/tensor/gemm/pack.hpp>
-#include <parx/tensor/gemm/tasks.hpp>
+#include <parx/tensor/gemm/summation_order.hpp>
+#include <parx/tensor/gemm/task_count.hpp>
 #include <parx/tensor/gemm/tile.hpp>
 #include <parx/tensor/gemm/workspace.hpp>
 

@@ -12,9 +12,9 @@
 
 #include <parx/core/parallel_for.hpp>
 #include <parx/tensor/gemm/operand.hpp>
-#include <parx/tensor/gemm/order.hpp>
-#include <parx/tensor/gemm/square.hpp>
-#include <parx/tensor/gemm/tasks.hpp>
+#include <parx/tensor/gemm/summation_order.hpp>
+#include <parx/tensor/gemm/task_count.hpp>
+#include <parx/tensor/gemm/transposed_squares.hpp>
 #include <parx/tensor/gemm/workspace.hpp>
 
 namespace parx::inline PARX_ABI::detail::product {

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include <parx/tensor/gemm/operand.hpp>
-#include <parx/tensor/gemm/square.hpp>
+#include <parx/tensor/gemm/transposed_squares.hpp>
 
 namespace parx::inline PARX_ABI::detail::product {
 

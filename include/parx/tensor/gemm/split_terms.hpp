@@ -12,8 +12,8 @@
 #include <parx/core/parallel_for.hpp>
 #include <parx/tensor/gemm/blocking.hpp>
 #include <parx/tensor/gemm/operand.hpp>
-#include <parx/tensor/gemm/order.hpp>
-#include <parx/tensor/gemm/tasks.hpp>
+#include <parx/tensor/gemm/summation_order.hpp>
+#include <parx/tensor/gemm/task_count.hpp>
 #include <parx/tensor/gemm/workspace.hpp>
 #include <parx/tensor/packet.hpp>
 

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include <parx/checkpoint/staged_folder.hpp>
+#include <parx/checkpoint/atomic_folder.hpp>
 #include <parx/core/error.hpp>
 #include <parx/train/detail/run_lock.hpp>
 

@@ -25,12 +25,12 @@
 namespace parx::inline PARX_ABI::train::detail {
 
 /// What has been done in a step since its parameters were updated.
-enum class step_stage { updated, logged, evaluated, complete };
+enum class step_phase { updated, logged, evaluated, complete };
 
 struct step_progress {
   bool whole = true;  ///< false while another rank's state is being copied
   std::uint64_t step = 0;
-  step_stage done = step_stage::complete;
+  step_phase done = step_phase::complete;
   std::uint64_t folds = 0;  ///< run_metrics's
   double norm = 0, lr = 0;  ///< for the log line of the step
   // The result of the step's evaluation, for its checkpoint:

@@ -103,7 +103,7 @@ class trainer_base {
   precision precision_;
   group_rates rates_;
   std::vector<std::pair<std::string, evaluate_function>> evaluations_;
-  std::vector<saved_part> states_;
+  std::vector<saved_object> states_;
 
  private:
   // Of the data.

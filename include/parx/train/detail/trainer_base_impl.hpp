@@ -78,7 +78,7 @@ PARX_INLINE record trainer_base::run(std::chrono::steady_clock::time_point start
   call(&callbacks::on_train_begin);
   metrics_.begin_counting(times());
   schedule_.begin(state_.global_step);
-  if (progress_.done != step_stage::complete) finish_step();
+  if (progress_.done != step_phase::complete) finish_step();
   while (!done()) run_epoch();
   fold();
   folder_.wait();
@@ -140,7 +140,7 @@ PARX_INLINE void trainer_base::catch_up(process_group& next) {
   if (!most_advanced.same_steps) {
     broadcast_training(next, most_advanced.rank);
     precision_.broadcast(next, most_advanced.rank, site_);
-    for (const saved_part& each : states_) each.broadcast(next, most_advanced.rank);
+    for (const saved_object& each : states_) each.broadcast(next, most_advanced.rank);
   }
   std::string state = json::dump(to_json(state_));
   broadcast_object(next, state, {.root = most_advanced.rank}, site_);
@@ -165,7 +165,7 @@ PARX_INLINE void trainer_base::begin() {
     if (const auto last = folder_.begin(parts(), callbacks_)) restore(*last);
   }
   progress_ = {.step = state_.global_step,
-               .done = state_.evaluation_is_due ? step_stage::logged : step_stage::complete};
+               .done = state_.evaluation_is_due ? step_phase::logged : step_phase::complete};
 }
 
 /// Collective. This rank's parts of a checkpoint of the current state.
@@ -173,7 +173,7 @@ PARX_INLINE checkpoint_parts trainer_base::parts() {
   checkpoint_parts made;
   add_to(made);
   precision_.add_to(made);
-  for (const saved_part& each : states_) each.add(made);
+  for (const saved_object& each : states_) each.add(made);
   made.add_json("trainer_state", to_json(state_));
   return made;
 }
@@ -198,7 +198,7 @@ PARX_INLINE void trainer_base::restore(const saved_checkpoint& saved) {
   parx::detail::agree(&job(), site_, [this, &saved] {
     load_from(saved);
     precision_.load(saved);
-    for (const saved_part& each : states_) each.load(saved);
+    for (const saved_object& each : states_) each.load(saved);
   });
 }
 
@@ -243,7 +243,7 @@ PARX_INLINE void trainer_base::end_step() {
   const std::uint64_t step = state_.global_step + 1;
   const double norm = update(lr);
   state_.global_step = step;
-  progress_ = {.step = step, .done = step_stage::updated, .norm = norm, .lr = lr};
+  progress_ = {.step = step, .done = step_phase::updated, .norm = norm, .lr = lr};
   count_step();
   call(&callbacks::on_step_end);
   bar_->update(step);
@@ -252,22 +252,22 @@ PARX_INLINE void trainer_base::end_step() {
 
 /// Logs, evaluates and saves after a step, as far as progress_.done says that is still to do.
 PARX_INLINE void trainer_base::finish_step() {
-  if (progress_.done == step_stage::updated) {
+  if (progress_.done == step_phase::updated) {
     if (logs_at(state_.global_step)) {
       write_line(progress_.norm, progress_.lr);
     } else if (flag_raised()) {
       fold();
     }
-    progress_.done = step_stage::logged;
+    progress_.done = step_phase::logged;
   }
   const bool epoch_ends = begins_epoch();
-  if (progress_.done == step_stage::logged) {
+  if (progress_.done == step_phase::logged) {
     evaluate_step(epoch_ends);
-    progress_.done = step_stage::evaluated;
+    progress_.done = step_phase::evaluated;
   }
   if (checkpoint_is_due(epoch_ends)) save_checkpoint(progress_.metric, progress_.best);
   if (epoch_ends && !state_.evaluation_is_due) call(&callbacks::on_epoch_end);
-  progress_.done = step_stage::complete;
+  progress_.done = step_phase::complete;
 }
 
 /// After a signal the evaluation, which may take long, is postponed to the resumed run.

@@ -31,16 +31,16 @@
 #include <parx/core/random_hex.hpp>
 #include <parx/store/store.hpp>
 #include <parx/transport/detail/address.hpp>
-#include <parx/transport/detail/arrivals.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
 #include <parx/transport/detail/endpoint_options.hpp>
 #include <parx/transport/detail/frame.hpp>
+#include <parx/transport/detail/incoming_connections.hpp>
 #include <parx/transport/detail/interfaces.hpp>
 #include <parx/transport/detail/link_proof.hpp>
 #include <parx/transport/detail/network.hpp>
 #include <parx/transport/detail/peer_record.hpp>
 #include <parx/transport/detail/shared_memory.hpp>
-#include <parx/transport/detail/sleepers.hpp>
+#include <parx/transport/detail/sleeping_groups.hpp>
 #include <parx/transport/detail/sockets.hpp>
 #include <parx/transport/detail/wake_channel.hpp>
 #include <parx/transport/job.hpp>
@@ -62,7 +62,7 @@ class endpoint {
                             .loss = env_string(options_.env, "PARX_AGENT") ? store_loss::is_borne
                                                                            : store_loss::ends_job},
                            limit)),
-        arrivals_(own_.address, own_.memory) {
+        incoming_(own_.address, own_.memory) {
     raise_descriptor_limit();
     const auto store = std::exchange(options_.job_store, nullptr);
     const std::string agreed = store->compare_set("token", "", random_hex(), limit);
@@ -73,10 +73,10 @@ class endpoint {
     std::copy_n(agreed.begin(), token_.size(), token_.begin());
     own_.challenge = random_hex();
     open_network();
-    arrivals_.accept_with(agreed, options_.key, own_.challenge);
-    own_.port = arrivals_.port();
+    incoming_.accept_with(agreed, options_.key, own_.challenge);
+    own_.port = incoming_.port();
     own_.probe = address_of(token_.data());
-    if (!arrivals_.shares_memory()) own_.memory.clear();
+    if (!incoming_.shares_memory()) own_.memory.clear();
     permit_reading();
     store->set(record_key(options_.rank), own_.to_text(), limit);
   }
@@ -89,7 +89,7 @@ class endpoint {
   [[nodiscard]] const endpoint_options& options() const noexcept { return options_; }
   [[nodiscard]] const peer_record& own() const noexcept { return own_; }
   [[nodiscard]] const std::shared_ptr<parx::job>& job() const noexcept { return job_; }
-  [[nodiscard]] detail::arrivals& incoming() noexcept { return arrivals_; }
+  [[nodiscard]] detail::incoming_connections& incoming() noexcept { return incoming_; }
   /// What links to other hosts use in place of TCP; null where they use TCP.
   [[nodiscard]] network* other_network() noexcept { return network_.get(); }
 
@@ -134,14 +134,14 @@ class endpoint {
     auto& known = wake_channels_[static_cast<std::size_t>(rank)];
     if (known != nullptr) return known.get();
     auto socket = connects_to(rank) ? connect_wake_channel(rank, peer, record)
-                                    : arrivals_.claim(wake_channel_key(rank)).socket;
+                                    : incoming_.claim(wake_channel_key(rank)).socket;
     if (!socket.valid()) return nullptr;
     known.reset(new wake_channel(std::move(socket)));
     return known.get();
   }
   /// Of two ranks that share memory the one with the higher number in the job connects.
   [[nodiscard]] bool connects_to(int rank) const noexcept { return options_.rank > rank; }
-  [[nodiscard]] detail::sleepers& sleepers() noexcept { return sleepers_; }
+  [[nodiscard]] detail::sleeping_groups& sleeping_groups() noexcept { return sleeping_groups_; }
 
   /// Connects to the Unix socket at which a rank of this host accepts shared memory; not valid
   /// while its backlog is full. Throws link_lost, and parx::error where no socket can be made.
@@ -153,7 +153,7 @@ class endpoint {
                   shortage_text(errno));
     }
     if (::connect(socket.get(), name.data(), name.length) == 0) {
-      if (arrivals_.is_of_this_user(socket.get())) return socket;
+      if (incoming_.is_of_this_user(socket.get())) return socket;
       throw link_lost(peer, "the socket at which it shares memory belongs to another user");
     }
     if (errno == EAGAIN || errno == EINTR) return {};
@@ -213,7 +213,7 @@ class endpoint {
                      .env = options_.env,
                      .tag = [this](const link_hello& hello,
                                    std::string_view challenge) { return tag_of(hello, challenge); },
-                     .wake = [this](std::uint64_t group) { sleepers_.wake(group); },
+                     .wake = [this](std::uint64_t group) { sleeping_groups_.wake(group); },
                      .lost = [this] { job_->report_loss(); }});
     own_.network_name = wanted + ' ' + network_->version();
     own_.network_address = network_->address();
@@ -241,14 +241,14 @@ class endpoint {
   bool single_copy_ = env_flag(options_.env, "PARX_SINGLE_COPY").value_or(true);
   peer_record own_;
   std::shared_ptr<parx::job> job_;
-  detail::arrivals arrivals_;
+  detail::incoming_connections incoming_;
   token_text token_{};
 
   std::mutex wake_channels_mutex_;
   /// By rank; null until opened, then kept until this process leaves.
   std::vector<std::unique_ptr<wake_channel>> wake_channels_ =
       std::vector<std::unique_ptr<wake_channel>>(static_cast<std::size_t>(options_.world_size));
-  detail::sleepers sleepers_;
+  detail::sleeping_groups sleeping_groups_;
   std::unique_ptr<network> network_;
 
   std::mutex mutex_;

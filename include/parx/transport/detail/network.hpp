@@ -13,8 +13,8 @@
 #include <string_view>
 
 #include <parx/core/env.hpp>
-#include <parx/transport/detail/arrivals.hpp>
 #include <parx/transport/detail/frame.hpp>
+#include <parx/transport/detail/incoming_connections.hpp>
 #include <parx/transport/detail/peer_record.hpp>
 #include <parx/transport/detail/process_link.hpp>
 

@@ -2,8 +2,8 @@
 // it they wake each other's sleeping threads, and each notices when the other ends.
 //
 // A wake-up names the group that it is for. Any group's thread may receive it and then wakes that
-// group (detail/sleepers.hpp). The kernel closes the connection with either process, however that
-// ends. Threads: safe from any thread.
+// group (detail/sleeping_groups.hpp). The kernel closes the connection with either process, however
+// that ends. Threads: safe from any thread.
 #pragma once
 
 #include <sys/socket.h>

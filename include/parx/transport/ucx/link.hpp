@@ -21,7 +21,7 @@
 #include <vector>
 
 #include <parx/core/formatted.hpp>
-#include <parx/transport/detail/arrivals.hpp>
+#include <parx/transport/detail/incoming_connections.hpp>
 #include <parx/transport/detail/process_link.hpp>
 #include <parx/transport/ucx/network.hpp>
 

@@ -16,7 +16,7 @@
 #include <parx/comm/collectives/object.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/trees/detail/file_layout.hpp>
-#include <parx/trees/detail/file_part.hpp>
+#include <parx/trees/detail/rows_of_file.hpp>
 #include <parx/trees/detail/table_builder.hpp>
 #include <parx/trees/read.hpp>
 
@@ -87,7 +87,7 @@ inline void check_like(const file_layout& layout, const table& like, const std::
   std::optional<table_builder> builder;
   std::vector<std::set<std::string>> texts;
   std::vector<std::int64_t> begins;
-  file_part part;
+  rows_of_file part;
   std::string wrong_column;  // agree() would make an error of a usage_error
   parx::detail::agree(group, site, [&] {
     const std::vector<std::string> files = files_of(path);

@@ -21,7 +21,7 @@
 #include <parx/core/parse_number.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/trees/detail/file_layout.hpp>
-#include <parx/trees/detail/file_part.hpp>
+#include <parx/trees/detail/rows_of_file.hpp>
 #include <parx/trees/read.hpp>
 
 namespace parx::inline PARX_ABI::trees::detail {
@@ -48,7 +48,7 @@ class table_builder {
     }
   }
 
-  void add(const std::string& path, const file_part& part) {
+  void add(const std::string& path, const rows_of_file& part) {
     path_ = &path, first_byte_ = part.first_byte;
     made_.origins.push_back({path, made_.rows, part.first_row});
     for_each_line(path, layout_, part, [this](std::string_view text, std::uint64_t line) {

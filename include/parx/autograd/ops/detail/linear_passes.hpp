@@ -31,7 +31,7 @@ struct saved_slope {
 /// y = f(y) for a part of a product's result y, and what is kept in `kept`, which has y's shape and
 /// rows of `width`. Under autocast the arguments are rounded first, to `type`.
 template <typename Function, typename T>
-void activate_part(const result_part<T>& part, kept_values keeps, T* kept, std::size_t width,
+void activate_part(const result_tile<T>& part, kept_values keeps, T* kept, std::size_t width,
                    dtype type) {
   for (std::size_t r = 0; r < part.rows; ++r) {
     T* const y = part.values + r * part.step;

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include <parx/comm/detail/issue/misuse.hpp>
+#include <parx/comm/detail/issue/argument_errors.hpp>
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/comm/schedule/algorithm.hpp>
@@ -82,7 +82,7 @@ struct collective_arguments {
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;
   std::shared_ptr<const void> keep{};  ///< owns what `pack` or `combine` refers to
-  bool names_late = false;
+  bool names_absent_ranks = false;
   bool preserve_input = false;
 
   /// The buffer that has the elements' type.

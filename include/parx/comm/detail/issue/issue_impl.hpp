@@ -52,7 +52,7 @@ inline void check_overlap(const call_check& check, const collective_arguments& g
                 "leaves the input as it is");
 }
 
-inline void issuer::require_right(const call_check& check, const collective_arguments& given) {
+inline void issuer::validate(const call_check& check, const collective_arguments& given) {
   if (has_root(given.what)) check.is_rank(given.root, "root");
   check_overlap(check, given);
 }
@@ -136,7 +136,7 @@ inline const std::shared_ptr<const execution_plan>& issuer::fill(const call_chec
   request.form = given.form;
   request.site = given.site;
   request.timeout = given.timeout;
-  request.names_late = given.names_late;
+  request.names_absent_ranks = given.names_absent_ranks;
   if (given.keep != nullptr) request.keep = given.keep;
   collective_data& data = request.data;
   data.input = static_cast<const std::byte*>(given.input.data);
@@ -156,7 +156,8 @@ inline const std::shared_ptr<const execution_plan>& issuer::fill(const call_chec
   const prepared_call& made = calls_.find(key, with_plan);
   request.plan = made.plan.get();
   request.header = made.header;
-  request.brief = choice_.shares_memory() && given.count * data.element_size <= most_brief_bytes;
+  request.timed_after_start =
+      choice_.shares_memory() && given.count * data.element_size <= most_brief_bytes;
   data.reduce = given.combine.user ? given.combine.user : made.reduce;
   data.scale = made.scale;
   data.factor = made.factor;
@@ -178,7 +179,7 @@ inline const std::shared_ptr<const execution_plan>& fill_call(const process_grou
                                                               call& request) {
   issuer& issuing = core_of(group)->issuer();
   const call_check check(group, given.what, given.site, given.form);
-  issuing.require_right(check, given);
+  issuing.validate(check, given);
   if (!issuing.choice().ready()) ready_choice(group, given.site);
   return issuing.fill(check, given, request);
 }

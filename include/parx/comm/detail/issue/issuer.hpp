@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include <parx/comm/detail/issue/choice.hpp>
+#include <parx/comm/detail/issue/algorithm_choice.hpp>
 #include <parx/comm/detail/issue/call_cache.hpp>
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/shared_areas.hpp>
@@ -22,7 +22,7 @@ class issuer {
   issuer(int rank, int world, const choice_options& given)
       : rank_(rank), world_(world), choice_(given) {}
 
-  [[nodiscard]] detail::choice& choice() noexcept { return choice_; }
+  [[nodiscard]] detail::algorithm_choice& choice() noexcept { return choice_; }
   [[nodiscard]] shared_areas& areas() noexcept { return areas_; }
 
   /// Adds to a call's shape what is the same for all calls of the group.
@@ -34,7 +34,7 @@ class issuer {
   }
 
   /// Throws usage_error for a root or for buffers that cannot be.
-  static void require_right(const call_check& check, const collective_arguments& given);
+  static void validate(const call_check& check, const collective_arguments& given);
 
   /// Fills a new `request`, whose arguments are right. Needs a choice that is ready. Returns the
   /// call's plan; the reference is valid until the next call. Throws usage_error.
@@ -55,7 +55,7 @@ class issuer {
 
   int rank_;
   int world_;
-  detail::choice choice_;
+  detail::algorithm_choice choice_;
   call_cache calls_;
   shared_areas areas_;
 };

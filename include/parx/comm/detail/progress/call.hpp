@@ -42,10 +42,10 @@ struct call {
   collective_data data;
   call_header header;
 
-  bool names_late = false;             ///< a timeout names all ranks that have not entered the call
+  bool names_absent_ranks = false;     ///< a timeout names all ranks that are not in the call
   bool sets_up_memory = false;         ///< issued by the group itself, see host_memory.hpp
   bool timed = false;                  ///< counts in progress::async_seconds()
-  bool brief = false;                  ///< takes less than reading the clock twice: see call_record
+  bool timed_after_start = false;      ///< it is shorter than reading the clock twice: call_record
   std::shared_ptr<const void> keep{};  ///< owns what `data` refers to
   /// Owns `plan` if the call cache may drop them before the call ends.
   std::shared_ptr<const execution_plan> kept_plan{};

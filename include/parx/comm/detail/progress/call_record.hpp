@@ -1,7 +1,7 @@
 // call_record: what this rank has called in one of its groups: how many collectives, the
 // fingerprints of the last ones, and how many messages to whom.
 //
-// It is the one answer to where the rank is. A stuck rank publishes it with its notice, together
+// It is the one answer to where the rank is. A stuck rank publishes it with its report, together
 // with the counts of its other groups, for the proof of a deadlock. Each call is also written to
 // the rank's flight recorder, whose file outlives the process, and a failure to its failure_log.
 //
@@ -32,8 +32,8 @@
 #include <vector>
 
 #include <parx/comm/detail/progress/call.hpp>
-#include <parx/comm/detail/progress/notice.hpp>
 #include <parx/comm/detail/progress/parting.hpp>
+#include <parx/comm/detail/progress/wait_report.hpp>
 #include <parx/comm/flight/failure_log.hpp>
 #include <parx/comm/flight/recorder.hpp>
 #include <parx/comm/options.hpp>
@@ -56,14 +56,14 @@ class groups_of_rank {
     all_.push_back(&next);
   }
   void remove(const call_record& gone) noexcept;
-  /// Writes into a notice of group `own` how far the rank is there and in each group that no thread
-  /// drives. Those that are driven have notices of their own, or will be stuck soon.
-  void describe(const call_record& own, notice& mine) const;
+  /// Writes into a report of group `own` how far the rank is there and in each group that no thread
+  /// drives. Those that are driven have reports of their own, or will be stuck soon.
+  void describe(const call_record& own, wait_report& mine) const;
 
  private:
   mutable std::mutex mutex_;
   std::vector<const call_record*> all_;
-  notice gone_{.has_all_groups = true};  ///< the groups that were destroyed
+  wait_report gone_{.has_all_groups = true};  ///< the groups that were destroyed
 };
 
 class call_record {
@@ -109,7 +109,7 @@ class call_record {
 
   /// A call is issued: numbers it. Its time begins, unless it is brief.
   void enter(call& request) noexcept {
-    if (!request.brief) latest_.store(request.issued = clock::now(), relaxed);
+    if (!request.timed_after_start) latest_.store(request.issued = clock::now(), relaxed);
     if (is_message(request)) {
       name_call(request);
     } else {
@@ -144,7 +144,7 @@ class call_record {
   void finish(const call& request, flight_state state) const noexcept {
     if (options_.recorder == nullptr) return;
     options_.recorder->finish(request.flight_ticket, state,
-                              request.brief ? request.issued : clock::now());
+                              request.timed_after_start ? request.issued : clock::now());
   }
   void fail(const failure_record& reason) const noexcept {
     // The recorder keeps the first text, and what is said for now may be replaced.
@@ -162,15 +162,15 @@ class call_record {
   [[nodiscard]] bool is_driven() const noexcept { return driven_.load(relaxed); }
   void set_driven(bool now) noexcept { driven_.store(now, relaxed); }
 
-  /// Writes all of it into a notice.
-  [[gnu::cold]] void describe(notice& mine) const {
+  /// Writes all of it into a report.
+  [[gnu::cold]] void describe(wait_report& mine) const {
     mine.recent.assign(recent_.begin(), recent_.end());
     std::erase_if(mine.recent, [](const call_header& each) { return each.sequence == 0; });
     std::sort(mine.recent.begin(), mine.recent.end(),
               [](const call_header& a, const call_header& b) { return a.sequence < b.sequence; });
     siblings_->describe(*this, mine);
   }
-  [[gnu::cold]] void describe_counts(notice& mine) const {
+  [[gnu::cold]] void describe_counts(wait_report& mine) const {
     mine.calls.push_back({group_, calls(), 1});
     const counter* const all = sent_.load(std::memory_order_acquire);
     if (all == nullptr) return;
@@ -182,7 +182,7 @@ class call_record {
   }
   /// For job::note_end_of: all of the group's calls are done.
   [[nodiscard, gnu::cold]] std::string parting_words() const {
-    notice counts;
+    wait_report counts;
     describe_counts(counts);
     return parting::from(counts).to_text();
   }
@@ -233,7 +233,7 @@ inline void groups_of_rank::remove(const call_record& gone) noexcept {
   }
   gone_.has_all_groups = false;
 }
-inline void groups_of_rank::describe(const call_record& own, notice& mine) const {
+inline void groups_of_rank::describe(const call_record& own, wait_report& mine) const {
   const std::lock_guard lock(mutex_);
   mine.has_all_groups = gone_.has_all_groups;
   mine.calls = gone_.calls;

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include <parx/comm/detail/progress/call.hpp>
-#include <parx/comm/detail/progress/notice.hpp>
+#include <parx/comm/detail/progress/wait_report.hpp>
 #include <parx/core/find.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -56,18 +56,18 @@ struct deadlock {
 
 class deadlock_search {
  public:
-  /// The deadlock that rank `own` is in, if one is proven. `notices_of(rank)` is called for at most
-  /// `most_asked` ranks; those beyond count as not blocked.
-  template <typename NoticesOf>
-  [[nodiscard, gnu::cold]] static deadlock find(int own, NoticesOf notices_of,
+  /// The deadlock that rank `own` is in, if one is proven. `wait_reports_of(rank)` is called for at
+  /// most `most_asked` ranks; those beyond count as not blocked.
+  template <typename ReportsOf>
+  [[nodiscard, gnu::cold]] static deadlock find(int own, ReportsOf wait_reports_of,
                                                 std::size_t most_asked = 64) {
     deadlock_search search;
-    search.explore(own, notices_of, most_asked);
+    search.explore(own, wait_reports_of, most_asked);
     search.remove_the_free();
     if (!search.stuck_.contains(own)) return {};
     deadlock found{search.circle_from(own), {}};
     for (const int rank : search.used_) {
-      for (notice each : search.known_.at(rank)) {
+      for (wait_report each : search.known_.at(rank)) {
         const std::uint64_t look = std::exchange(each.look, 0);
         found.proof.emplace(std::pair(rank, each.to_text()), look);
       }
@@ -76,18 +76,18 @@ class deadlock_search {
   }
 
  private:
-  template <typename NoticesOf>
-  [[gnu::cold]] void explore(int own, NoticesOf notices_of, std::size_t most_asked) {
+  template <typename ReportsOf>
+  [[gnu::cold]] void explore(int own, ReportsOf wait_reports_of, std::size_t most_asked) {
     std::deque<int> next{own};
     while (!next.empty() && known_.size() < most_asked) {
       const int rank = next.front();
       next.pop_front();
       if (known_.contains(rank)) continue;
-      auto& all = known_[rank] = notices_of(rank);
-      std::erase_if(all, [](const notice& each) { return !each.waits(); });
-      const auto blocks_all = [](const notice& each) { return each.all_blocked; };
+      auto& all = known_[rank] = wait_reports_of(rank);
+      std::erase_if(all, [](const wait_report& each) { return !each.waits(); });
+      const auto blocks_all = [](const wait_report& each) { return each.all_blocked; };
       if (!all.empty() && std::all_of(all.begin(), all.end(), blocks_all)) stuck_.insert(rank);
-      for (const notice& each : all) {
+      for (const wait_report& each : all) {
         next.insert(next.end(), each.awaited.begin(), each.awaited.end());
         for (const message_wait& wait : each.messages) next.push_back(wait.peer);
       }
@@ -100,7 +100,7 @@ class deadlock_search {
       used_ = stuck_;
       for (auto each = stuck_.begin(); each != stuck_.end();) {
         const auto& all = known_.at(*each);
-        const bool stays = std::all_of(all.begin(), all.end(), [&, this](const notice& mine) {
+        const bool stays = std::all_of(all.begin(), all.end(), [&, this](const wait_report& mine) {
           return cannot_end(*each, mine);
         });
         removed |= !stays;
@@ -108,7 +108,7 @@ class deadlock_search {
       }
     }
   }
-  [[nodiscard, gnu::cold]] bool cannot_end(int rank, const notice& mine) {
+  [[nodiscard, gnu::cold]] bool cannot_end(int rank, const wait_report& mine) {
     const auto waits_for_call = [&, this](const message_wait& wait) {
       return wait.kind == message_wait::send ? is_refused(rank, mine.call.group, wait.peer)
                                              : is_not_sent(rank, mine.call.group, wait);
@@ -116,20 +116,20 @@ class deadlock_search {
     return (is_message(mine) || waits_for_absent(mine)) &&
            std::all_of(mine.messages.begin(), mine.messages.end(), waits_for_call);
   }
-  [[nodiscard]] static bool is_message(const notice& mine) noexcept {
+  [[nodiscard]] static bool is_message(const wait_report& mine) noexcept {
     const auto what = static_cast<operation>(mine.call.operation);
     return what == operation::send || what == operation::recv;
   }
 
   /// Whether a collective waits, also over other ranks in it, for one of stuck_ that is not in it.
-  [[nodiscard, gnu::cold]] bool waits_for_absent(const notice& mine) {
+  [[nodiscard, gnu::cold]] bool waits_for_absent(const wait_report& mine) {
     struct step {
       int rank;
       call_header call;
     };
     std::vector<step> steps;
     std::set<int> seen;
-    const auto follow = [&](const notice& from) {
+    const auto follow = [&](const wait_report& from) {
       for (const int peer : from.awaited) {
         if (seen.insert(peer).second) steps.push_back({peer, from.call});
       }
@@ -143,7 +143,7 @@ class deadlock_search {
         if (stuck_.contains(peer)) return true;
         continue;
       }
-      const notice* const theirs = notice_of(peer, call.group);
+      const wait_report* const theirs = wait_report_of(peer, call.group);
       if (theirs == nullptr || is_message(*theirs)) continue;
       if (theirs->call.sequence > call.sequence) continue;
       used_.insert(peer);
@@ -154,7 +154,7 @@ class deadlock_search {
   /// Whether the receiver of a message must call something before it takes it.
   [[nodiscard]] bool is_refused(int sender, std::uint64_t group, int receiver) const {
     if (!stuck_.contains(receiver)) return false;
-    if (const notice* const theirs = notice_of(receiver, group)) {
+    if (const wait_report* const theirs = wait_report_of(receiver, group)) {
       return is_in(sender, theirs->refused);
     }
     return calls_of(receiver, group).has_value();
@@ -164,7 +164,7 @@ class deadlock_search {
                                  const message_wait& wait) const {
     if (!stuck_.contains(wait.peer) || !calls_of(wait.peer, group)) return false;
     std::uint32_t count = 0;
-    for (const notice& each : known_.at(wait.peer)) {
+    for (const wait_report& each : known_.at(wait.peer)) {
       for (const messages_sent& sent : each.sent) {
         if (sent.group == group && sent.peer == receiver) count = sent.count;
       }
@@ -172,10 +172,10 @@ class deadlock_search {
     return count == wait.received;
   }
 
-  [[nodiscard]] const notice* notice_of(int rank, std::uint64_t group) const {
+  [[nodiscard]] const wait_report* wait_report_of(int rank, std::uint64_t group) const {
     const auto found = known_.find(rank);
     if (found == known_.end()) return nullptr;
-    for (const notice& each : found->second) {
+    for (const wait_report& each : found->second) {
       if (each.call.group == group) return &each;
     }
     return nullptr;
@@ -184,8 +184,8 @@ class deadlock_search {
   [[nodiscard]] std::optional<calls_issued> calls_of(int rank, std::uint64_t group) const {
     const auto found = known_.find(rank);
     if (found == known_.end() || found->second.empty()) return std::nullopt;
-    const notice* const own = notice_of(rank, group);
-    const notice& told = own != nullptr ? *own : found->second.front();
+    const wait_report* const own = wait_report_of(rank, group);
+    const wait_report& told = own != nullptr ? *own : found->second.front();
     for (const calls_issued& calls : told.calls) {
       if (calls.group == group) return calls.known != 0 ? std::optional(calls) : std::nullopt;
     }
@@ -197,7 +197,7 @@ class deadlock_search {
     for (;;) {
       const int last = path.back();
       std::vector<int> next;
-      for (const notice& each : known_.at(last)) {
+      for (const wait_report& each : known_.at(last)) {
         next.insert(next.end(), each.awaited.begin(), each.awaited.end());
         for (const message_wait& wait : each.messages) next.push_back(wait.peer);
       }
@@ -210,7 +210,7 @@ class deadlock_search {
       path.push_back(*in);
     }
   }
-  std::map<int, std::vector<notice>> known_;  ///< by rank, those that wait
+  std::map<int, std::vector<wait_report>> known_;  ///< by rank, those that wait
   std::set<int> stuck_;                       ///< may be in the deadlock
   std::set<int> used_;                        ///< whose state the proof rests on
 };

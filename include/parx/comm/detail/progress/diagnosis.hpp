@@ -2,7 +2,7 @@
 //
 // An error is a sentence that names the operation, its number and call site, the ranks to blame and
 // their hosts. Nothing here changes a group. The calls that other ranks are in are read from their
-// notices.
+// reports.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 #include <parx/comm/detail/progress/engine.hpp>
 #include <parx/comm/detail/progress/failure.hpp>
 #include <parx/comm/detail/progress/messages.hpp>
-#include <parx/comm/detail/progress/notice.hpp>
+#include <parx/comm/detail/progress/wait_report.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/failure_record.hpp>
 #include <parx/core/find.hpp>
@@ -99,18 +99,18 @@ class diagnosis {
             context_of(request, -1)};
   }
 
-  /// The notice of a rank about a call of this group in which it is, or was, stuck.
-  [[nodiscard]] std::optional<notice> notice_of(int peer) const {
-    for (notice& each : notices_of(network_.job_rank(peer))) {
+  /// The report of a rank about a call of this group in which it is, or was, stuck.
+  [[nodiscard]] std::optional<wait_report> wait_report_of(int peer) const {
+    for (wait_report& each : wait_reports_of(network_.job_rank(peer))) {
       if (each.call.group == record_.group()) return std::move(each);
     }
     return std::nullopt;
   }
-  /// Publishes a notice whose `awaited` are ranks of this group.
-  void post(notice mine) const {
+  /// Publishes a report whose `awaited` are ranks of this group.
+  void post(wait_report mine) const {
     for (int& each : mine.awaited) each = network_.job_rank(each);
     mine.group = record_.name();
-    network_.job().post_notice(network_.group(), mine.to_text());
+    network_.job().post_wait_report(network_.group(), mine.to_text());
   }
 
   /// "waiting for rank 3 (node2, pid 71), which is in #15, barrier at train.cpp:90; for ...", and
@@ -127,7 +127,7 @@ class diagnosis {
     }
     if (peers.size() > named) text += formatted("; and {} more", peers.size() - named);
     text += cause_of_wait(peers);
-    if (!network_.job().has_notices()) text += notices_are_missing;
+    if (!network_.job().has_wait_reports()) text += wait_reports_are_missing;
     return text;
   }
 
@@ -152,20 +152,20 @@ class diagnosis {
   /// it is too large.
   [[gnu::cold]] void put_absent_first(std::vector<int>& peers, std::uint64_t sequence) const {
     std::vector<int> late = absent(sequence, peers);
-    if (!network_.job().has_notices()) return;
+    if (!network_.job().has_wait_reports()) return;
     if (late.empty() && network_.size() <= most_asked) late = absent(sequence, others());
     std::erase_if(peers, [&](int each) { return is_in(each, late); });
     peers.insert(peers.begin(), late.begin(), late.end());
   }
-  /// Those of `peers` without a notice that they are in call `sequence` or a later one; empty if
-  /// notices cannot be read.
+  /// Those of `peers` without a report that they are in call `sequence` or a later one; empty if
+  /// reports cannot be read.
   [[nodiscard, gnu::cold]] std::vector<int> absent(std::uint64_t sequence,
                                                    std::vector<int> peers) const {
     std::erase_if(peers, [&](int each) {
-      const auto theirs = notice_of(each);
+      const auto theirs = wait_report_of(each);
       return theirs && theirs->call.sequence >= sequence;
     });
-    return network_.job().has_notices() ? peers : std::vector<int>();
+    return network_.job().has_wait_reports() ? peers : std::vector<int>();
   }
 
   /// All ranks of the group but this one.
@@ -180,7 +180,7 @@ class diagnosis {
   /// The proven deadlock that this rank is in, if any.
   [[nodiscard]] deadlock find_deadlock() const {
     return deadlock_search::find(network_.job_rank(network_.rank()),
-                                 [this](int rank) { return notices_of(rank); });
+                                 [this](int rank) { return wait_reports_of(rank); });
   }
   [[nodiscard, gnu::cold]] std::string text_of_deadlock(const deadlock& found) const {
     const auto named = std::min(found.circle.size(), static_cast<std::size_t>(most_named));
@@ -263,14 +263,14 @@ class diagnosis {
 
   static constexpr std::string_view elsewhere = "(computing, stopped, or gone without closing";
 
-  [[nodiscard, gnu::cold]] std::vector<notice> notices_of(int job_rank) const {
-    return notice::all_in(network_.job().notices_of(job_rank));
+  [[nodiscard, gnu::cold]] std::vector<wait_report> wait_reports_of(int job_rank) const {
+    return wait_report::all_in(network_.job().wait_reports_of(job_rank));
   }
   /// The call that a rank waits in: one of this group, else one of another group that a thread of
   /// its program waits for. If it does not wait: its last known call of this group.
-  [[nodiscard, gnu::cold]] std::optional<notice> wait_of(int job_rank) const {
-    std::optional<notice> found;
-    for (notice& each : notices_of(job_rank)) {
+  [[nodiscard, gnu::cold]] std::optional<wait_report> wait_of(int job_rank) const {
+    std::optional<wait_report> found;
+    for (wait_report& each : wait_reports_of(job_rank)) {
       const bool here = each.call.group == record_.group();
       if (here ? each.waits() || !found : each.waits() && each.blocks) found = std::move(each);
       if (here && found->waits()) break;
@@ -280,26 +280,26 @@ class diagnosis {
 
   /// Where a rank is that a collective waits for.
   [[nodiscard, gnu::cold]] std::string whereabouts(int peer, std::uint64_t sequence) const {
-    const auto here = notice_of(peer);
-    if (!network_.job().has_notices()) return {};
+    const auto here = wait_report_of(peer);
+    if (!network_.job().has_wait_reports()) return {};
     if (here && here->call.sequence >= sequence) return ", which is in " + place_of(*here);
     const auto theirs = wait_of(network_.job_rank(peer));
     if (theirs && theirs->waits()) {
       return formatted(", which has not entered the operation: it waits in {}", place_of(*theirs));
     }
-    // It may have left that call since: a notice says where the rank was stuck.
+    // It may have left that call since: a report says where the rank was stuck.
     return formatted(", which has not entered the operation {}{})", elsewhere,
                      here ? "; it was last seen waiting in " + place_of(*here) : "");
   }
   /// Where a rank is whose message is waited for.
   [[nodiscard, gnu::cold]] std::string whereabouts(int job_rank) const {
     const auto theirs = wait_of(job_rank);
-    if (!network_.job().has_notices()) return {};
+    if (!network_.job().has_wait_reports()) return {};
     if (theirs && theirs->waits()) return ", which waits in " + place_of(*theirs);
     return formatted(", which waits in no call {})", elsewhere);
   }
   /// "#15, barrier at train.cpp:90 on group "tp", for rank 2, for rank 3"; this group is not named.
-  [[nodiscard, gnu::cold]] std::string place_of(const notice& theirs) const {
+  [[nodiscard, gnu::cold]] std::string place_of(const wait_report& theirs) const {
     static constexpr std::size_t most_listed = 4;
     std::string text = theirs.call.sequence > 0 ? formatted("#{}, ", theirs.call.number()) : "";
     text += record_.text_of(theirs.call);
@@ -329,7 +329,7 @@ class diagnosis {
     return text;
   }
 
-  /// The ranks that `peers` wait for, by their notices; empty if one of `peers` itself is the
+  /// The ranks that `peers` wait for, by their reports; empty if one of `peers` itself is the
   /// cause.
   [[nodiscard, gnu::cold]] std::string cause_of_wait(std::vector<int> peers) const {
     for (int& each : peers) each = network_.job_rank(each);
@@ -339,7 +339,7 @@ class diagnosis {
     };
     const int own = network_.job_rank(network_.rank());
     const wait_chain chain = find_culprit(own, peers, awaited_by);
-    if (!network_.job().has_notices()) return {};
+    if (!network_.job().has_wait_reports()) return {};
     if (chain.circle) {
       return ". These wait for each other in a circle:" + list_of_waits(chain.ranks);
     }

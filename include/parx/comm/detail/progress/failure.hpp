@@ -34,8 +34,8 @@ inline void throw_if_aborted(links& network) {
   }
 }
 
-/// Said where other ranks' notices cannot be read.
-inline constexpr std::string_view notices_are_missing =
+/// Said where other ranks' reports cannot be read.
+inline constexpr std::string_view wait_reports_are_missing =
     ". Where the others are is unknown: the job's store, which rank 0 or the launcher keeps, does "
     "not answer; its process may be stopped";
 
@@ -60,8 +60,8 @@ inline constexpr std::string_view notices_are_missing =
   }
   // A rank whose wait for a stopped one has ended closes its links. If that one keeps the store,
   // nobody can say so: find out whether the store answers.
-  static_cast<void>(network.job().notices_of(network.job_rank(lost.peer)));
-  if (!network.job().has_notices()) why += notices_are_missing;
+  static_cast<void>(network.job().wait_reports_of(network.job_rank(lost.peer)));
+  if (!network.job().has_wait_reports()) why += wait_reports_are_missing;
   return {formatted("lost {}: {}", network.describe(lost.peer), why), errc::peer_lost, lost.peer,
           cause_of(lost)};
 }

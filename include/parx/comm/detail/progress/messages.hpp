@@ -19,7 +19,7 @@
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/call_header.hpp>
 #include <parx/comm/detail/progress/message_lane.hpp>
-#include <parx/comm/detail/progress/notice.hpp>
+#include <parx/comm/detail/progress/wait_report.hpp>
 #include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {

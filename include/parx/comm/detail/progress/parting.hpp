@@ -23,7 +23,7 @@
 #include <vector>
 
 #include <parx/comm/detail/progress/call_header.hpp>
-#include <parx/comm/detail/progress/notice.hpp>
+#include <parx/comm/detail/progress/wait_report.hpp>
 #include <parx/core/find.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -38,8 +38,8 @@ struct parting {
   std::uint64_t has_messages = 0;  ///< `sent` is complete
   std::vector<messages_sent> sent{};
 
-  /// `counts` are those of one group, as a notice has them.
-  [[nodiscard]] static parting from(const notice& counts) {
+  /// `counts` are those of one group, as a report has them.
+  [[nodiscard]] static parting from(const wait_report& counts) {
     parting made;
     if (!counts.calls.empty()) {
       made.group = counts.calls.front().group;

@@ -60,7 +60,9 @@ class pending_calls {
       }
       progressed |= engine_.step();
       call& front = *queue_.front();
-      if (front.brief && front.issued == deadline::clock::time_point{}) record_.begin_time(front);
+      if (front.timed_after_start && front.issued == deadline::clock::time_point{}) {
+        record_.begin_time(front);
+      }
     }
     if (!messages_.unused()) progressed |= messages_.step();
     return progressed;
@@ -68,7 +70,7 @@ class pending_calls {
 
   /// The running collective has been waited for: it is not brief any more.
   void has_waited() noexcept {
-    if (started_) queue_.front()->brief = false;
+    if (started_) queue_.front()->timed_after_start = false;
   }
 
   /// Marks finished calls as done. True if the first collective was among them.
@@ -133,7 +135,7 @@ class pending_calls {
     std::vector<int> peers;
     if (!started_) return peers;
     const bool late = request.until().passed();
-    if (request.names_late && &request == queue_.front() && late) {
+    if (request.names_absent_ranks && &request == queue_.front() && late) {
       peers = diagnosis_.absent(request.header.sequence, diagnosis_.others());
       if (!peers.empty()) return peers;
     }
@@ -146,8 +148,9 @@ class pending_calls {
       return diagnosis_.waiting_for(missing_peers(request), std::nullopt) +
              (request.what == operation::recv ? untaken_text(request.peer) : std::string());
     }
-    return diagnosis_.waiting_for(missing_peers(request), queue_.front()->header.sequence,
-                                  request.names_late ? network_.size() : diagnosis::most_named);
+    return diagnosis_.waiting_for(
+        missing_peers(request), queue_.front()->header.sequence,
+        request.names_absent_ranks ? network_.size() : diagnosis::most_named);
   }
   /// The messages from `peer` (any_source: from all ranks) that no receive takes, if a receive
   /// waits for another one from there: their tags may be wrong. Else empty.
@@ -174,8 +177,8 @@ class pending_calls {
            parting::may_have_sent(words, request.header.group, network_.job_rank(network_.rank()),
                                   messages_.received_from(peer));
   }
-  /// Writes into a notice which messages are waited for.
-  [[gnu::cold]] void describe_messages(notice& mine) const {
+  /// Writes into a report which messages are waited for.
+  [[gnu::cold]] void describe_messages(wait_report& mine) const {
     messages_.for_each_wait(
         [&](int peer, message_wait::wait_kind kind, std::uint32_t received) {
           mine.messages.push_back({network_.job_rank(peer), kind, received});
@@ -225,7 +228,7 @@ class pending_calls {
       open_span(front);
     engine_.start(*front.plan, front.data, front.header, network_, memory_.barrier(),
                   front.timeout);
-    if (front.names_late) diagnosis_.post({front.header});
+    if (front.names_absent_ranks) diagnosis_.post({front.header});
     if (front.timed) async_time_.start();
     started_ = true;
   }

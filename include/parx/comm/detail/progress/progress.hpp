@@ -25,10 +25,10 @@
 #include <parx/comm/detail/progress/call_record.hpp>
 #include <parx/comm/detail/progress/current_failure.hpp>
 #include <parx/comm/detail/progress/diagnosis.hpp>
-#include <parx/comm/detail/progress/ending.hpp>
+#include <parx/comm/detail/progress/group_end.hpp>
 #include <parx/comm/detail/progress/pending_calls.hpp>
 #include <parx/comm/detail/progress/unread_call.hpp>
-#include <parx/comm/detail/progress/watch.hpp>
+#include <parx/comm/detail/progress/watchdog.hpp>
 #include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/start_thread.hpp>
@@ -121,8 +121,8 @@ class progress {
     record.text = reason;
     const bool is_awaited = network_.job().awaits_reason();
     network_.job().abort(record);
-    if (is_awaited) ending_.set(reason);
-    else ending_.set_if_first(reason);
+    if (is_awaited) end_.set(reason);
+    else end_.set_if_first(reason);
     record_.fail(record);
   }
   /// As process_group::abort_for_now.
@@ -132,13 +132,13 @@ class progress {
       record.text = place;
       record.is_for_now = true;
       network_.job().abort_for_now(record);
-      ending_.set_if_first(place);
+      end_.set_if_first(place);
       record_.fail(record);
     } catch (const std::exception&) {  // out of memory: this rank's calls end without a reason
       network_.job().abort_for_now({.is_for_now = true});
     }
   }
-  [[nodiscard]] bool has_ended() const noexcept { return ending_.has_ended(); }
+  [[nodiscard]] bool has_ended() const noexcept { return end_.has_ended(); }
 
   /// Whether everything that peers have sent for this group's calls was read.
   [[nodiscard]] bool all_calls_read() {
@@ -163,7 +163,7 @@ class progress {
 
   /// Numbers a call, or refuses it if the group has ended. Locked.
   void admit(call& request) {
-    if (ending_.has_ended()) throw diagnosis_.refusal_of(request, ending_.reason());
+    if (end_.has_ended()) throw diagnosis_.refusal_of(request, end_.reason());
     if (request.timeout.count() <= 0) request.timeout = options_.timeout;
     record_.enter(request);
   }
@@ -184,7 +184,7 @@ class progress {
     call* const ahead = pending_.set_up_before(request);
     if (ahead != nullptr) admit(*ahead);
     // It may have to wait before its first step, and its deadline begins now.
-    if (ahead != nullptr || has_other_threads_) request.brief = false;
+    if (ahead != nullptr || has_other_threads_) request.timed_after_start = false;
     // abort() may end the group meanwhile: the whole chain is admitted before any of it is pending.
     for (call* each = &request; each != nullptr; each = each->next.get()) admit(*each);
     if (ahead != nullptr) incoming_.push_back(ahead);
@@ -232,8 +232,8 @@ class progress {
       std::optional<failure> failed;
       bool must_look = false, progressed = false;
       try {
-        must_look = take_incoming() && record_.latest() >= next_look_;
-        if (must_look) next_look_ = record_.latest() + std::chrono::milliseconds(100);
+        must_look = take_incoming() && record_.latest() >= next_check_;
+        if (must_look) next_check_ = record_.latest() + std::chrono::milliseconds(100);
       } catch (...) {
         failed = current_failure(network_, diagnosis_, pending_);
       }
@@ -247,7 +247,7 @@ class progress {
       lock.lock();
       if (failed) fail(*failed);
       if (!progressed) continue;
-      if (pending_.retire()) watch_.call_ended();
+      if (pending_.retire()) watchdog_.call_ended();
       tell_others();
     }
     record_.set_driven(false);
@@ -269,7 +269,7 @@ class progress {
     if (progressed) {
       if (backoff_.has_begun()) pending_.has_waited();
       backoff_.progressed();
-      watch_.progressed();
+      watchdog_.progressed();
     } else if (!is_waited_for()) {
       sleep(waiter::progress_thread);
     }
@@ -297,8 +297,8 @@ class progress {
     pending_.interests(interests_);
     pending_.for_each(
         [&](const call& request) { limit = std::min(limit, request.until().remaining()); });
-    network_.wait(interests_, watch_.longest_sleep(limit));
-    watch_.look(who);
+    network_.wait(interests_, watchdog_.longest_sleep(limit));
+    watchdog_.look(who);
   }
 
   /// Unlocked: finds out whether a peer or the job has ended, for calls that end without a sleep:
@@ -328,21 +328,21 @@ class progress {
   /// Locked. Ends the group: the first reason is sent to all ranks, and every pending call fails
   /// with it. Out of memory, the group ends without a reason.
   [[gnu::cold]] void fail(const failure& reason) noexcept {
-    watch_.ended();
+    watchdog_.ended();
     pending_.retire_messages();
     try {
       const failure_record record = diagnosis_.record_of_end(reason, pending_.oldest());
-      ending_.set(record.text);
+      end_.set(record.text);
       record_.fail(record);
       network_.job().abort(record);
     } catch (const std::exception&) {
-      ending_.set("");
+      end_.set("");
       network_.job().abort({.text = "out of memory"});  // fits the string's inline buffer
     }
     network_.close();
     const auto end = [&](call& request) {
       if (request.done) return;
-      request.brief = false;  // its end is now
+      request.timed_after_start = false;  // its end is now
       try {
         request.failure = std::make_exception_ptr(diagnosis_.end_of(request, reason));
       } catch (const std::exception&) {
@@ -370,14 +370,14 @@ class progress {
   bool stopping_ = false;
   std::vector<call*> incoming_;  ///< issued, not yet seen by the driver
   std::atomic<bool> has_incoming_{false};
-  ending ending_;
+  group_end end_;
   std::thread thread_;
 
   // Used by the driving thread only.
   pending_calls pending_{network_, diagnosis_, record_};
   backoff backoff_;
-  watch watch_{network_, diagnosis_, pending_, record_, options_};
-  clock::time_point next_look_{};
+  watchdog watchdog_{network_, diagnosis_, pending_, record_, options_};
+  clock::time_point next_check_{};
   std::vector<link_interest> interests_;
 };
 

@@ -13,7 +13,7 @@
 namespace parx::inline PARX_ABI::data {
 
 PARX_INLINE token_shards token_shards::open(const std::vector<std::string>& paths,
-                                            shard_layout layout) {
+                                            shard_format layout) {
   static_assert(std::endian::native == std::endian::little);
   require(!paths.empty(), "token_shards: no files were given");
   token_shards result;
@@ -66,13 +66,13 @@ PARX_INLINE void token_shards::write(const std::string& path, std::span<const to
   if (!out) throw_error(errc::io, "cannot write \"{}\": {}.", path, errno_text(errno));
 }
 
-PARX_INLINE void token_shards::add_file(const std::string& path, shard_layout layout) {
+PARX_INLINE void token_shards::add_file(const std::string& path, shard_format layout) {
   detail::mapped_file file(path);
   const auto bytes = file.bytes();
   std::size_t width = 2;
   std::size_t start = 0;
   std::size_t count = bytes.size() / 2;
-  if (layout == shard_layout::llm_c) {
+  if (layout == shard_format::llm_c) {
     std::array<std::int32_t, 3> header{};
     start = header_words * 4;
     if (bytes.size() >= start) std::memcpy(header.data(), bytes.data(), sizeof(header));
@@ -80,7 +80,7 @@ PARX_INLINE void token_shards::add_file(const std::string& path, shard_layout la
     if (!narrow && !(header[0] == magic_32 && header[1] == version_32))
       throw_error(errc::bad_data,
                   "\"{}\" begins with {} (version {}), not with {} or {}: it is not a token file "
-                  "of llm.c. For nanoGPT's files, say shard_layout::nanogpt.",
+                  "of llm.c. For nanoGPT's files, say shard_format::nanogpt.",
                   path, header[0], header[1], magic_16, magic_32);
     width = narrow ? 2 : 4;
     if (header[2] < 0 || static_cast<std::size_t>(header[2]) * width != bytes.size() - start)
