@@ -43,11 +43,7 @@ void train(parx::process_group& group, const trees_settings& s, const tables& ro
   how.early_stopping_rounds = s.early_stopping_rounds;
   how.print_every = s.verbose_eval;
   if (!s.eval_data.empty()) how.evaluate.emplace_back(rows.eval);
-  how.on_round = [&](const trees::round_report& report, const trees::forest& made) {
-    const bool due = s.save_period > 0 && (report.round + 1) % s.save_period == 0;
-    if (due && group.rank() == 0) trees::save_model(made, s.save);
-    return trees::after_round::go_on;
-  };
+  how.save_to = s.save, how.save_every = s.save_period;
   const auto reports = model.fit(group, rows.train, how);
   const double seconds = reports.empty() ? 0 : reports.back().seconds;
   parx::print0(group, "{} rounds in {:.1f} s", model.model().rounds(), seconds);

@@ -3,16 +3,19 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <comm/jobs.hpp>
+#include <data/support.hpp>
 #include <messages.hpp>
 #include <trees/generated.hpp>
 
@@ -167,6 +170,41 @@ BOOST_AUTO_TEST_CASE(predictions_rise_with_a_column_that_is_constrained_to) {
     }
   });
   BOOST_TEST(failure == "");
+}
+
+BOOST_AUTO_TEST_CASE(an_objective_of_ones_own_trains_predicts_and_goes_on_as_the_one_it_is_like) {
+  const auto gradients = [](std::span<const float> margins, const table& rows,
+                            std::span<trees::gradient> out) {
+    std::vector<float> p(margins.begin(), margins.end());
+    trees::objective(trees::logistic{}).to_prediction(p);
+    for (std::size_t row = 0; row < out.size(); ++row) {
+      out[row] = {p[row] - rows.label[row], std::max(p[row] * (1 - p[row]), 1e-16F)};
+    }
+  };
+  const trees::objective own = trees::custom_objective{gradients, "binary:logistic"};
+  const parx_test::scratch_folder folder;
+  const std::string failure = jobs::run(jobs::kind::inproc, 2, [&](parx::process_group& world) {
+    const table all = numbers(400);
+    const table rows = generated::part(all, 200 * world.rank(), 200 * world.rank() + 200);
+    booster wanted{{.objective = trees::logistic{}, .num_round = 4, .base_score = 0.3}};
+    wanted.fit(world, rows);
+    booster model{{.objective = own, .num_round = 2, .base_score = 0.3}};
+    model.fit(world, rows);
+    const std::string path = folder.file("own" + std::to_string(world.rank()) + ".json");
+    model.save(path);
+    booster resumed{{.objective = own, .num_round = 4, .base_score = 0.3}, trees::load_model(path)};
+    resumed.fit(world, rows);
+    jobs::check(trees::model_text(resumed.model()) == trees::model_text(wanted.model()),
+                "the model");
+    jobs::check(resumed.predict(all) == wanted.predict(all), "predictions");
+    const auto row = std::span(all.values).first(6);
+    jobs::check(resumed.predict(row)[0] == wanted.predict(all)[0], "the prediction of one row");
+    jobs::check(trees::predict(trees::load_model(path), row).size() == 1, "a loaded model");
+  });
+  BOOST_TEST(failure == "");
+  BOOST_CHECK_EXCEPTION(trees::objective(trees::custom_objective{gradients, "mine"}),
+                        parx::usage_error,
+                        [](const auto& thrown) { return mentions(thrown.what(), "\"mine\""); });
 }
 
 BOOST_AUTO_TEST_CASE(a_column_without_values_is_never_split) {

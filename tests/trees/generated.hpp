@@ -104,10 +104,7 @@ inline std::uint64_t fingerprint(const std::vector<parx::trees::tree>& trees) {
     }
   };
   for (const auto& tree : trees) {
-    add(tree.left_children), add(tree.right_children), add(tree.parents), add(tree.split_indices);
-    add(tree.split_conditions), add(tree.default_left), add(tree.base_weights);
-    add(tree.loss_changes), add(tree.sum_hessian), add(tree.split_type), add(tree.categories);
-    add(tree.categories_nodes), add(tree.categories_segments), add(tree.categories_sizes);
+    parx::trees::visit_fields(tree, [&add](auto, const auto& field) { add(field); });
   }
   return hash;
 }

@@ -175,6 +175,17 @@ BOOST_AUTO_TEST_CASE(a_model_is_written_as_xgboost_writes_it) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_model_for_ranking_has_the_parameters_of_each_version_of_xgboost) {
+  trees::forest model = fixture("higgs_3").model;
+  model.objective = "rank:ndcg";
+  model.objective_parameters = {{"lambdarank_pair_method", "topk"}};
+  const std::string text = trees::model_text(model);
+  const json::value written = json::parse(text).at("learner").at("objective");
+  BOOST_TEST(written.at("lambda_rank_param").is_object());  // 1.7 ends without it
+  BOOST_TEST(written.at("lambdarank_param").as<std::string>("lambdarank_pair_method") == "topk");
+  BOOST_TEST(trees::model_text(trees::model_of(text)) == text);
+}
+
 BOOST_AUTO_TEST_CASE(texts_of_categories_and_names_go_through_a_file) {
   fixture given("adult_3");
   given.model.names.assign(14, "a \"column\"");

@@ -17,17 +17,19 @@
 #include <cstdio>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/core.h>
 
+#include <parx/checkpoint/agreement.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/core/check.hpp>
 #include <parx/trees/boosting.hpp>
 #include <parx/trees/forest_exchange.hpp>
-#include <parx/trees/metric.hpp>
+#include <parx/trees/metrics.hpp>
 #include <parx/trees/model_file.hpp>
 #include <parx/trees/options.hpp>
 #include <parx/trees/predict.hpp>
@@ -67,6 +69,10 @@ struct fit_options {
   /// Called on every rank after each round; stops all ranks where it says so on any.
   std::function<after_round(const round_report&, const forest&)> on_round{};
   int print_every = 0;  ///< rounds from one line of rank 0 to the next; 0: none
+  /// The model's file, which rank 0 writes anew each so many rounds; 0: never. A booster made from
+  /// it goes on to the bytes of an uninterrupted run.
+  std::string save_to{};
+  int save_every = 0;
 };
 
 class booster {
@@ -85,8 +91,8 @@ class booster {
   }
 
   /// Collective. `rows` are this rank's. Returns the rounds' figures, those of earlier fits too.
-  /// Throws errc::bad_data on all ranks for bad rows, and parx::error when communication fails;
-  /// the rounds finished before that are kept.
+  /// Throws errc::bad_data on all ranks for bad rows, errc::io where save_to cannot be written, and
+  /// parx::error when communication fails; the rounds finished before that are kept.
   std::vector<round_report> fit(process_group& group, const table& rows,
                                 const fit_options& how = {});
 
@@ -94,6 +100,10 @@ class booster {
   /// Local. Rows x outputs, by the rounds up to the best where early stopping has found one.
   [[nodiscard]] std::vector<float> predict(const table& rows) const {
     return trees::predict(model_, rows);
+  }
+  /// The same of one row: a value a column, NaN where it is missing.
+  [[nodiscard]] std::vector<float> predict(std::span<const float> row) const {
+    return trees::predict(model_, row);
   }
   /// Local; of many ranks let one call it. Writes XGBoost's JSON (model_file.hpp). Throws errc::io.
   void save(const std::string& path) const { save_model(model_, path); }
@@ -141,6 +151,8 @@ inline std::vector<round_report> booster::fit(process_group& group, const table&
   require(how.early_stopping_rounds == 0 || (!how.evaluate.empty() && !how.metrics.empty()),
           "fit: early_stopping_rounds = {} needs an evaluation and a metric",
           how.early_stopping_rounds);
+  require(how.save_every == 0 || !how.save_to.empty(),
+          "fit: save_every = {} needs save_to, the model's file", how.save_every);
   const row_numbers numbers = number_rows(group, rows, options_.objective);
   const auto constraints = options_.monotone_constraints.size();
   require(constraints <= numbers.columns, "fit: there are {} monotone constraints and {} columns",
@@ -192,6 +204,9 @@ inline std::vector<round_report> booster::fit(process_group& group, const table&
         line += formatted("\t{}:{:.5f}", name, value);
       fmt::print("{}\n", line);
       std::fflush(stdout);
+    }
+    if (how.save_every > 0 && (round + 1) % how.save_every == 0) {
+      parx::detail::agree_on_rank0(&group, call_site::current(), [&] { save(how.save_to); });
     }
     if (how.on_round) {
       const bool stop_here = how.on_round(report, model_) == after_round::stop;

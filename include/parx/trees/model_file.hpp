@@ -11,6 +11,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <parx/trees/tree.hpp>
 
@@ -22,6 +23,10 @@ namespace parx::inline PARX_ABI::trees {
 /// The forest that `text` is; `path` names it in messages. Throws errc::bad_data for what is not
 /// such a model, or is damaged: each tree is checked to be one.
 [[nodiscard]] forest model_of(std::string_view text, const std::string& path = "the model");
+
+/// Texts by column, such as table::categories, as JSON, and back. Throws json::error.
+[[nodiscard]] std::string words_text(const std::vector<std::vector<std::string>>& words);
+[[nodiscard]] std::vector<std::vector<std::string>> words_of(std::string_view text);
 
 /// Local; of many ranks let one call it. Writes the file anew as a whole, or leaves the old one as
 /// it is. Throws errc::io.

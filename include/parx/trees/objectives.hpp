@@ -1,15 +1,18 @@
 // objectives: what is minimised, as the gradient and the hessian of each row's loss by its margin.
 //
 // y is the label, m the margin (the sum of the trees and the base), w the row's weight; formulas
-// and names are XGBoost's. A row's pair depends on this row alone. Its bits come from the C
-// library's exp where there is one: nodes of unlike processors may have other bits there.
+// and names are XGBoost's. A row's pair depends on this row alone, and on no C library's exp, whose
+// bits depend on the processor; lambdarank's alone does.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,13 +21,17 @@
 #include <variant>
 #include <vector>
 
+#include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/parallel_for.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/printable.hpp>
+#include <parx/tensor/packet.hpp>
+#include <parx/tensor/vector_math.hpp>
 #include <parx/trees/gradient.hpp>
 #include <parx/trees/lambdarank.hpp>
 #include <parx/trees/table.hpp>
+#include <parx/trees/tree.hpp>
 
 namespace parx::inline PARX_ABI::trees {
 
@@ -50,19 +57,31 @@ struct softmax {
 struct poisson {
   double max_delta_step = 0.7;
 };
-/// Yours: fills a pair for each row and output, of margins that are rows x outputs. The model is
-/// saved under the name, which XGBoost must know to read it. Weights are yours to multiply by.
+/// Yours: fills a pair for each row and output, of margins that are rows x outputs. Weights are
+/// yours to multiply by. Predictions and base_score are those of the objective `like`, in XGBoost's
+/// words: "binary:logistic" makes probabilities of the margins. The model is saved as one of that.
 struct custom_objective {
   std::function<void(std::span<const float> margins, const table& rows, std::span<gradient> out)>
       gradients;
-  std::string name = "reg:squarederror";
+  std::string like = "reg:squarederror";
   int outputs = 1;
 };
 
 namespace detail {
 
-[[nodiscard]] inline float sigmoid(float m) noexcept {
-  return 1.0F / (1.0F + std::exp(std::min(-m, 88.7F)));
+/// By packets, in place; an element's bits do not depend on where it stands.
+template <typename Function>
+void apply_in_place(std::span<float> x, const Function& function) noexcept {
+  using namespace parx::detail;
+  for_each_packet<float>(x.size(), [&](std::size_t at, auto... left) PARX_PACKET_BODY {
+    store_packet(x.data() + at, function(load_packet(x.data() + at, left...)), left...);
+  });
+}
+inline void sigmoid_in_place(std::span<float> x) noexcept {
+  apply_in_place(x, [](auto m) PARX_PACKET_BODY { return parx::detail::vector_sigmoid(m); });
+}
+inline void exp_in_place(std::span<float> x) noexcept {
+  apply_in_place(x, [](auto m) PARX_PACKET_BODY { return parx::detail::vector_exp(m); });
 }
 inline constexpr float least_hessian = 1e-16F;
 
@@ -70,32 +89,51 @@ inline constexpr float least_hessian = 1e-16F;
 /// first, so nothing overflows.
 inline void softmax_in_place(std::span<float> margins) noexcept {
   const float greatest = *std::max_element(margins.begin(), margins.end());
-  float sum = 0;
-  for (float& each : margins) sum += each = std::exp(each - greatest);
+  for (float& each : margins) each -= greatest;
+  exp_in_place(margins);
+  const float sum = std::accumulate(margins.begin(), margins.end(), 0.0F);
   for (float& each : margins) each /= sum;
 }
+
+/// What the margins are of: the prediction, its logit or logarithm, or the logits of classes.
+enum class margin_of { prediction, logit, logarithm, class_logits };
+
+struct named_objective {
+  std::string_view name;
+  margin_of margin;
+};
+/// In XGBoost's words, in the order of the variant below.
+inline constexpr named_objective objectives[] = {
+    {"reg:squarederror", margin_of::prediction},  {"reg:absoluteerror", margin_of::prediction},
+    {"reg:quantileerror", margin_of::prediction}, {"binary:logistic", margin_of::logit},
+    {"multi:softprob", margin_of::class_logits},  {"count:poisson", margin_of::logarithm},
+    {"rank:ndcg", margin_of::prediction}};
 
 }  // namespace detail
 
 /// What the trees minimise: one of the structs above, by value.
 class objective {
  public:
-  /// Of one of the structs above.
+  /// Of one of the structs above. Throws usage_error for a custom_objective that is like none.
   template <typename Kind>
   requires(!std::is_same_v<std::remove_cvref_t<Kind>, objective> &&
            std::is_constructible_v<std::variant<squared_error, absolute_error, quantile, logistic,
                                                 softmax, poisson, lambdarank, custom_objective>,
                                    Kind>) objective(Kind&& kind)
-      : kind_(std::forward<Kind>(kind)) {}  // NOLINT(google-explicit-constructor)
+      : kind_(std::forward<Kind>(kind)) {  // NOLINT(google-explicit-constructor)
+    const auto* const own = std::get_if<custom_objective>(&kind_);
+    named_ = detail::objectives + kind_.index();
+    if (own == nullptr) return;
+    named_ = std::find_if(std::begin(detail::objectives), std::end(detail::objectives),
+                          [own](const auto& each) { return each.name == own->like; });
+    require(named_ != std::end(detail::objectives),
+            "custom_objective: \"{}\" is no objective of XGBoost's whose predictions yours could "
+            "have, such as reg:squarederror (the margins themselves) or binary:logistic",
+            printable(own->like));
+  }
 
   /// In XGBoost's words.
-  [[nodiscard]] std::string name() const {
-    static constexpr const char* names[] = {
-        "reg:squarederror", "reg:absoluteerror", "reg:quantileerror", "binary:logistic",
-        "multi:softprob",   "count:poisson",     "rank:ndcg"};
-    const auto* const own = std::get_if<custom_objective>(&kind_);
-    return own != nullptr ? own->name : names[kind_.index()];
-  }
+  [[nodiscard]] std::string name() const { return std::string(named_->name); }
   /// Margins of a row.
   [[nodiscard]] int outputs() const noexcept {
     if (const auto* const classes = std::get_if<softmax>(&kind_)) return classes->num_class;
@@ -121,8 +159,8 @@ class objective {
     if (const auto* const given = std::get_if<quantile>(&kind_)) {
       return {{"quantile_alpha", formatted("{}", given->alpha)}};
     }
-    if (const auto* const given = std::get_if<softmax>(&kind_)) {
-      return {{"num_class", formatted("{}", given->num_class)}};
+    if (named_->margin == detail::margin_of::class_logits) {
+      return {{"num_class", formatted("{}", outputs())}};
     }
     if (const auto* const given = std::get_if<poisson>(&kind_)) {
       return {{"max_delta_step", formatted("{}", given->max_delta_step)}};
@@ -153,16 +191,16 @@ class objective {
 
   /// Of a prediction: the logit of a probability, the logarithm of a mean.
   [[nodiscard]] double to_margin(double prediction) const noexcept {
-    if (std::holds_alternative<logistic>(kind_)) return -std::log(1 / prediction - 1);
-    return std::holds_alternative<poisson>(kind_) ? std::log(prediction) : prediction;
+    if (named_->margin == detail::margin_of::logit) return -std::log(1 / prediction - 1);
+    return named_->margin == detail::margin_of::logarithm ? std::log(prediction) : prediction;
   }
   /// In place.
   void to_prediction(std::span<float> margins) const {
-    if (std::holds_alternative<logistic>(kind_)) {
-      for (float& each : margins) each = detail::sigmoid(each);
-    } else if (std::holds_alternative<poisson>(kind_)) {
-      for (float& each : margins) each = std::exp(each);
-    } else if (std::holds_alternative<softmax>(kind_)) {
+    if (named_->margin == detail::margin_of::logit) {
+      detail::sigmoid_in_place(margins);
+    } else if (named_->margin == detail::margin_of::logarithm) {
+      detail::exp_in_place(margins);
+    } else if (named_->margin == detail::margin_of::class_logits) {
       const auto width = static_cast<std::size_t>(outputs());
       for (std::size_t row = 0; row < margins.size(); row += width) {
         detail::softmax_in_place(margins.subspan(row, width));
@@ -208,35 +246,49 @@ class objective {
     std::size_t first;
     std::size_t last;
 
-    template <typename Pair>
-    void each(const Pair& pair) const {
-      for (std::size_t row = first; row < last; ++row) {
-        const float w = rows.weight.empty() ? 1.0F : rows.weight[row];
-        const gradient made = pair(margins[row], rows.label[row]);
-        out[row] = {made.g * w, made.h * w};
+    /// pair(link(margin), label) of each row; `link` changes some margins in place.
+    template <typename Link, typename Pair>
+    void each(const Link& link, const Pair& pair) const {
+      std::array<float, 256> some;
+      for (std::size_t begin = first; begin < last; begin += some.size()) {
+        const auto linked = std::span(some).first(std::min(some.size(), last - begin));
+        std::copy_n(margins.begin() + static_cast<std::ptrdiff_t>(begin), linked.size(),
+                    linked.begin());
+        link(linked);
+        for (std::size_t i = 0; i < linked.size(); ++i) {
+          const float w = rows.weight.empty() ? 1.0F : rows.weight[begin + i];
+          const gradient made = pair(linked[i], rows.label[begin + i]);
+          out[begin + i] = {made.g * w, made.h * w};
+        }
       }
     }
+    static void unchanged(std::span<float>) noexcept {}
     void operator()(const squared_error&) const {
-      each([](float m, float y) { return gradient{m - y, 1}; });
+      each(unchanged, [](float m, float y) { return gradient{m - y, 1}; });
     }
     void operator()(const absolute_error&) const {
-      each([](float m, float y) { return gradient{m > y ? 1.0F : (m < y ? -1.0F : 0.0F), 1}; });
+      each(unchanged, [](float m, float y) {
+        return gradient{m > y ? 1.0F : (m < y ? -1.0F : 0.0F), 1};
+      });
     }
     void operator()(const quantile& given) const {
       const auto alpha = static_cast<float>(given.alpha);
-      each([alpha](float m, float y) { return gradient{m >= y ? 1 - alpha : -alpha, 1}; });
+      each(unchanged, [alpha](float m, float y) {
+        return gradient{m >= y ? 1 - alpha : -alpha, 1};
+      });
     }
     void operator()(const logistic& given) const {
       const auto positive = static_cast<float>(given.scale_pos_weight);
-      each([positive](float m, float y) {
-        const float p = detail::sigmoid(m);
+      each(detail::sigmoid_in_place, [positive](float p, float y) {
         const float scale = y == 1.0F ? positive : 1.0F;
         return gradient{(p - y) * scale, std::max(p * (1 - p), detail::least_hessian) * scale};
       });
     }
     void operator()(const poisson& given) const {
-      const auto step = static_cast<float>(given.max_delta_step);
-      each([step](float m, float y) { return gradient{std::exp(m) - y, std::exp(m + step)}; });
+      const float later = std::exp(static_cast<float>(given.max_delta_step));
+      each(detail::exp_in_place, [later](float mean, float y) {
+        return gradient{mean - y, mean * later};
+      });
     }
     void operator()(const softmax&) const {
       std::vector<float> p(width);
@@ -260,14 +312,14 @@ class objective {
   std::variant<squared_error, absolute_error, quantile, logistic, softmax, poisson, lambdarank,
                custom_objective>
       kind_;
+  const detail::named_objective* named_ = nullptr;  ///< itself, or what a custom one is like
 };
 
-/// The objective that a model file names, in XGBoost's words. Throws errc::bad_data for one that
-/// is not among the above.
-[[nodiscard]] inline objective objective_of(
-    std::string_view name, const std::vector<std::pair<std::string, std::string>>& parameters) {
+/// The objective that a model names. Throws errc::bad_data for one that is not among the above.
+[[nodiscard]] inline objective objective_of(const forest& model) {
+  const std::string_view name = model.objective;
   const auto parameter = [&](std::string_view key, double otherwise) {
-    for (const auto& [given, text] : parameters) {
+    for (const auto& [given, text] : model.objective_parameters) {
       if (given != key) continue;
       std::string_view digits = text;
       if (digits.starts_with('[') && digits.ends_with(']')) {
@@ -285,9 +337,7 @@ class objective {
   if (name == "binary:logistic" || name == "reg:logistic") {
     return logistic{parameter("scale_pos_weight", 1)};
   }
-  if (name == "multi:softprob" || name == "multi:softmax") {
-    return softmax{static_cast<int>(parameter("num_class", 2))};
-  }
+  if (name == "multi:softprob" || name == "multi:softmax") return softmax{model.num_class};
   if (name == "count:poisson") return poisson{parameter("max_delta_step", 0.7)};
   if (name == "rank:ndcg" || name == "rank:pairwise") {
     return lambdarank{static_cast<int>(parameter("lambdarank_num_pair_per_sample", 32))};

@@ -71,7 +71,7 @@ inline void add_margins(const forest& model, std::span<const float> row, std::sp
 
 /// Rows x outputs: the sums of leaves and base.
 [[nodiscard]] inline std::vector<float> predict_margins(const forest& model, const table& rows) {
-  const objective loss = objective_of(model.objective, model.objective_parameters);
+  const objective loss = objective_of(model);
   const auto base = static_cast<float>(loss.to_margin(model.base_score));
   const std::size_t outputs = model.outputs();
   std::vector<float> margins(static_cast<std::size_t>(rows.rows) * outputs, base);
@@ -84,7 +84,7 @@ inline void add_margins(const forest& model, std::span<const float> row, std::sp
 /// Rows x outputs: probabilities, means or numbers, as the objective has them.
 [[nodiscard]] inline std::vector<float> predict(const forest& model, const table& rows) {
   std::vector<float> predictions = predict_margins(model, rows);
-  objective_of(model.objective, model.objective_parameters).to_prediction(predictions);
+  objective_of(model).to_prediction(predictions);
   return predictions;
 }
 
@@ -92,7 +92,7 @@ inline void add_margins(const forest& model, std::span<const float> row, std::sp
 [[nodiscard]] inline std::vector<float> predict(const forest& model, std::span<const float> row) {
   require(row.size() == static_cast<std::size_t>(model.num_feature),
           "the row has {} values, the model {} columns", row.size(), model.num_feature);
-  const objective loss = objective_of(model.objective, model.objective_parameters);
+  const objective loss = objective_of(model);
   std::vector<float> predictions(model.outputs(),
                                  static_cast<float>(loss.to_margin(model.base_score)));
   add_margins(model, row, predictions);

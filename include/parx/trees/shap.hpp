@@ -128,7 +128,7 @@ struct tree_shap {
   const std::span<const tree> trees = used_trees(model);
   const std::size_t outputs = model.outputs();
   const auto width = static_cast<std::size_t>(model.num_feature) + 1;
-  const objective loss = objective_of(model.objective, model.objective_parameters);
+  const objective loss = objective_of(model);
   std::vector<double> expected(outputs, loss.to_margin(model.base_score));
   for (std::size_t i = 0; i < trees.size(); ++i) {
     expected[static_cast<std::size_t>(model.tree_info[i])] += detail::expected_value(trees[i]);

@@ -67,6 +67,25 @@ struct tree {
   friend bool operator==(const tree&, const tree&) = default;  // NaN conditions are never equal
 };
 
+/// visit(name, vector) for each field, in the order of the names.
+template <typename Tree, typename Visit>
+void visit_fields(Tree& each, const Visit& visit) {
+  visit("base_weights", each.base_weights);
+  visit("categories", each.categories);
+  visit("categories_nodes", each.categories_nodes);
+  visit("categories_segments", each.categories_segments);
+  visit("categories_sizes", each.categories_sizes);
+  visit("default_left", each.default_left);
+  visit("left_children", each.left_children);
+  visit("loss_changes", each.loss_changes);
+  visit("parents", each.parents);
+  visit("right_children", each.right_children);
+  visit("split_conditions", each.split_conditions);
+  visit("split_indices", each.split_indices);
+  visit("split_type", each.split_type);
+  visit("sum_hessian", each.sum_hessian);
+}
+
 /// The trees of all rounds, with what a prediction needs besides.
 struct forest {
   std::vector<tree> trees{};              ///< round by round, each with a tree an output

@@ -42,19 +42,22 @@ namespace detail {
   return formatted("{}E{}{}", text.substr(0, e), text[e + 1] == '-' ? "-" : "", exponent);
 }
 
-template <typename Number>
-[[nodiscard]] std::string array_text(const std::vector<Number>& numbers) {
-  std::string text = "[";
-  for (const Number number : numbers) {
-    if (text.size() > 1) text += ',';
-    if constexpr (std::floating_point<Number>) text += float_text(number);
-    else text += std::to_string(+number);
-  }
-  return text += ']';
+[[nodiscard]] inline std::string text_of_element(const std::string& text) {
+  return json::quote(text);
 }
-[[nodiscard]] inline std::string array_text(const std::vector<std::string>& texts) {
+[[nodiscard]] inline std::string text_of_element(std::floating_point auto number) {
+  return float_text(number);
+}
+[[nodiscard]] inline std::string text_of_element(std::integral auto number) {
+  return std::to_string(+number);
+}
+template <typename Element>
+[[nodiscard]] std::string array_text(const std::vector<Element>& elements) {
   std::string text = "[";
-  for (const std::string& each : texts) text += (text.size() > 1 ? "," : "") + json::quote(each);
+  for (const Element& each : elements) {
+    if (text.size() > 1) text += ',';
+    text += text_of_element(each);
+  }
   return text += ']';
 }
 
@@ -68,24 +71,10 @@ inline void add_member(std::string& object, std::string_view name, std::string_v
 /// Members in the order of their names, as XGBoost writes them.
 [[nodiscard]] inline std::string tree_text(const tree& each, std::size_t id, std::int64_t columns) {
   std::string text = "{";
-  const auto add = [&text](std::string_view name, const auto& numbers) {
-    add_member(text, name, array_text(numbers));
-  };
-  add("base_weights", each.base_weights);
-  add("categories", each.categories);
-  add("categories_nodes", each.categories_nodes);
-  add("categories_segments", each.categories_segments);
-  add("categories_sizes", each.categories_sizes);
-  add("default_left", each.default_left);
-  add_member(text, "id", std::to_string(id));
-  add("left_children", each.left_children);
-  add("loss_changes", each.loss_changes);
-  add("parents", each.parents);
-  add("right_children", each.right_children);
-  add("split_conditions", each.split_conditions);
-  add("split_indices", each.split_indices);
-  add("split_type", each.split_type);
-  add("sum_hessian", each.sum_hessian);
+  visit_fields(each, [&](std::string_view name, const auto& elements) {
+    if (name == "left_children") add_member(text, "id", std::to_string(id));
+    add_member(text, name, array_text(elements));
+  });
   add_member(text, "tree_param",
              formatted("{{\"num_deleted\":\"0\",\"num_feature\":\"{}\",\"num_nodes\":\"{}\","
                        "\"size_leaf_vector\":\"0\"}}",
@@ -102,9 +91,13 @@ inline void add_member(std::string& object, std::string_view name, std::string_v
   return objective == "reg:absoluteerror" ? nullptr : "reg_loss_param";
 }
 
+inline constexpr std::string_view pairs_of_1_7 = "lambda_rank_param";
+
 [[nodiscard]] inline std::string objective_text(const forest& model) {
   std::string text = "{";
   add_member(text, "name", json::quote(model.objective));
+  // XGBoost 1.7 asks for this one, later versions for that of parameters_name().
+  if (model.objective.starts_with("rank:")) add_member(text, pairs_of_1_7, "{}");
   if (const char* const name = parameters_name(model.objective)) {
     std::string parameters = "{";
     for (const auto& [key, value] : model.objective_parameters) {
@@ -126,12 +119,8 @@ inline constexpr std::string_view categories_attribute = "parx_categories";
   if (model.best_iteration) {
     add_member(text, "best_iteration", formatted("\"{}\"", *model.best_iteration));
   }
-  std::string categories = "[";
-  for (const auto& texts : model.categories) {
-    categories += (categories.size() > 1 ? "," : "") + array_text(texts);
-  }
   if (!model.categories.empty()) {
-    add_member(text, categories_attribute, json::quote(categories + "]"));
+    add_member(text, categories_attribute, json::quote(words_text(model.categories)));
   }
   return text += '}';
 }
@@ -161,41 +150,30 @@ class model_reader {
 
   void read_learner() {
     in_.object([&](const std::string& key) {
-      if (key == "attributes") read_attributes();
-      else if (key == "feature_names") model_.names = texts();
-      else if (key == "feature_types") types_ = texts();
+      if (key == "feature_names") read_array(model_.names);
+      else if (key == "feature_types") read_array(types_);
       else if (key == "gradient_booster") read_booster();
-      else if (key == "learner_model_param") read_parameters();
       else if (key == "objective") read_objective();
+      else if (key == "attributes" || key == "learner_model_param") read_texts();
       else in_.skip();
     });
   }
 
-  void read_attributes() {
-    in_.object([&](const std::string& key) {
-      const std::string value = in_.string();
-      if (key == "best_iteration") {
-        model_.best_iteration = number<std::int64_t>(value, "best_iteration");
-      } else if (key == categories_attribute) {
-        json::reader inner(value);
-        inner.array([&] {
-          auto& texts_of_column = model_.categories.emplace_back();
-          inner.array([&] { texts_of_column.push_back(inner.string()); });
-        });
-        inner.end();
-      }
-    });
-  }
-
-  void read_parameters() {
+  /// An object of texts; those with a meaning have names of their own.
+  void read_texts() {
     in_.object([&](const std::string& key) {
       const std::string value = in_.string();
       if (key == "base_score") read_base_score(value);
-      if (key == "num_class") model_.num_class = number<int>(value, "num_class");
-      if (key == "num_feature") model_.num_feature = number<std::int64_t>(value, "num_feature");
-      if (key == "num_target" && number<int>(value, "num_target") > 1) {
+      if (key == "best_iteration") model_.best_iteration = number<std::int64_t>(value, key);
+      if (key == "num_class") model_.num_class = number<int>(value, key);
+      if (key == "num_feature") model_.num_feature = number<std::int64_t>(value, key);
+      if (key == "num_parallel_tree") {
+        model_.num_parallel_tree = std::max(number<int>(value, key), 1);
+      }
+      if (key == "num_target" && number<int>(value, key) > 1) {
         refuse(formatted("it predicts {} targets at once", value));
       }
+      if (key == categories_attribute) model_.categories = words_of(value);
     });
   }
 
@@ -211,7 +189,7 @@ class model_reader {
     in_.object([&](const std::string& key) {
       if (key == "name") {
         model_.objective = in_.string();
-      } else if (key.ends_with("_param")) {
+      } else if (key.ends_with("_param") && key != pairs_of_1_7) {
         in_.object([&](std::string name) {
           model_.objective_parameters.emplace_back(std::move(name), in_.string());
         });
@@ -230,8 +208,8 @@ class model_reader {
         }
       } else if (key == "model") {
         in_.object([&](const std::string& member) {
-          if (member == "tree_info") model_.tree_info = integers<std::int32_t>();
-          else if (member == "gbtree_model_param") read_booster_parameters();
+          if (member == "tree_info") read_array(model_.tree_info);
+          else if (member == "gbtree_model_param") read_texts();
           else if (member == "trees") in_.array([&] { read_tree(); });
           else in_.skip();
         });
@@ -241,40 +219,23 @@ class model_reader {
     });
   }
 
-  void read_booster_parameters() {
-    in_.object([&](const std::string& key) {
-      const std::string value = in_.string();
-      if (key == "num_parallel_tree") {
-        model_.num_parallel_tree = std::max(number<int>(value, "num_parallel_tree"), 1);
-      }
-    });
-  }
-
   void read_tree() {
-    tree& each = model_.trees.emplace_back();
+    tree& made = model_.trees.emplace_back();
     in_.object([&](const std::string& key) {
-      if (key == "base_weights") each.base_weights = floats();
-      else if (key == "categories") each.categories = integers<std::int32_t>();
-      else if (key == "categories_nodes") each.categories_nodes = integers<std::int32_t>();
-      else if (key == "categories_segments") each.categories_segments = integers<std::int64_t>();
-      else if (key == "categories_sizes") each.categories_sizes = integers<std::int64_t>();
-      else if (key == "default_left") each.default_left = integers<std::uint8_t>();
-      else if (key == "left_children") each.left_children = integers<std::int32_t>();
-      else if (key == "loss_changes") each.loss_changes = floats();
-      else if (key == "parents") each.parents = integers<std::int32_t>();
-      else if (key == "right_children") each.right_children = integers<std::int32_t>();
-      else if (key == "split_conditions") each.split_conditions = floats();
-      else if (key == "split_indices") each.split_indices = integers<std::int32_t>();
-      else if (key == "split_type") each.split_type = integers<std::uint8_t>();
-      else if (key == "sum_hessian") each.sum_hessian = floats();
-      else if (key == "tree_param") read_tree_parameters();
-      else in_.skip();
+      bool known = key == "tree_param";
+      if (known) read_tree_parameters();
+      visit_fields(made, [&](std::string_view name, auto& elements) {
+        if (name != key) return;
+        known = true;
+        read_array(elements);
+      });
+      if (!known) in_.skip();
     });
   }
   void read_tree_parameters() {
     in_.object([&](const std::string& key) {
       const std::string value = in_.string();
-      if (key == "size_leaf_vector" && number<int>(value, "size_leaf_vector") > 1) {
+      if (key == "size_leaf_vector" && number<int>(value, key) > 1) {
         refuse(formatted("its leaves are vectors of {} values", value));
       }
     });
@@ -283,7 +244,7 @@ class model_reader {
   /// What needs all members.
   void finish() {
     if (model_.objective.empty()) refuse("it does not name its objective");
-    (void)objective_of(model_.objective, model_.objective_parameters);  // refuses unknown ones
+    (void)objective_of(model_);  // refuses unknown ones
     if (!has_base_score_) refuse("learner_model_param lacks base_score");
     if (model_.num_feature < 0) refuse("num_feature is below 0");
     if (model_.tree_info.size() != model_.trees.size()) {
@@ -316,18 +277,10 @@ class model_reader {
     const std::size_t nodes = each.nodes();
     if (nodes == 0) wrong("it has no nodes");
     if (each.split_type.empty()) each.split_type.assign(nodes, 0);  // files before 1.3 have none
-    const auto fits = [&](std::size_t size, const char* what) {
-      if (size != nodes) wrong(formatted("{} has {} entries for {} nodes", what, size, nodes));
-    };
-    fits(each.right_children.size(), "right_children");
-    fits(each.parents.size(), "parents");
-    fits(each.split_indices.size(), "split_indices");
-    fits(each.split_conditions.size(), "split_conditions");
-    fits(each.default_left.size(), "default_left");
-    fits(each.split_type.size(), "split_type");
-    fits(each.base_weights.size(), "base_weights");
-    fits(each.loss_changes.size(), "loss_changes");
-    fits(each.sum_hessian.size(), "sum_hessian");
+    visit_fields(each, [&](std::string_view name, const auto& field) {
+      if (field.size() == nodes || name.starts_with("categories")) return;
+      wrong(formatted("{} has {} entries for {} nodes", name, field.size(), nodes));
+    });
     check_categories(each, wrong);
     std::vector<std::int32_t> ahead{0};
     std::vector<std::uint8_t> seen(nodes, 0);
@@ -376,43 +329,37 @@ class model_reader {
     }
   }
 
-  [[nodiscard]] std::vector<std::string> texts() {
-    std::vector<std::string> all;
-    in_.array([&] { all.push_back(in_.string()); });
-    return all;
-  }
   template <typename Number>
-  [[nodiscard]] Number number(std::string_view text, const char* what) const {
+  [[nodiscard]] Number number(std::string_view text, std::string_view what) const {
     const auto value = parx::detail::parse_number<Number>(text);
     if (!value) refuse(formatted("{} is \"{}\"", what, printable(text)));
     return *value;
   }
-  template <typename Integer>
-  [[nodiscard]] std::vector<Integer> integers() {
-    std::vector<Integer> all;
-    in_.array([&] {
-      if (in_.word("true")) return all.push_back(1);
-      if (in_.word("false")) return all.push_back(0);
-      const std::string_view text = in_.number_text();
-      const auto value = parx::detail::parse_number<Integer>(text);
-      if (!value) in_.fail(formatted("a whole number in place of {}", text));
-      all.push_back(*value);
-    });
-    return all;
+  void read_array(std::vector<std::string>& into) {
+    in_.array([&] { into.push_back(in_.string()); });
   }
-  [[nodiscard]] std::vector<float> floats() {
-    constexpr float infinity = std::numeric_limits<float>::infinity();
-    std::vector<float> all;
+  template <typename Number>
+  void read_array(std::vector<Number>& into) {
+    using limits = std::numeric_limits<float>;
+    constexpr bool whole = std::integral<Number>;
+    const auto word = [&](const char* text, auto value) {
+      const bool found = in_.word(text);
+      if (found) into.push_back(static_cast<Number>(value));
+      return found;
+    };
     in_.array([&] {
-      if (in_.word("NaN")) return all.push_back(std::numeric_limits<float>::quiet_NaN());
-      if (in_.word("Infinity")) return all.push_back(infinity);
-      if (in_.word("-Infinity")) return all.push_back(-infinity);
+      if constexpr (whole) {
+        if (word("true", 1) || word("false", 0)) return;
+      } else {
+        if (word("NaN", limits::quiet_NaN()) || word("Infinity", limits::infinity())) return;
+        if (word("-Infinity", -limits::infinity())) return;
+      }
       const std::string_view text = in_.number_text();
-      const auto value = parx::detail::parse_number<float>(text);
-      if (!value) in_.fail(formatted("a float in place of {}", text));
-      all.push_back(*value);
+      const auto value = parx::detail::parse_number<Number>(text);
+      if (!value)
+        in_.fail(formatted("a {} in place of {}", whole ? "whole number" : "float", text));
+      into.push_back(*value);
     });
-    return all;
   }
 
   json::reader in_;
@@ -423,6 +370,23 @@ class model_reader {
 };
 
 }  // namespace detail
+
+PARX_INLINE std::string words_text(const std::vector<std::vector<std::string>>& words) {
+  std::string text = "[";
+  for (const auto& each : words) text += (text.size() > 1 ? "," : "") + detail::array_text(each);
+  return text += ']';
+}
+
+PARX_INLINE std::vector<std::vector<std::string>> words_of(std::string_view text) {
+  std::vector<std::vector<std::string>> words;
+  json::reader in(text);
+  in.array([&] {
+    auto& each = words.emplace_back();
+    in.array([&] { each.push_back(in.string()); });
+  });
+  in.end();
+  return words;
+}
 
 PARX_INLINE std::string model_text(const forest& model) {
   const std::int64_t columns = model.num_feature;
