@@ -3,6 +3,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/resource.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include <comm/jobs.hpp>
+#include <data/support.hpp>
 #include <trees/generated.hpp>
 
 namespace {
@@ -29,11 +32,12 @@ struct trained {
 };
 
 /// Each rank trains on its ragged part.
-trained train(const booster_options& options, const table& all, int ranks, int threads) {
+trained train(const booster_options& options, const table& all, int ranks, int threads,
+              jobs::kind network = jobs::kind::inproc) {
   parx::set_num_threads(threads);
   trained result;
   std::mutex lock;
-  const std::string failure = jobs::run(jobs::kind::inproc, ranks, [&](parx::process_group& world) {
+  const std::string failure = jobs::run(network, ranks, [&](parx::process_group& world) {
     booster model{options};
     model.fit(world, generated::ragged_part(all, world.rank(), world.size()));
     const std::lock_guard hold(lock);
@@ -78,6 +82,17 @@ const table& many() {
 BOOST_AUTO_TEST_CASE(depth_wise_trees_are_the_same_at_any_number_of_ranks_and_threads) {
   is_one_model({.objective = trees::logistic{.scale_pos_weight = 1.5}, .num_round = 2}, few(),
                many());
+}
+
+BOOST_AUTO_TEST_CASE(trees_over_tcp_and_shared_memory_are_those_of_one_rank) {
+  const booster_options options{
+      .objective = trees::logistic{}, .num_round = 3, .max_depth = 5, .subsample = 0.8};
+  const trained wanted = train(options, few(), 1, 1);
+  for (const jobs::kind network : {jobs::kind::tcp, jobs::kind::shm}) {
+    for (const int ranks : {2, 3}) {
+      BOOST_TEST((train(options, few(), ranks, 1, network).models == wanted.models));
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(sampling_goes_by_row_numbers_of_all_ranks) {
@@ -131,17 +146,101 @@ BOOST_AUTO_TEST_CASE(classes_are_the_same) {
 }
 
 BOOST_AUTO_TEST_CASE(sparse_rows_give_the_model_of_dense_ones) {
-  const table dense = generated::mixed(700);
-  std::vector<std::uint64_t> models;
-  for (const table& rows : {dense, generated::sparse(dense)}) {
-    const std::string failure = jobs::run(jobs::kind::inproc, 1, [&](parx::process_group& world) {
+  const auto fingerprints = [](const table& all, bool is_sparse, int ranks, int threads) {
+    parx::set_num_threads(threads);
+    std::set<std::uint64_t> models;
+    std::mutex lock;
+    const std::string failure = jobs::run(jobs::kind::inproc, ranks, [&](auto& world) {
+      table rows = generated::ragged_part(all, world.rank(), ranks);
+      if (is_sparse && rows.rows > 0) rows = generated::sparse(rows);
       booster model{{.objective = trees::logistic{}, .num_round = 2}};
       model.fit(world, rows);
-      models.push_back(generated::fingerprint(model.model().trees));
+      const std::lock_guard hold(lock);
+      models.insert(generated::fingerprint(model.model().trees));
     });
+    parx::set_num_threads(1);
     BOOST_TEST(failure == "");
+    BOOST_TEST(models.size() == 1U);
+    return models;
+  };
+  const auto wanted = fingerprints(few(), false, 1, 1);
+  BOOST_TEST((fingerprints(few(), true, 1, 1) == wanted));
+  BOOST_TEST((fingerprints(few(), true, 3, 1) == wanted));  // rank 1 has no rows
+  BOOST_TEST((fingerprints(many(), true, 1, 2) == fingerprints(many(), false, 1, 1)));
+}
+
+BOOST_AUTO_TEST_CASE(a_wide_sparse_table_takes_the_memory_of_its_entries) {
+  // 20,000 rows of 3 entries among 100,000 columns: 4 GB as dense codes in both layouts. The first
+  // columns decide the label.
+  table rows;
+  rows.rows = 20'000;
+  rows.columns = 100'000;
+  rows.row_begin.push_back(0);
+  for (std::uint64_t row = 0; row < 20'000; ++row) {
+    const bool positive = generated::uniform(row, 1) < 0.5;
+    if (positive) rows.column.push_back(static_cast<std::int32_t>(row % 3));
+    for (const std::uint64_t draw : {2U, 3U}) {  // of one half of the columns, and of the other
+      rows.column.push_back(static_cast<std::int32_t>(generated::uniform(row, draw) * 49'000 +
+                                                      (draw == 2 ? 10 : 50'000)));
+    }
+    rows.value.resize(rows.column.size(), 1);
+    rows.row_begin.push_back(static_cast<std::int64_t>(rows.column.size()));
+    rows.label.push_back(positive ? 1.0F : 0.0F);
   }
-  BOOST_TEST(models[0] == models[1]);
+  const auto peak = [] {
+    rusage used{};
+    getrusage(RUSAGE_SELF, &used);
+    return used.ru_maxrss / 1024;
+  };
+  const long before = peak();
+  const std::string failure = jobs::run(jobs::kind::inproc, 2, [&](parx::process_group& world) {
+    booster model{{.objective = trees::logistic{}, .num_round = 4, .max_depth = 3}};
+    const auto figures = model.fit(world, world.rank() == 0 ? rows : table{},
+                                   {.evaluate = {rows}, .metrics = {trees::error()}});
+    jobs::check(figures.back().figures[0].second == 0, "all labels are learned");
+  });
+  BOOST_TEST(failure == "");
+  BOOST_TEST(peak() - before < 1000);
+}
+
+BOOST_AUTO_TEST_CASE(training_goes_on_from_the_file_that_fit_writes_in_the_same_bits) {
+  booster_options options{.objective = trees::logistic{}, .num_round = 5, .subsample = 0.7};
+  const trained whole = train(options, few(), 1, 1);
+  const parx_test::scratch_folder folder;
+  const std::string path = folder.file("model.json");
+  std::mutex lock;
+  std::set<std::uint64_t> models;
+  std::string failure = jobs::run(jobs::kind::inproc, 2, [&](parx::process_group& world) {
+    booster model{options};
+    model.fit(world, generated::ragged_part(few(), world.rank(), 2),
+              {.on_round =
+                   [](const trees::round_report& report, const trees::forest&) {
+                     return report.round == 3 ? trees::after_round::stop
+                                              : trees::after_round::go_on;
+                   },
+               .save_to = path,
+               .save_every = 3});
+  });
+  BOOST_TEST(failure == "");
+  BOOST_TEST(trees::load_model(path).rounds() == 3U);
+  failure = jobs::run(jobs::kind::inproc, 3, [&](parx::process_group& world) {
+    booster model{options};
+    if (world.rank() == 2) model = booster{options, trees::load_model(path)};
+    model.fit(world, generated::ragged_part(few(), world.rank(), 3));
+    const std::lock_guard hold(lock);
+    models.insert(generated::fingerprint(model.model().trees));
+  });
+  BOOST_TEST(failure == "");
+  BOOST_TEST((models == whole.models));
+  const auto failures =
+      jobs::run_collecting(jobs::kind::inproc, 2, [&](parx::process_group& world) {
+        booster model{options};
+        model.fit(world, generated::ragged_part(few(), world.rank(), 2),
+                  {.save_to = folder.file("nowhere/model.json"), .save_every = 1});
+      });
+  for (const std::string& each : failures) {
+    BOOST_TEST(each.find("nowhere/model.json") != each.npos, each);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(training_goes_on_where_a_failure_left_it_in_the_same_bits) {

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -70,32 +71,55 @@ struct column_cuts {
 
 namespace detail {
 
-/// Columns whose keys are sorted at a time: it bounds the memory, 4 bytes a value.
-inline constexpr std::size_t columns_at_a_time = 32;
-
-/// visit(row, column, value) for the values of columns first ... last - 1 that are not missing.
-template <typename Visit>
-void visit_values(const table& rows, std::size_t first, std::size_t last, const Visit& visit) {
-  const auto count = static_cast<std::size_t>(rows.rows);
-  if (rows.sparse()) {
-    for (std::size_t row = 0; row < count; ++row) {
+/// The values of a table by column; of a sparse one its entries, sorted once.
+class values_by_column {
+ public:
+  values_by_column(const table& rows, std::size_t columns) : rows_(&rows) {
+    if (!rows.sparse()) return;
+    begin_.resize(columns + 1);
+    for (const std::int32_t column : rows.column) ++begin_[static_cast<std::size_t>(column) + 1];
+    std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
+    entries_.resize(rows.column.size());
+    std::vector<std::size_t> next(begin_.begin(), begin_.end() - 1);
+    for (std::size_t row = 0; row < static_cast<std::size_t>(rows.rows); ++row) {
       const auto end = static_cast<std::size_t>(rows.row_begin[row + 1]);
       for (auto i = static_cast<std::size_t>(rows.row_begin[row]); i < end; ++i) {
         const auto column = static_cast<std::size_t>(rows.column[i]);
-        const bool asked = column >= first && column < last;
-        if (asked && !std::isnan(rows.value[i])) visit(row, column, rows.value[i]);
+        entries_[next[column]++] = {static_cast<std::uint32_t>(row), rows.value[i]};
       }
     }
-    return;
   }
-  const auto width = static_cast<std::size_t>(rows.columns);
-  for (std::size_t row = 0; row < count; ++row) {
-    for (std::size_t column = first; column < last; ++column) {
-      const float value = rows.values[row * width + column];
-      if (!std::isnan(value)) visit(row, column, value);
+
+  /// visit(row, column, value) for the values of columns first ... last - 1 that are not missing.
+  template <typename Visit>
+  void visit(std::size_t first, std::size_t last, const Visit& visit) const {
+    if (rows_->sparse()) {
+      for (std::size_t column = first; column < last; ++column) {
+        for (std::size_t i = begin_[column]; i < begin_[column + 1]; ++i) {
+          const auto [row, value] = entries_[i];
+          if (!std::isnan(value)) visit(std::size_t{row}, column, value);
+        }
+      }
+      return;
+    }
+    const auto width = static_cast<std::size_t>(rows_->columns);
+    for (std::size_t row = 0; row < static_cast<std::size_t>(rows_->rows); ++row) {
+      for (std::size_t column = first; column < last; ++column) {
+        const float value = rows_->values[row * width + column];
+        if (!std::isnan(value)) visit(row, column, value);
+      }
     }
   }
-}
+
+ private:
+  struct entry {
+    std::uint32_t row;
+    float value;
+  };
+  const table* rows_;
+  std::vector<std::size_t> begin_;
+  std::vector<entry> entries_;
+};
 
 [[nodiscard]] inline std::string name_of_column(const table& rows, std::size_t column) {
   return column < rows.names.size() ? formatted("\"{}\"", rows.names[column])
@@ -103,9 +127,10 @@ void visit_values(const table& rows, std::size_t first, std::size_t last, const 
 }
 
 /// The greatest code of a categorical column on this rank, -1 if it has none.
-[[nodiscard]] inline std::int64_t greatest_code(const table& rows, std::size_t column) {
+[[nodiscard]] inline std::int64_t greatest_code(const table& rows, const values_by_column& values,
+                                                std::size_t column) {
   std::int64_t greatest = -1;
-  visit_values(rows, column, column + 1, [&](std::size_t row, std::size_t, float value) {
+  values.visit(column, column + 1, [&](std::size_t row, std::size_t, float value) {
     if (!(value >= 0 && value < 65535 && value == std::floor(value))) {
       throw_error(errc::bad_data,
                   "row {}, column {}: {} is no category; categories are integers from 0 to 65,534",
@@ -156,47 +181,47 @@ inline void fill_cuts(const selected_keys& keys, std::int64_t total, int bins, c
                                                         int max_bin) {
   std::vector<column_cuts> cuts(columns);
   std::vector<std::int64_t> codes(columns, -1);
+  const detail::values_by_column values(rows, columns);
   parx::detail::agree(&group, call_site::current(), [&] {
     for (std::size_t c = 0; c < rows.kinds.size(); ++c) {
-      if (rows.kinds[c] == column_kind::categorical) codes[c] = detail::greatest_code(rows, c);
+      if (rows.kinds[c] == column_kind::categorical) {
+        codes[c] = detail::greatest_code(rows, values, c);
+      }
     }
   });
   if (columns > 0) all_reduce(group, codes, {.op = reduce_op::max});
-  std::array<std::int64_t, 1> all{weights.empty() ? rows.rows : 0};
+  std::array<std::int64_t, 2> all{weights.empty() ? rows.rows : 0, rows.sparse() ? 1 : 0};
   for (const std::uint32_t weight : weights) all[0] += weight;
   all_reduce(group, all);
+  const bool sparse = all[1] > 0;  // a rank without rows does not know it
+  // It bounds the memory of the keys, and of the counts.
+  const std::size_t columns_at_a_time = sparse ? 4096 : 32;
 
-  for (std::size_t first = 0; first < columns; first += detail::columns_at_a_time) {
-    const std::size_t count = std::min(detail::columns_at_a_time, columns - first);
-    std::vector<sorted_column> sorted(count);
+  for (std::size_t first = 0; first < columns; first += columns_at_a_time) {
+    const std::size_t count = std::min(columns_at_a_time, columns - first);
+    std::vector<sorted_column> sorted(count, sorted_column(weights));
     constexpr std::size_t together = 4;  // columns of a pass over the rows
     parallel_for(count, together, [&](std::size_t from, std::size_t to) {
-      std::vector<std::vector<std::uint32_t>> keys(weights.empty() ? to - from : 0);
-      std::vector<std::vector<std::uint64_t>> items(weights.empty() ? 0 : to - from);
-      detail::visit_values(rows, first + from, first + to,
-                           [&](std::size_t row, std::size_t column, float value) {
-                             const std::size_t at = column - first - from;
-                             const std::uint32_t key = key_of(value);
-                             if (weights.empty()) return keys[at].push_back(key);
-                             items[at].push_back(std::uint64_t{key} << 32 | weights[row]);
-                           });
-      for (std::size_t i = from; i < to; ++i) {
-        sorted[i] = weights.empty() ? sorted_column(std::move(keys[i - from]))
-                                    : sorted_column(std::move(items[i - from]));
-      }
+      values.visit(first + from, first + to, [&](std::size_t row, std::size_t column, float value) {
+        sorted[column - first].add(row, value);
+      });
+      for (std::size_t i = from; i < to; ++i) sorted[i].sort();
     });
     std::vector<std::int64_t> totals(count, 0);
     const auto bins_of = [&](std::int64_t total) {
       return total < all[0] && max_bin == 256 ? 255 : max_bin;
     };
-    const auto found = select(group, sorted, [&](std::size_t i, std::int64_t total) {
-      totals[i] = total;
-      const int bins = bins_of(total);
-      const bool categorical = codes[first + i] >= 0;
-      return wanted_keys{
-          categorical ? std::vector<std::int64_t>{} : detail::quantile_ranks(total, bins),
-          categorical ? 0 : static_cast<std::size_t>(bins)};
-    });
+    const auto found = select(
+        group, sorted,
+        [&](std::size_t i, std::int64_t total) {
+          totals[i] = total;
+          const int bins = bins_of(total);
+          const bool categorical = codes[first + i] >= 0;
+          return wanted_keys{
+              categorical ? std::vector<std::int64_t>{} : detail::quantile_ranks(total, bins),
+              categorical ? 0 : static_cast<std::size_t>(bins)};
+        },
+        sparse ? key_steps::few_values : key_steps::many_values);
     for (std::size_t i = 0; i < count; ++i) {
       column_cuts& column = cuts[first + i];
       column.empty = totals[i] == 0;

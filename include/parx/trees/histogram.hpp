@@ -55,9 +55,49 @@ void add_rows(const Code* codes, std::size_t stride, std::size_t columns, const 
   }
 }
 
+/// The same of a sparse table, whose rows have the entries that bins describe; missing values are
+/// left out.
+template <typename Code, typename Gradient>
+void add_sparse_rows(const bins& data, const Code* codes, const Gradient* gradients,
+                     std::span<const std::uint32_t> rows, const std::size_t* place, sums* cells) {
+  const std::size_t* const begin = data.entry_begin();
+  const std::uint32_t* const column = data.entry_column();
+  for (const std::uint32_t row : rows) {
+    const two_sums pair{gradients[row].g, gradients[row].h};
+    for (std::size_t i = begin[row]; i < begin[row + 1]; ++i) {
+      *reinterpret_cast<two_sums*>(cells + place[column[i]] + codes[i]) += pair;
+    }
+  }
+}
+
+/// Fills the cells of missing values of a sparse table: what all rows of a task have, less what is
+/// in the column's other cells.
+inline void add_missing(const bins& data, const fixed_gradients& gradients,
+                        std::span<const histogram_task> tasks, std::span<sums> cells) {
+  parallel_for(tasks.size(), 1, [&](std::size_t first, std::size_t last) {
+    for (const histogram_task& task : tasks.subspan(first, last - first)) {
+      sums all;
+      std::visit(
+          [&](const auto& pairs) {
+            for (const std::uint32_t row : task.rows) all += {pairs[row].g, pairs[row].h};
+          },
+          gradients.rows);
+      for (std::size_t c = 0; c < data.columns(); ++c) {
+        if (!data.has_missing(c)) continue;
+        sums* const of_column = cells.data() + task.place[c];
+        sums& missing = of_column[data.cell_begin()[c + 1] - data.cell_begin()[c] - 1];
+        sums rest = all;
+        for (sums* each = of_column; each != &missing; ++each) rest -= *each;
+        missing = rest;
+      }
+    }
+  });
+}
+
 }  // namespace detail
 
-/// Local. Adds the histograms of all tasks into `cells`, by the threads of this rank.
+/// Local. Adds the histograms of all tasks into `cells`, which are 0 before, by the threads of this
+/// rank.
 inline void add_histograms(const bins& data, const fixed_gradients& gradients,
                            std::span<const histogram_task> tasks, std::span<sums> cells) {
   std::size_t all = 0;
@@ -66,6 +106,10 @@ inline void add_histograms(const bins& data, const fixed_gradients& gradients,
     data.with_codes([&](const auto& codes) {
       std::visit(
           [&](const auto& pairs) {
+            if (data.sparse()) {
+              return detail::add_sparse_rows(data, codes.by_row.data(), pairs.data(), rows, place,
+                                             into);
+            }
             for (std::size_t c = 0; c < data.columns(); c += detail::columns_of_a_pass) {
               detail::add_rows(codes.by_row.data() + c, data.stride(),
                                std::min(detail::columns_of_a_pass, data.columns() - c),
@@ -83,6 +127,7 @@ inline void add_histograms(const bins& data, const fixed_gradients& gradients,
       threads == 1 ? 1 : std::clamp<std::size_t>(all / least_rows, 1, threads * parts_a_thread);
   if (parts == 1) {
     for (const histogram_task& task : tasks) add(task.rows, task.place, cells.data());
+    if (data.sparse()) detail::add_missing(data, gradients, tasks, cells);
     return;
   }
   struct continued {
@@ -123,6 +168,7 @@ inline void add_histograms(const bins& data, const fixed_gradients& gradients,
       }
     }
   });
+  if (data.sparse()) detail::add_missing(data, gradients, tasks, cells);
 }
 
 }  // namespace parx::trees

@@ -33,17 +33,11 @@ namespace parx::inline PARX_ABI::trees {
 template <typename Add>
 [[nodiscard]] std::vector<float> quantiles(process_group& group, std::size_t columns, double part,
                                            std::span<const std::uint32_t> weights, const Add& add) {
-  std::vector<sorted_column> sorted(columns);
+  std::vector<sorted_column> sorted(columns, sorted_column(weights));
   parallel_for(columns, 1, [&](std::size_t first, std::size_t last) {
     for (std::size_t c = first; c < last; ++c) {
-      std::vector<std::uint32_t> keys;
-      std::vector<std::uint64_t> items;
-      add(c, [&](std::size_t row, float value) {
-        if (weights.empty()) return keys.push_back(key_of(value));
-        items.push_back(std::uint64_t{key_of(value)} << 32 | weights[row]);
-      });
-      sorted[c] =
-          weights.empty() ? sorted_column(std::move(keys)) : sorted_column(std::move(items));
+      add(c, [&](std::size_t row, float value) { sorted[c].add(row, value); });
+      sorted[c].sort();
     }
   });
   std::vector<std::int64_t> ranks(columns);

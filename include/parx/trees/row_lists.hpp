@@ -86,13 +86,12 @@ class row_lists {
   };
 
   void divide(const row_split& split, block& each) {
-    data_->with_codes([&](const auto& codes) {
-      const auto* const code = codes.by_column.data() + split.column * data_->rows();
+    data_->with_column(split.column, [&](const auto& code_of) {
       std::size_t front = each.rows.first;
       std::size_t back = each.rows.last;
       for (std::size_t i = each.rows.first; i < each.rows.last; ++i) {
         const std::uint32_t row = rows_[i];
-        const std::size_t left = split.goes_left[code[row]];
+        const std::size_t left = split.goes_left[code_of(row)];
         // Both are free until the block is full. Writing both saves a branch that nobody predicts.
         other_[front] = row;
         other_[back - 1] = row;

@@ -4,9 +4,10 @@
 // bits down: a pass counts, for each prefix that still matters, how much weight has each of its
 // continuations, in one all_reduce of integers for all columns; a prefix matters while it holds a
 // wanted rank, or as long as the column may have few distinct values. Six passes (12 bits, then
-// five times 4) find whole keys. The answer is the one of a sort of all ranks' numbers, so it does
-// not depend on who holds which number. A rank sorts its own numbers once; a count is then the
-// difference of two binary searches, so that a pass does not touch the numbers.
+// five times 4) find whole keys; or eight of 4 bits, which send less for columns of few values. The
+// answer is the one of a sort of all ranks' numbers, so it does not depend on who holds which
+// number. A rank sorts its own numbers once; a count is then the difference of two binary searches,
+// so that a pass does not touch the numbers.
 //
 // This serves the cuts of columns, the leaves of absolute error (a column is a leaf) and medians.
 #pragma once
@@ -39,18 +40,20 @@ namespace parx::inline PARX_ABI::trees {
 /// One rank's numbers of a column.
 class sorted_column {
  public:
-  sorted_column() = default;
-  /// Each number has the weight 1.
-  explicit sorted_column(std::vector<std::uint32_t> keys) : keys_(std::move(keys)) {
-    sort(keys_, 0);
+  /// `weights`, which are kept by reference, are those of the rows; none: each number weighs 1.
+  explicit sorted_column(std::span<const std::uint32_t> weights = {}) : weights_(weights) {}
+
+  /// A number of this row, which is not NaN; before sort().
+  void add(std::size_t row, float value) {
+    if (weights_.empty()) return keys_.push_back(key_of(value));
+    items_.push_back(std::uint64_t{key_of(value)} << 32 | weights_[row]);
   }
-  /// An item is key << 32 | weight.
-  explicit sorted_column(std::vector<std::uint64_t> items) {
-    sort(items, 32);
-    keys_.reserve(items.size());
-    below_.reserve(items.size() + 1);
-    below_.push_back(0);
-    for (const std::uint64_t item : items) {
+  void sort() {
+    if (weights_.empty()) return sort(keys_, 0);
+    sort(items_, 32);
+    keys_.reserve(items_.size());
+    below_.assign(1, 0);
+    for (const std::uint64_t item : std::exchange(items_, {})) {
       keys_.push_back(static_cast<std::uint32_t>(item >> 32));
       below_.push_back(below_.back() + static_cast<std::int64_t>(item & 0xffffffffU));
     }
@@ -88,6 +91,8 @@ class sorted_column {
     }
   }
 
+  std::span<const std::uint32_t> weights_;
+  std::vector<std::uint64_t> items_;  ///< key << 32 | weight, until they are sorted
   std::vector<std::uint32_t> keys_;
   std::vector<std::int64_t> below_;  ///< one longer than the keys; empty where all weights are 1
 };
@@ -117,13 +122,17 @@ using selected_keys = std::vector<selected_key>;
            1);
 }
 
+/// Bits by pass.
+enum class key_steps { many_values, few_values };
+
 namespace detail {
+
+inline constexpr int steps_of_many[] = {12, 4, 4, 4, 4, 4};
+inline constexpr int steps_of_few[] = {4, 4, 4, 4, 4, 4, 4, 4};
 
 /// The search in one column, equal on all ranks.
 class key_search {
  public:
-  static constexpr std::array<int, 6> steps{12, 4, 4, 4, 4, 4};
-
   [[nodiscard]] std::size_t counts(int step) const { return active_.size() << step; }
 
   /// Adds this rank's weights of the continuations of each active prefix by `step` bits.
@@ -191,16 +200,21 @@ class key_search {
 
 }  // namespace detail
 
-/// Collective: six all_reduces. The keys of each of `columns`, of which every rank has as many;
-/// `ask(column, weight of all ranks)` says what is wanted, the same on all ranks, and is asked only
-/// about columns that have numbers. Throws parx::error when communication fails.
+/// Collective: an all_reduce for each step, the same steps on all ranks. The keys of each of
+/// `columns`, of which every rank has as many; `ask(column, weight of all ranks)` says what is
+/// wanted, the same on all ranks, and is asked only about columns that have numbers. Throws
+/// parx::error when communication fails.
 [[nodiscard]] inline std::vector<selected_keys> select(
     process_group& group, std::span<const sorted_column> columns,
-    function_ref<wanted_keys(std::size_t column, std::int64_t total)> ask) {
+    function_ref<wanted_keys(std::size_t column, std::int64_t total)> ask,
+    key_steps steps = key_steps::many_values) {
   std::vector<detail::key_search> searches(columns.size());
   std::vector<std::size_t> begin(columns.size() + 1);
   std::vector<std::int64_t> counts;
-  for (const int step : detail::key_search::steps) {
+  const std::span<const int> bits = steps == key_steps::many_values
+                                        ? std::span<const int>(detail::steps_of_many)
+                                        : std::span<const int>(detail::steps_of_few);
+  for (const int step : bits) {
     for (std::size_t c = 0; c < columns.size(); ++c) {
       begin[c + 1] = begin[c] + searches[c].counts(step);
     }
