@@ -18,6 +18,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +39,13 @@ struct weight_bounds {
   float upper = std::numeric_limits<float>::infinity();
 };
 
+/// A node whose best split is sought.
+struct node_sums {
+  sums total;
+  weight_bounds bounds;
+  float gain = 0;  ///< gain_rule::gain of the node itself
+};
+
 /// The formulas above, for one tree.
 class gain_rule {
  public:
@@ -45,6 +53,8 @@ class gain_rule {
       : options_(&options),
         g_unit_(gradients.g_unit),
         h_unit_(gradients.h_unit),
+        least_h_(static_cast<std::int64_t>(
+            std::clamp(std::ceil(options.min_child_weight / gradients.h_unit), 1.0, 0x1p62))),
         constrained_(std::any_of(options.monotone_constraints.begin(),
                                  options.monotone_constraints.end(),
                                  [](int sign) { return sign != 0; })) {}
@@ -52,9 +62,7 @@ class gain_rule {
   [[nodiscard]] double hessian(const sums& sum) const noexcept {
     return static_cast<double>(sum.h) * h_unit_;
   }
-  [[nodiscard]] bool may_be_child(const sums& sum) const noexcept {
-    return sum.h > 0 && hessian(sum) >= options_->min_child_weight;
-  }
+  [[nodiscard]] bool may_be_child(const sums& sum) const noexcept { return sum.h >= least_h_; }
   [[nodiscard]] float weight(const sums& sum, const weight_bounds& bounds) const noexcept {
     const float w = free_weight(sum);
     return constrained_ ? std::clamp(w, bounds.lower, bounds.upper) : w;
@@ -78,14 +86,34 @@ class gain_rule {
     const auto w = static_cast<double>(weight(sum, bounds));
     return static_cast<float>(-std::fma(2 * g, w, h * w * w));
   }
-  /// Of a split of `parent_gain`, at a column that must rise (1), fall (-1) or neither (0).
-  [[nodiscard]] float split_gain(const sums& left, const sums& right, float parent_gain, int sign,
-                                 const weight_bounds& bounds) const noexcept {
-    if (sign != 0) {
-      const float rise = weight(right, bounds) - weight(left, bounds);
-      if (sign > 0 ? rise < 0 : rise > 0) return -std::numeric_limits<float>::infinity();
+  /// Of splits of a node at a column that must rise (1), fall (-1) or neither (0): split i sends
+  /// left_g[i], left_h[i] left. -infinity where a child has too little weight, or the wrong order.
+  void split_gains(const node_sums& node, int sign, std::size_t count, const std::int64_t* left_g,
+                   const std::int64_t* left_h, float* gains) const noexcept {
+    constexpr float none = -std::numeric_limits<float>::infinity();
+    if (constrained_ || options_->alpha != 0 || options_->max_delta_step > 0) {
+      for (std::size_t i = 0; i < count; ++i) {
+        const sums left{left_g[i], left_h[i]};
+        const sums right = node.total - left;
+        const float rise = sign == 0 ? 0 : weight(right, node.bounds) - weight(left, node.bounds);
+        const bool allowed = may_be_child(left) && may_be_child(right) &&
+                             (sign > 0 ? rise >= 0 : rise <= 0 || sign == 0);
+        gains[i] = allowed ? gain(left, node.bounds) + gain(right, node.bounds) - node.gain : none;
+      }
+      return;
     }
-    return gain(left, bounds) + gain(right, bounds) - parent_gain;
+    // The same formula, without branches or comparisons of floats, so that it is vectorised.
+    const double lambda = options_->lambda;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int64_t right_h = node.total.h - left_h[i];
+      const double left = static_cast<double>(left_g[i]) * g_unit_;
+      const double right = static_cast<double>(node.total.g - left_g[i]) * g_unit_;
+      const double left_cost = left * left / (static_cast<double>(left_h[i]) * h_unit_ + lambda);
+      const double right_cost = right * right / (static_cast<double>(right_h) * h_unit_ + lambda);
+      const float gained =
+          static_cast<float>(left_cost) + static_cast<float>(right_cost) - node.gain;
+      gains[i] = std::min(left_h[i], right_h) >= least_h_ ? gained : none;
+    }
   }
 
  private:
@@ -100,6 +128,7 @@ class gain_rule {
   const booster_options* options_;
   double g_unit_;
   double h_unit_;
+  std::int64_t least_h_;  ///< of a child, in units
   bool constrained_;
 };
 
@@ -132,13 +161,6 @@ struct split_candidate {
   return a.column != b.column ? a.column < b.column : a.order < b.order;
 }
 
-/// A node whose best split is sought.
-struct node_sums {
-  sums total;
-  weight_bounds bounds;
-  float gain = 0;  ///< gain_rule::gain of the node itself
-};
-
 /// The best split of a node at one column; column -1 where none gains. `cells` are the node's
 /// histogram of the column: bins, or categories, then the missing values where it has_missing.
 class column_search {
@@ -160,6 +182,7 @@ class column_search {
     } else {
       scan_sorted_categories();
     }
+    judge();
     return best_;
   }
 
@@ -178,15 +201,21 @@ class column_search {
  private:
   [[nodiscard]] bool has_missing_rows() const noexcept { return missing_ != sums{}; }
 
-  /// `order` counts up from scan to scan.
   void offer(const sums& left, split_kind kind, missing_side missing, std::size_t position) {
-    const std::int32_t order = next_order_++;
-    const sums right = node_->total - left;
-    if (!rule_->may_be_child(left) || !rule_->may_be_child(right)) return;
-    const float gain = rule_->split_gain(left, right, node_->gain, sign_, node_->bounds);
-    if (!(gain > best_.gain)) return;  // the first of equals stays; NaN never wins
-    best_ = {gain, column_, order,  static_cast<std::int32_t>(position),
-             kind, missing, left.g, left.h};
+    if (count_ == splits_.size()) judge();
+    left_g_[count_] = left.g, left_h_[count_] = left.h;
+    splits_[count_++] = {kind, missing, static_cast<std::int32_t>(position)};
+  }
+  /// Takes the best of the splits that were offered; `order` counts up from scan to scan.
+  void judge() {
+    std::array<float, splits_at_a_time> gains;
+    rule_->split_gains(*node_, sign_, count_, left_g_.data(), left_h_.data(), gains.data());
+    for (std::size_t i = 0; i < count_; ++i, ++next_order_) {
+      if (!(gains[i] > best_.gain)) continue;  // the first of equals stays; NaN never wins
+      best_ = {gains[i],           column_,    next_order_, splits_[i].position, splits_[i].kind,
+               splits_[i].missing, left_g_[i], left_h_[i]};
+    }
+    count_ = 0;
   }
 
   /// Missing values right, cuts ascending; then, if there are such rows, left, cuts descending. A
@@ -246,6 +275,17 @@ class column_search {
   std::span<const sums> values_;
   sums missing_;
   int sign_ = 0;
+
+  static constexpr std::size_t splits_at_a_time = 128;
+  struct offered {
+    split_kind kind;
+    missing_side missing;
+    std::int32_t position;
+  };
+  std::size_t count_ = 0;  ///< of the splits that are not judged yet
+  std::array<std::int64_t, splits_at_a_time> left_g_;
+  std::array<std::int64_t, splits_at_a_time> left_h_;
+  std::array<offered, splits_at_a_time> splits_;
   std::int32_t next_order_ = 0;
   split_candidate best_;
 };
