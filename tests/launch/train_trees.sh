@@ -4,6 +4,7 @@
 # Real data come from PARX_TEST_DATA; without it that part is skipped, and said.
 set -u
 bin=$(cd "$1" && pwd) || exit 1
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -105,5 +106,15 @@ if [ -d "$real" ]; then
   awk '/^test/ { sub(/.*auc:/, ""); exit !($1 > 0.79) }' said || failed 'HIGGS: auc'
 else
   echo 'SKIPPED: HIGGS; set PARX_TEST_DATA to a folder that holds higgs_7k/'
+fi
+for python in "${PARX_TEST_PYTHON:-python3}" /usr/bin/python3 ''; do
+  [ -z "$python" ] || "$python" -c 'import xgboost' 2>/dev/null || continue
+  break
+done
+if [ -n "$python" ]; then
+  "$python" "$here/xgboost_models.py" "$bin" >said 2>&1 || failed 'models through XGBoost'
+  tail -n 1 said
+else
+  echo 'SKIPPED: models through XGBoost; apt-get install python3-xgboost'
 fi
 [ "$failures" = 0 ] && echo 'train_trees keeps what it promises'

@@ -44,6 +44,18 @@ for name in train_tinybert train_cnn train_gpt train_summarizer; do
   claim "its checkpoint is whole" test -s "$work/$name/checkpoint-4/manifest.json"
 done
 
+# Trees: the model of one rank, from 6 ranks on 3 nodes.
+if [ -x "$bin/train_trees" ]; then
+  awk 'BEGIN { print "a,b,c,bought"; for (i = 0; i < 3000; ++i) {
+    a = (i * 7919) % 1009; b = (i * 104729) % 7; c = (i * 31) % 97
+    print a / 17 "," (i % 5 ? b : "") "," c "," ((a > 500) != (b < 3) || c > 80) } }' >"$work/table.csv"
+  trees="--data $work/table.csv --label bought --objective binary:logistic --max-depth 4 --subsample 0.8 --num-round 8"
+  claim "train_trees ends well on one rank" step -n 1 "$bin/train_trees" $trees --save "$work/one.json"
+  claim "and on 6 ranks of 3 nodes" step -N 3 --ntasks-per-node=2 "$bin/train_trees" $trees --save "$work/six.json"
+  claim "it names its ranks" says '^6 ranks on (3 hosts|1 host)$'  # the nodes may be of one host
+  claim "its model has the same bytes" cmp -s "$work/one.json" "$work/six.json"
+fi
+
 # Stages over nodes, each with its copies on the same node; the losses are those of two ranks.
 if [ -x "$bin/train_gpt" ]; then
   figures() { grep -oE "'(loss|grad_norm)': [0-9.]+" "$work/out" | grep -oE '[0-9.]+$'; }

@@ -153,6 +153,14 @@ BOOST_AUTO_TEST_CASE(categories_have_the_codes_of_their_sorted_texts) {
   BOOST_CHECK_THROW((void)trees::read(other, like), parx::error);
 }
 
+BOOST_AUTO_TEST_CASE(whole_numbers_are_the_codes_of_categories_also_with_a_point) {
+  const scratch_folder folder;  // as pandas writes a column of integers with gaps
+  const table rows = trees::read(folder.write("a.csv", "y,c\n1,10.0\n0,\n1,2.0\n0,9\n"),
+                                 {.label = "y", .categorical = {"c"}});
+  has_values(rows, {10, missing, 2, 9});
+  BOOST_TEST(rows.categories.empty());
+}
+
 BOOST_AUTO_TEST_CASE(libsvm_rows_with_weights_queries_and_comments) {
   const scratch_folder folder;
   const table rows = trees::read(folder.write(

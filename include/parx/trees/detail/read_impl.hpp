@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,7 +15,6 @@
 #include <parx/checkpoint/agreement.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/object.hpp>
-#include <parx/core/parse_number.hpp>
 #include <parx/trees/detail/file_layout.hpp>
 #include <parx/trees/detail/rows_of_file.hpp>
 #include <parx/trees/detail/table_builder.hpp>
@@ -24,11 +24,11 @@ namespace parx::inline PARX_ABI::trees {
 
 namespace detail {
 
-/// Whole numbers are their own codes: then there are no texts to keep.
+/// Whole numbers, 9 or 9.0, are their own codes: then there are no texts to keep.
 [[nodiscard]] inline std::vector<std::string> ordered_categories(const std::set<std::string>& all) {
   const auto is_code = [](const std::string& text) {
-    const auto number = parx::detail::parse_number<std::int32_t>(text);
-    return number && *number >= 0 && *number < 16777216;
+    const auto number = find_float(text);
+    return number && *number >= 0 && *number < 16777216 && *number == std::floor(*number);
   };
   if (std::all_of(all.begin(), all.end(), is_code)) return {};
   return {all.begin(), all.end()};
