@@ -6,7 +6,6 @@
 
 #include <parx/trees/booster.hpp>     // IWYU pragma: export
 #include <parx/trees/importance.hpp>  // IWYU pragma: export
-#include <parx/trees/metric.hpp>      // IWYU pragma: export
 #include <parx/trees/metrics.hpp>     // IWYU pragma: export
 #include <parx/trees/model_file.hpp>  // IWYU pragma: export
 #include <parx/trees/objectives.hpp>  // IWYU pragma: export

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -26,10 +27,18 @@
 #include <parx/core/printable.hpp>
 #include <parx/trees/auc.hpp>
 #include <parx/trees/lambdarank.hpp>
-#include <parx/trees/metric.hpp>
 #include <parx/trees/objectives.hpp>
 
 namespace parx::inline PARX_ABI::trees {
+
+/// A figure of all ranks' rows by which a model is judged. `value` is collective: given this rank's
+/// predictions, rows x outputs, it returns the figure of all ranks' rows, the same on every rank.
+struct metric {
+  std::string name;
+  bool higher_is_better = false;
+  std::function<double(process_group& group, std::span<const float> predictions, const table& rows)>
+      value;
+};
 
 /// Collective. The sum of of_row(0) ... of_row(rows - 1) over all ranks; NaN where one of them is
 /// not finite.
