@@ -273,7 +273,9 @@ class model_reader {
 
   /// That leaf_of() ends, and stays within the arrays.
   void check_tree(tree& each, std::size_t id) const {
-    const auto wrong = [&](const std::string& what) { refuse(formatted("tree {}: {}", id, what)); };
+    const auto wrong = [&, this](const std::string& what) {
+      refuse(formatted("tree {}: {}", id, what));
+    };
     const std::size_t nodes = each.nodes();
     if (nodes == 0) wrong("it has no nodes");
     if (each.split_type.empty()) each.split_type.assign(nodes, 0);  // files before 1.3 have none
