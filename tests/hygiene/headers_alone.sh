@@ -56,9 +56,15 @@ else
   echo "$(in_opposite_order | wc -l) headers compile in the order opposite to their names'"
 fi
 
-# With an older C++ a chapter says what it needs before anything else goes wrong.
-wrong=$(printf '%s\n' parx.hpp parx/*.hpp |
-  xargs -P "$(nproc)" -I{} sh -c '
-    first=$("$@" -std=c++17 -Wfatal-errors -fsyntax-only -x c++ -include {} /dev/null 2>&1 | grep -m1 error:)
-    case $first in *"parx needs C++20"*) ;; *) echo "{} with -std=c++17: $first" ;; esac' sh "${compiler[@]}")
-[ -z "$wrong" ] || { echo "$wrong"; exit 1; }
+# With an older C++ a chapter says what it needs before anything else goes wrong: version.hpp does, which it
+# includes, or what it includes first does, before anything else.
+said=$("${compiler[@]}" -std=c++17 -fsyntax-only -x c++ -include parx/core/version.hpp /dev/null 2>&1 | grep -m1 error:)
+case $said in *"parx needs C++20"*) ;; *) echo "with -std=c++17 version.hpp says: $said"; exit 1 ;; esac
+begins_with_version() {  # begins_with_version HEADER
+  local first
+  first=$(grep -m1 -vE '^(//.*|#pragma once|[[:space:]]*)$' "$1" | sed -nE 's/^#include <([^>]+)>.*/\1/p')
+  [ "$first" = parx/core/version.hpp ] || { [[ $first == parx/* ]] && begins_with_version "$first"; }
+}
+for header in parx.hpp parx/*.hpp; do
+  begins_with_version "$header" || { echo "$header does not begin with version.hpp"; exit 1; }
+done
