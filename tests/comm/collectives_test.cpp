@@ -41,6 +41,64 @@ BOOST_AUTO_TEST_CASE(large_vectors_stream_and_leave_the_same_bits_on_all_ranks) 
   }
 }
 
+BOOST_AUTO_TEST_CASE(all_gather_into_fills_buffers_of_any_sizes_that_lie_anywhere) {
+  for (const auto kind : jobs::common_kinds) {
+    for (const int world : {1, 2, 3, 4}) {
+      const auto failure = jobs::run(kind, world, [&](parx::process_group& group) {
+        const auto size_of = [](int rank, std::size_t unit) {
+          return rank == 1 ? 0 : unit * static_cast<std::size_t>(rank + 1);
+        };
+        // In backward order, so that no rank's buffer lies behind that of the rank before.
+        for (const std::size_t unit : {std::size_t{1}, std::size_t{100'003}}) {
+          for (const auto use : {algorithm::automatic, algorithm::direct, algorithm::ring}) {
+            std::vector<std::vector<float>> all(static_cast<std::size_t>(world));
+            std::vector<parx::buffer_view> views(all.size());
+            for (int r = world - 1; r >= 0; --r) {
+              auto& each = all[static_cast<std::size_t>(r)];
+              each.assign(size_of(r, unit), -1.0f);
+              views[static_cast<std::size_t>(r)] = parx::view_of(each);
+            }
+            const auto own = static_cast<std::size_t>(group.rank());
+            std::vector<float> mine(all[own].size(), static_cast<float>(own));
+            parx::all_gather_into(group, mine, views, {.use = use});
+            for (std::size_t r = 0; r < all.size(); ++r) {
+              check(all[r] == std::vector<float>(all[r].size(), static_cast<float>(r)), "blocks");
+            }
+            all[own].assign(all[own].size(), 10.0f + static_cast<float>(own));
+            auto pending = parx::async_all_gather_into(group, all[own], views, {.use = use});
+            pending.wait();
+            check(all[0].back() == 10.0f, "in place");
+          }
+        }
+      });
+      BOOST_TEST(failure == "");
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(all_gather_into_refuses_buffers_that_do_not_fit) {
+  const auto failure = jobs::run(jobs::kind::inproc, 2, [&](parx::process_group& group) {
+    std::vector<float> mine(4), other(4), short_one(3);
+    std::vector<double> wide(4);
+    const auto refused = [&](std::vector<parx::buffer_view> outputs, std::string_view why) {
+      try {
+        parx::all_gather_into(group, mine, outputs);
+        check(false, "not refused");
+      } catch (const parx::usage_error& e) {
+        check(std::string_view(e.what()).find(why) != std::string_view::npos, e.what());
+      }
+    };
+    using parx::view_of;
+    refused({view_of(other)}, "all_gather_into on group");
+    refused({view_of(short_one), view_of(short_one)}, "4 elements, the output 3");
+    refused({view_of(wide), view_of(wide)}, "holds float32, the output float64");
+    refused({group.rank() == 0 ? view_of(other) : view_of(wide),
+             group.rank() == 1 ? view_of(other) : view_of(wide)},
+            "an output holds float64");
+  });
+  BOOST_TEST(failure == "");
+}
+
 BOOST_AUTO_TEST_CASE(every_all_reduce_of_every_floating_dtype_leaves_the_same_bits_on_all_ranks) {
   using parx::dtype;
   using parx::reduce_op;

@@ -15,12 +15,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -402,4 +405,97 @@ BOOST_AUTO_TEST_CASE(a_limit_on_file_sizes_that_memory_is_over_is_told_by_its_na
     BOOST_TEST(each.exit_code == 1, each.text);
     BOOST_TEST(mentions(each.text, "ulimit -f"), each.text);
   }
+}
+
+namespace {
+
+/// A way for rank 0 to tell `others` a line, as PyTorch's store is one.
+class line_of_rank_0 {
+ public:
+  explicit line_of_rank_0(int others) : others_(others) {
+    if (::pipe(ends_) != 0) throw std::runtime_error("no pipe");
+  }
+  ~line_of_rank_0() {
+    for (const int each : ends_) ::close(each);
+  }
+  line_of_rank_0(const line_of_rank_0&) = delete;
+  line_of_rank_0& operator=(const line_of_rank_0&) = delete;
+
+  [[nodiscard]] std::string share(const std::string& line) const {
+    std::array<char, 256> record{};
+    if (line.empty()) {
+      if (::read(ends_[0], record.data(), record.size()) < 0) throw std::runtime_error("no line");
+      return record.data();
+    }
+    std::copy(line.begin(), line.end(), record.begin());
+    for (int i = 0; i < others_; ++i) {
+      if (::write(ends_[1], record.data(), record.size()) < 0) throw std::runtime_error("no line");
+    }
+    return line;
+  }
+
+  /// Starts a rank that knows its number from the program alone.
+  void start(job& all, int rank, parx::environment extra, const std::string& forged = "") const {
+    const int size = others_ + 1;
+    all.start_program(
+        rank, size,
+        [&, rank, size](parx::init_options options) {
+          parx::launch_env self{.rank = rank, .world_size = size, .master_host = "127.0.0.1"};
+          self.share_line = [&](const std::string& line) {
+            const std::string given = share(line);
+            return forged.empty() ? given : forged;
+          };
+          options.job = self;
+          options.rendezvous_timeout = 5s;
+          const auto body = [](parx::world& world) {
+            std::vector<int> x{world.rank()};
+            parx::all_reduce(world, x);
+            if (x[0] != 3) throw std::runtime_error("wrong sum");
+          };
+          return parx::run(body, std::move(options));
+        },
+        std::move(extra));
+  }
+
+ private:
+  int others_;
+  int ends_[2] = {-1, -1};
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(ranks_that_a_program_numbers_meet_by_a_line_of_rank_0) {
+  const parx::environment secret{{"PARX_SECRET", "open-sesame-0123456789"}};
+  parx::environment encrypted = secret;
+  encrypted["PARX_TLS"] = "1";
+  for (const auto& env : {parx::environment{}, secret, encrypted}) {
+    job all;
+    const line_of_rank_0 line(2);
+    for (int rank = 0; rank < 3; ++rank) line.start(all, rank, env);
+    for (const auto& each : all.wait()) {
+      BOOST_TEST(each.exit_code == 0, each.text);
+      BOOST_TEST(each.text == "");  // the line has a secret: there is nothing to warn of
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_a_program_numbers_are_told_why_they_cannot_meet) {
+  {
+    job all;
+    const line_of_rank_0 line(2);
+    for (int rank = 0; rank < 3; ++rank) line.start(all, rank, {{"PARX_TLS", "1"}});
+    for (const auto& each : all.wait()) {
+      BOOST_TEST(each.exit_code == 2);
+      BOOST_TEST(mentions(each.text, "no key to encrypt with"), each.text);
+    }
+  }
+  job all;
+  const line_of_rank_0 line(2);
+  line.start(all, 0, {{"PARX_SECRET", "open-sesame-0123456789"}});
+  line.start(all, 1, {{"PARX_SECRET", "another-one-0123456789"}});
+  line.start(all, 2, {{"PARX_SECRET", "open-sesame-0123456789"}}, "no address");
+  const auto results = all.wait();
+  BOOST_TEST(mentions(results[1].text, "secret"), results[1].text);
+  BOOST_TEST(mentions(results[2].text, "does not say where rank 0 is"), results[2].text);
+  for (const auto& each : results) BOOST_TEST(each.exit_code == 1);
 }

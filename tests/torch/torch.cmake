@@ -1,6 +1,9 @@
 # torch/<name>: LibTorch's modules under parx. By the compiler of the build, since clang does not read
 # PyTorch 1.x's headers as C++20.
 set(here ${CMAKE_CURRENT_LIST_DIR})
+add_test(NAME torch/python COMMAND bash ${here}/python.sh ${PROJECT_SOURCE_DIR}/examples/torch/python
+                                   ${PROJECT_BINARY_DIR}/parx_torch)
+set_tests_properties(torch/python PROPERTIES TIMEOUT 300 LABELS torch SKIP_RETURN_CODE 77 PROCESSORS 2)
 find_package(Torch QUIET)
 if(NOT TORCH_FOUND)
   add_test(NAME torch/ddp COMMAND bash ${here}/no_torch.sh)

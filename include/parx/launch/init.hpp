@@ -7,6 +7,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include <parx/comm/process_group.hpp>
@@ -25,6 +26,12 @@ struct init_options {
   /// How long to wait for all ranks. PARX_RENDEZVOUS_TIMEOUT (seconds) overrides it.
   std::chrono::milliseconds rendezvous_timeout = std::chrono::minutes(5);
   environment env = process_environment();
+  /// For a program that knows its rank from elsewhere: instead of what launchers' variables say.
+  /// Give rank, world_size and share_line, local_rank and local_world_size where they are known,
+  /// and in master_host a host that all ranks reach: rank 0 listens on its interface towards it.
+  /// The secret is still that of `env`. Threads are then the program's affair: PARX_THREADS does
+  /// not count.
+  std::optional<launch_env> job = {};
 };
 
 /// The group of all ranks of the job, and the owner of its connections. It cannot be copied or

@@ -3,7 +3,14 @@
 // Collective. Any trivially copyable element type. In place: the input is this rank's block of the
 // output. all_gather: all vectors have the same length; the output has size() times as many
 // elements. all_gather_v: rank r's vector has counts[r] elements; every rank passes all counts.
+// all_gather_into: the same into a buffer for each rank, which may lie anywhere.
 #pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include <parx/comm/block_counts.hpp>
 #include <parx/comm/detail/issue/blocks.hpp>
@@ -25,6 +32,40 @@ template <typename In, typename Out>
   collective_arguments given = check.arguments<collective_options>(input, output, options);
   fill_blocks(check, counts,
               {given.output, "the output must have room for", given.input, "the input"}, given);
+  return given;
+}
+
+/// Where the blocks of an all_gather_into lie; the call owns this while it runs.
+struct separate_blocks {
+  std::vector<mutable_bytes> memory;
+  std::vector<std::size_t> counts;
+};
+
+template <typename In>
+[[nodiscard]] collective_arguments all_gather_into_arguments(const process_group& group,
+                                                             const In& input,
+                                                             std::span<const buffer_view> outputs,
+                                                             const collective_options& options,
+                                                             call_site site) {
+  const call_check check(group, collective<operation::all_gather>, site, "_into");
+  check.require(outputs.size() == static_cast<std::size_t>(group.size()), "{} outputs for {} ranks",
+                outputs.size(), group.size());
+  buffer_view own = outputs[check.own_rank()];  // in place it is the input, too
+  auto blocks = std::make_shared<separate_blocks>();
+  for (const buffer_view& each : outputs) {
+    elements block;
+    check.view(each, block);
+    check.require(each.type == own.type, "an output holds {}, this rank's own {}",
+                  name_of(each.type), name_of(own.type));
+    blocks->memory.push_back({static_cast<std::byte*>(block.data), block.bytes()});
+    blocks->counts.push_back(block.count);
+  }
+  collective_arguments given = check.arguments<collective_options>(input, own, options);
+  check.same_count(given.input, given.output);
+  given.counts = blocks->counts;
+  given.count = check.sum(given.counts, "the outputs' sizes", given.output);
+  given.output_blocks = blocks->memory;
+  given.keep = std::move(blocks);
   return given;
 }
 
@@ -60,6 +101,24 @@ template <typename In, typename Out>
   detail::explain_temporary<In, Out>();
   return detail::start(group,
                        detail::all_gather_arguments(group, input, output, options, site, &counts));
+}
+
+/// As all_gather; rank r's vector comes into outputs[r], whose sizes are equal on all ranks. The
+/// buffers do not overlap, but the input may be this rank's own output. All have one dtype.
+template <typename In>
+void all_gather_into(process_group& group, const In& input, std::span<const buffer_view> outputs,
+                     collective_options options = {}, call_site site = call_site::current()) {
+  detail::run(group, detail::all_gather_into_arguments(group, input, outputs, options, site));
+}
+/// The buffers, not the views, are borrowed until the work is waited for.
+template <typename In>
+[[nodiscard]] work async_all_gather_into(process_group& group, In&& input,
+                                         std::span<const buffer_view> outputs,
+                                         collective_options options = {},
+                                         call_site site = call_site::current()) {
+  detail::explain_temporary<In>();
+  return detail::start(group,
+                       detail::all_gather_into_arguments(group, input, outputs, options, site));
 }
 
 }  // namespace parx

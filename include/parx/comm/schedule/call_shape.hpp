@@ -32,6 +32,7 @@ struct call_shape {
   /// all_to_all with uneven blocks: the block received from each rank.
   partition incoming{};
   shared_buffers shared = shared_buffers::none;
+  bool separate_blocks = false;  ///< the output's blocks do not lie one behind the other
   /// For staged algorithms: bytes of a slice; 0 if the ranks do not share memory.
   std::size_t staging_bytes = 0;
   /// For hierarchical algorithms: the host of each rank, numbered 0, 1, 2, ... in any order; empty
@@ -42,8 +43,8 @@ struct call_shape {
   /// equal as well.
   [[nodiscard]] bool is_like(const call_shape& other) const noexcept {
     return what == other.what && count == other.count && root == other.root &&
-           element_bytes == other.element_bytes && order == other.order &&
-           shared == other.shared;
+           element_bytes == other.element_bytes && order == other.order && shared == other.shared &&
+           separate_blocks == other.separate_blocks;
   }
   [[nodiscard]] bool shares(shared_buffers which) const noexcept {
     return (static_cast<int>(shared) & static_cast<int>(which)) == static_cast<int>(which);

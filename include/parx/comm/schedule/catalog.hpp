@@ -285,6 +285,10 @@ inline constexpr auto algorithms_of_operations = [] {
     return shape.order == reduction_order::serial ? "does not reduce in serial order"
                                                   : "needs an operation that commutes";
   }
+  const bool moves_single_blocks = entry.name == algorithm::direct || entry.name == algorithm::ring;
+  if (shape.separate_blocks && shape.world > 1 && !moves_single_blocks) {
+    return "needs an output in one piece";
+  }
   return entry.objection == nullptr ? nullptr : entry.objection(shape);
 }
 [[nodiscard]] inline bool can_do(const catalog_entry& entry, const call_shape& shape) {

@@ -32,10 +32,12 @@
 #include <parx/launch/detail/job_keys.hpp>
 #include <parx/launch/detail/job_secret.hpp>
 #include <parx/launch/detail/known_variables.hpp>
+#include <parx/launch/detail/rank_env.hpp>
 #include <parx/launch/init.hpp>
 #include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
 #include <parx/launch/thread_placement.hpp>
+#include <parx/transport/hybrid.hpp>
 #include <parx/transport/inproc.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -133,13 +135,14 @@ inline void record_refusal(failure_log& failures, int rank) noexcept {
 /// its store has none, or a short one.
 [[gnu::cold]] inline void provide_secret(launch_env& job, const environment& env) {
   std::string why_not;
+  const bool will_have_one = static_cast<bool>(job.share_line);
   if (job.secret.empty()) job.secret = derived_secret(job, env, why_not);
-  if (job.secret.empty()) {
+  if (job.secret.empty() && !will_have_one) {
     log0(log_level::warn,
          "this job has no secret{}: whoever reaches {} can join it, read what its ranks tell "
          "each other about themselves, and end it. {}",
          why_not, with_port(job.master_host, job.master_port), way_to_a_secret(job));
-  } else if (job.secret.size() < least_secret) {
+  } else if (!job.secret.empty() && job.secret.size() < least_secret) {
     log0(log_level::warn,
          "the job's secret has {} characters: whoever records a connection can try out all that "
          "are so short. Take {} random ones or more: openssl rand -hex 16",
@@ -157,6 +160,25 @@ inline void record_refusal(failure_log& failures, int rank) noexcept {
                 way_to_a_secret(job));
   }
   require(why_no_tls().empty(), "PARX_TLS=1: this process cannot encrypt: {}", why_no_tls());
+}
+
+/// The job that the program has given, with what `env` says of any job. Throws usage_error where
+/// its numbers are impossible.
+[[nodiscard, gnu::cold]] inline launch_env complete(launch_env job, const environment& env) {
+  check_rank("rank", job.rank, "world_size", job.world_size);
+  job.started_by = launcher::program;
+  job.hosted_by = store_host::rank_zero;
+  job.secret = env_string(env, "PARX_SECRET").value_or("");
+  job.encrypts = env_flag(env, "PARX_TLS").value_or(false);
+  if (job.world_size == 1) return job;
+  require(static_cast<bool>(job.share_line),
+          "init: the job of {} ranks that the program gives needs a share_line", job.world_size);
+  const bool is_local = job.master_host == "localhost" || is_loopback(job.master_host);
+  const int here = job.local_world_size.value_or(is_local ? job.world_size : 1);
+  if (job.rank == 0) {
+    job.master_host = choose_address(env, job.master_host, here < job.world_size);
+  }
+  return job;
 }
 
 /// Chooses this rank's threads and their cores. Throws usage_error for a PARX_THREADS that is no
@@ -257,7 +279,8 @@ PARX_INLINE std::unique_ptr<links> world::alone() {
   fill_standard_descriptors();
   options.env = detail::with_secret(detail::with_hydra_run_id(std::move(options.env)));
   hide_variable("PARX_SECRET");
-  launch_env job = detect_launch(options.env);
+  launch_env job = options.job ? detail::complete(std::move(*options.job), options.env)
+                               : detect_launch(options.env);
   logger::instance().set_rank(job.rank, job.world_size);
   if (options.group.failures == nullptr) {
     options.group.failures = std::make_shared<failure_log>(
@@ -271,7 +294,7 @@ PARX_INLINE std::unique_ptr<links> world::alone() {
     if (const auto given = detail::env_seconds(options.env, "PARX_RENDEZVOUS_TIMEOUT")) {
       options.rendezvous_timeout = *given;
     }
-    detail::place_threads(job, options.env);
+    if (job.started_by != launcher::program) detail::place_threads(job, options.env);
     static_cast<void>(checked_options(options.group));
     const auto read_settings = [&] { detail::read_group_settings(options.env, options.group); };
     if (job.world_size > 1) std::setvbuf(stdout, nullptr, _IOLBF, 0);

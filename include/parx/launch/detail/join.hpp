@@ -14,9 +14,11 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/hmac.hpp>
 #include <parx/core/host_name.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/printable.hpp>
+#include <parx/core/random_hex.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/job_keys.hpp>
 #include <parx/launch/detail/store_generation.hpp>
@@ -128,7 +130,11 @@ class joined_job {
 
   [[gnu::cold]] void open_store(const deadline& limit) {
     try {
-      if (job_.hosts_store()) serve(limit);
+      if (job_.share_line) {
+        learn_address(limit);
+      } else if (job_.hosts_store()) {
+        serve(limit);
+      }
       if (job_.hosted_by == store_host::agent) {
         start_.emplace(store_of_job::where(job_), job_.run_id, job_.rank, limit);
         job_.run_id += "." + start_->number();
@@ -191,6 +197,26 @@ class joined_job {
   [[nodiscard]] std::optional<tcp_store_server>& server() noexcept { return server_; }
 
  private:
+  /// Fills in the store's address and this start's part of the secret: from rank 0, which listens.
+  [[gnu::cold]] void learn_address(const deadline& limit) {
+    std::string line;
+    if (job_.rank == 0) {
+      const std::string fresh = why_no_hmac().empty() ? random_hex() : "";
+      job_.secret += fresh;
+      serve(limit);
+      line = formatted("{}@{}", fresh, with_port(job_.master_host, server_->port()));
+    }
+    line = job_.share_line(line);
+    const auto end = line.find('@');
+    const auto address = split_address(line.substr(end == std::string::npos ? 0 : end + 1));
+    if (end == std::string::npos || !address || !address->port) {
+      failures_.fail(errc::protocol, limit,
+                     "the line that all ranks were given does not say where rank 0 is");
+    }
+    if (job_.rank != 0) job_.secret += line.substr(0, end);
+    job_.master_host = address->host;
+    job_.master_port = *address->port;
+  }
   [[gnu::cold]] void serve(const deadline& limit) {
     try {
       server_.emplace(

@@ -79,9 +79,10 @@ struct collective_arguments {
   arithmetic combine{};
   packing pack{};
   std::size_t pack_hash = 0;
+  std::span<const mutable_bytes> output_blocks{};  ///< as collective_data::output_blocks
   algorithm use = algorithm::automatic;
   std::chrono::milliseconds timeout = group_timeout;
-  std::shared_ptr<const void> keep{};  ///< owns what `pack` or `combine` refers to
+  std::shared_ptr<const void> keep{};  ///< owns what these spans or `combine` refer to
   bool names_absent_ranks = false;
   bool preserve_input = false;
 

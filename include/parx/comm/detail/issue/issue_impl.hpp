@@ -74,6 +74,7 @@ inline call_key issuer::key_of(const collective_arguments& given, const call& re
   key.shape.shared =
       static_cast<shared_buffers>((request.data.shared_input.area != nullptr ? 1 : 0) +
                                   (request.data.shared_output.area != nullptr ? 2 : 0));
+  key.shape.separate_blocks = !given.output_blocks.empty();
   std::uint8_t reduction = call_header::no_reduction;
   if (reduces(given.what)) {
     key.arithmetic = hash_of(how, given.input.size);
@@ -143,6 +144,7 @@ inline const std::shared_ptr<const execution_plan>& issuer::fill(const call_chec
   data.output = static_cast<std::byte*>(given.output.data);
   data.element_size = given.described().size;
   data.counts_differ = !given.incoming.empty();
+  if (!given.output_blocks.empty()) data.output_blocks = given.output_blocks;
   if (given.pack.inputs.empty()) {
     data.shared_input = areas_.find(given.input.data, given.input.bytes());
     data.shared_output = areas_.find(given.output.data, given.output.bytes());

@@ -72,6 +72,7 @@ struct collective_data {
   double factor = 1;
   const double* divide_by = nullptr;  ///< read when the call starts to run; sets `factor`
   packing pack{};
+  std::span<const mutable_bytes> output_blocks{};  ///< where each lies, if not one behind the other
   bool counts_differ = false;  ///< only the two ranks of a link know its count (all_to_all_v)
 
   // For algorithms in shared buffers.

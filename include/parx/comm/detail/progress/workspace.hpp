@@ -82,8 +82,19 @@ class workspace {
   [[nodiscard]] bool staged() const noexcept { return data_->staging.area != nullptr; }
   [[nodiscard]] std::byte* at(const region& where) const noexcept {
     const std::size_t offset = where.offset * data_->element_size;
-    if (where.where == place::output) return data_->output + offset;
+    if (where.where == place::output) {
+      if (!data_->output_blocks.empty()) [[unlikely]]
+        return in_blocks(offset);
+      return data_->output + offset;
+    }
     return staged() ? shared_at(where, rank_) : scratch_at_ + offset;
+  }
+  /// Of byte `offset` of the output, where its blocks are separate buffers.
+  [[nodiscard]] std::byte* in_blocks(std::size_t offset) const noexcept {
+    const auto last = data_->output_blocks.end() - 1;
+    auto block = data_->output_blocks.begin();
+    for (; block != last && offset >= block->size; ++block) offset -= block->size;
+    return block->data + offset;
   }
   static void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
     if (to == from || bytes == 0) return;
