@@ -49,6 +49,7 @@ want_packages "clang, which compiles the tests faster" clang || options+=(-DPARX
 if [ $all = ON ]; then
   options+=(-DPARX_BUILD_BENCHMARKS=ON -DPARX_BUILD_TRAINERS=ON)
   want_packages "reading HDF5" libhdf5-dev && options+=(-DPARX_HDF5=ON)
+  want_packages "measuring parx_report's page in a browser" chromium
 fi
 
 build=(cmake --build --preset ci --parallel "$(build_jobs)")
