@@ -33,12 +33,14 @@ class repeated_errors {
   [[nodiscard]] std::vector<std::string> end_of_error(int rank, clock::time_point now) {
     std::vector<std::string> lines = std::exchange(printing_[rank], {});
     if (lines.empty()) return lines;
-    std::string text;
-    for (const std::string& line : lines) text += without_number(line, rank) + "\n";
-    const auto found = errors_.find(text);
-    if (found == errors_.end()) {
-      if (errors_.size() < most_errors && text.size() < longest)
-        errors_.emplace(std::move(text), error{rank, now, lines.front(), {}});
+    const told_error told = without_numbers(lines);
+    const auto [begin, end] = errors_.equal_range(told.text);
+    const auto found = std::find_if(begin, end, [&](const auto& each) {
+      return are_same(each.second.numbers, each.second.first, told.numbers, rank);
+    });
+    if (found == end) {
+      if (errors_.size() < most_errors && told.text.size() < longest)
+        errors_.emplace(told.text, error{rank, now, lines.front(), told.numbers, {}});
       return lines;
     }
     error& known = found->second;
@@ -73,26 +75,44 @@ class repeated_errors {
     int first;
     clock::time_point time;
     std::string head;  ///< its first line
+    std::vector<std::string> numbers;
     std::set<int> others;
   };
+  /// Its lines with a placeholder for each whole number, and these numbers.
+  struct told_error {
+    std::string text;
+    std::vector<std::string> numbers;
+  };
 
-  /// `text` with a placeholder for each whole number in it that is `rank`.
-  [[nodiscard]] static std::string without_number(std::string_view text, int rank) {
+  [[nodiscard]] static told_error without_numbers(const std::vector<std::string>& lines) {
     static constexpr std::string_view digits = "0123456789";
-    const std::string own = std::to_string(rank);
-    std::string result;
-    while (!text.empty()) {
-      const std::size_t begin = std::min(text.find_first_of(digits), text.size());
-      const std::size_t end = std::min(text.find_first_not_of(digits, begin), text.size());
-      const std::string_view number = text.substr(begin, end - begin);
-      result += text.substr(0, begin);
-      result += number == own ? "#" : number;
-      text.remove_prefix(end);
+    told_error result;
+    for (std::string_view text : lines) {
+      while (!text.empty()) {
+        const std::size_t begin = std::min(text.find_first_of(digits), text.size());
+        const std::size_t end = std::min(text.find_first_not_of(digits, begin), text.size());
+        result.text += text.substr(0, begin);
+        if (end > begin) {
+          result.text += '#';
+          result.numbers.emplace_back(text.substr(begin, end - begin));
+        }
+        text.remove_prefix(end);
+      }
+      result.text += '\n';
     }
     return result;
   }
+  /// Whether they are equal but where each is the own number of its rank.
+  [[nodiscard]] static bool are_same(const std::vector<std::string>& a, int rank_a,
+                                     const std::vector<std::string>& b, int rank_b) {
+    const std::string own_a = std::to_string(rank_a), own_b = std::to_string(rank_b);
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [&](const std::string& one, const std::string& other) {
+                        return one == other || (one == own_a && other == own_b);
+                      });
+  }
 
-  std::map<std::string, error> errors_;
+  std::multimap<std::string, error> errors_;  ///< by told_error::text
   std::map<int, std::vector<std::string>> printing_;  ///< by rank
 };
 
