@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -56,6 +57,9 @@ inline int value(reduce_op op, int rank, std::size_t i) {
   if (op == reduce_op::product) return (i + static_cast<std::size_t>(rank)) % 3 == 0 ? 2 : 1;
   return static_cast<int>(mixed % 4);
 }
+
+/// After as many elements contributions repeat.
+inline constexpr std::size_t period = 12;
 
 /// The reduction over ranks first to last - 1. Factors are 1/world for avg and 2 for premul_sum.
 inline double reduced(reduce_op op, int first, int last, int world, std::size_t i) {
@@ -128,7 +132,7 @@ class arena {
     }
     if (area.size() < bytes) throw std::runtime_error("the shared area of the test is too small");
     area_ = area.first(bytes);
-    fill(0, bytes / size_, [](std::size_t) { return untouched; });
+    fill(0, std::vector<float>(bytes / size_, untouched));
   }
 
   [[nodiscard]] const_buffer_view input() const {
@@ -138,32 +142,37 @@ class arena {
 
   template <typename Value>
   void fill_input(Value value) {
-    fill(input_at_ / size_, input_count_, value);
+    fill(input_at_ / size_, table(input_count_, value));
   }
   /// Whether output[i] == value(i) for all i; `value` may be any function of the index.
   template <typename Value>
   [[nodiscard]] bool output_is(Value value) const {
-    return is(output_at_, output_count_, value);
+    return is(output_at_, table(output_count_, value));
   }
   template <typename Value>
   [[nodiscard]] bool input_is(Value value) const {
-    return is(input_at_, input_count_, value);
+    return is(input_at_, table(input_count_, value));
   }
 
  private:
+  /// value(0) to value(count - 1): one loop a function, and not one for each dtype as well.
   template <typename Value>
-  void fill(std::size_t first, std::size_t count, Value value) {
+  static std::vector<float> table(std::size_t count, Value value) {
+    std::vector<float> all(count);
+    for (std::size_t i = 0; i < count; ++i) all[i] = static_cast<float>(value(i));
+    return all;
+  }
+  void fill(std::size_t first, const std::vector<float>& values) {
     visit_dtype(type_, [&]<typename T>(std::type_identity<T>) {
       T* to = reinterpret_cast<T*>(area_.data()) + first;
-      for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<T>(static_cast<float>(value(i)));
+      for (std::size_t i = 0; i < values.size(); ++i) to[i] = static_cast<T>(values[i]);
     });
   }
-  template <typename Value>
-  [[nodiscard]] bool is(std::size_t at, std::size_t count, Value value) const {
+  [[nodiscard]] bool is(std::size_t at, const std::vector<float>& values) const {
     return visit_dtype(type_, [&]<typename T>(std::type_identity<T>) {
       const T* from = reinterpret_cast<const T*>(area_.data() + at);
-      for (std::size_t i = 0; i < count; ++i) {
-        if (!(from[i] == static_cast<T>(static_cast<float>(value(i))))) return false;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        if (!(from[i] == static_cast<T>(values[i]))) return false;
       }
       return true;
     });
@@ -339,9 +348,9 @@ inline void run(parx::process_group& group, const trial& t, std::span<std::byte>
 
   const auto mine = [&](std::size_t i) { return value(t.op, rank, i); };
   const auto sum_to = [&](int last, std::size_t first) {
-    return [&t, last, first, world](std::size_t i) {
-      return reduced(t.op, 0, last, world, first + i);
-    };
+    std::array<double, period> sums;
+    for (std::size_t i = 0; i < period; ++i) sums[i] = reduced(t.op, 0, last, world, first + i);
+    return [sums](std::size_t i) { return sums[i % period]; };
   };
   /// Element i of vectors that lie one after the other: rank r's from index first(r) on.
   const auto gathered = [&](const std::vector<std::size_t>& sizes, auto first) {
