@@ -2,8 +2,8 @@
 # torch/python: builds parx_torch as a user does, by the first Python that has PyTorch, and runs its
 # own check on two ranks: every operation, DDP's losses beside Gloo's, calls that differ, a killed
 # rank.
-#   python.sh SOURCES FOLDER
-sources=$1 folder=$2 python=
+#   python.sh SOURCES FOLDER [LIBRARY ITS_DEFINITIONS]
+sources=$1 folder=$2 library=${3:-} definitions=${4:-} python=
 for each in /usr/bin/python3 python3; do
   "$each" -c 'import setuptools, torch.distributed as d; assert d.is_available()' 2>/dev/null &&
     python=$each
@@ -21,7 +21,7 @@ set -e
 mkdir -p "$folder"
 cp -ru "$sources"/{setup.py,parx_torch,src} "$folder/"
 PARX_INCLUDE=$(cd "$sources/../../../include" && pwd)
-export PARX_INCLUDE MAX_JOBS=2 CFLAGS=-O1
+export PARX_INCLUDE MAX_JOBS=2 PARX_LIBRARY=$library PARX_NATIVE=0 CFLAGS="-O1 $definitions"
 cd "$folder"
 start=$SECONDS
 "$python" setup.py -q build_ext --inplace

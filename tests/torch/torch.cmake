@@ -1,8 +1,16 @@
 # torch/<name>: LibTorch's modules under parx. By the compiler of the build, since clang does not read
 # PyTorch 1.x's headers as C++20.
 set(here ${CMAKE_CURRENT_LIST_DIR})
+# The module is compiled by the test. Its library would take longer and is there, but for one with
+# sanitizers, which Python does not load.
+set(library "")
+if(NOT CMAKE_CXX_FLAGS MATCHES sanitize)
+  set(library $<TARGET_FILE:parx::comm_portable>
+              "-D$<JOIN:$<TARGET_PROPERTY:parx::comm_portable,INTERFACE_COMPILE_DEFINITIONS>, -D>")
+  parx_needed_by(torch parx::comm_portable)
+endif()
 add_test(NAME torch/python COMMAND bash ${here}/python.sh ${PROJECT_SOURCE_DIR}/examples/torch/python
-                                   ${PROJECT_BINARY_DIR}/parx_torch)
+                                   ${PROJECT_BINARY_DIR}/parx_torch ${library})
 set_tests_properties(torch/python PROPERTIES TIMEOUT 300 LABELS torch SKIP_RETURN_CODE 77 PROCESSORS 2)
 find_package(Torch QUIET)
 if(NOT TORCH_FOUND)

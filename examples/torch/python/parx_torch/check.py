@@ -242,10 +242,10 @@ def _(ranks):
 @check("recv from any rank")
 def _(ranks):
     if ranks.rank != 0:
-        dist.send(torch.ones(4) * ranks.rank, 0)
+        dist.send(torch.ones(4) * ranks.rank, 0, tag=5)
         return True
     got = torch.empty(4)
-    senders = sorted(dist.recv(got) for _ in range(ranks.size - 1))
+    senders = sorted(dist.recv(got, tag=5) for _ in range(ranks.size - 1))
     return senders == list(range(1, ranks.size))
 
 
