@@ -8,7 +8,6 @@
 #include <parx/autograd/backward_options.hpp>
 #include <parx/autograd/border.hpp>
 #include <parx/autograd/checkpoint.hpp>
-#include <parx/autograd/deferred.hpp>
 #include <parx/autograd/distributed_module.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/gradcheck.hpp>

@@ -1,7 +1,7 @@
 // Which start of a run may commit checkpoints: one that was stopped (SIGSTOP) while another has
 // begun can commit none any more.
 #include <parx/checkpoint/manager.hpp>
-#include <parx/train/detail/run_lock.hpp>
+#include <parx/train/detail/run_folder.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -28,7 +28,7 @@ using parx::detail::atomic_folder;
 using parx::detail::unfinished_checkpoint;
 using parx::detail::writer_claim;
 using parx::train::detail::lock_holder;
-using parx::train::detail::run_lock;
+using parx::train::detail::locked_folder;
 
 struct folder {
   fs::path path = fs::temp_directory_path() / fmt::format("parx_claim_{}", ::getpid());
@@ -187,18 +187,18 @@ BOOST_AUTO_TEST_CASE(a_later_generation_takes_the_lock_of_a_stopped_one_and_no_o
   const std::string path = out.path.string();
   constexpr auto unknown = lock_holder::may_be_another_run;
   stopped_process old([&] {
-    const run_lock held(path, unknown, start("k", "2"));
+    const auto held = locked_folder(path, unknown, start("k", "2"));
     stop();
   });
   BOOST_TEST_REQUIRE(old.is_stopped());
   for (const environment& other :
        {environment{}, start("j", "3"), start("k", "1"), start("k", "2")}) {
-    BOOST_CHECK_THROW(run_lock(path, unknown, other), parx::error);
+    BOOST_CHECK_THROW((void)locked_folder(path, unknown, other), parx::error);
   }
-  const run_lock taken(path, unknown, start("k", "3"));
-  BOOST_CHECK_THROW(run_lock(path, unknown, start("k", "2")), parx::error);
-  const run_lock after_shrink(path, lock_holder::is_superseded, start("k", "3"));
-  BOOST_CHECK_THROW(run_lock(path, unknown, start("k", "3")), parx::error);
+  const auto taken = locked_folder(path, unknown, start("k", "3"));
+  BOOST_CHECK_THROW((void)locked_folder(path, unknown, start("k", "2")), parx::error);
+  const auto after_shrink = locked_folder(path, lock_holder::is_superseded, start("k", "3"));
+  BOOST_CHECK_THROW((void)locked_folder(path, unknown, start("k", "3")), parx::error);
 }
 
 }  // namespace

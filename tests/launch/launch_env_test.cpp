@@ -451,9 +451,9 @@ BOOST_AUTO_TEST_CASE(a_misspelt_variable_is_told_with_the_one_that_was_meant) {
 }
 
 BOOST_AUTO_TEST_CASE(the_distance_of_words_is_levenshteins) {
-  BOOST_TEST(parx::detail::edit_distance("kitten", "sitting") == 3U);
-  BOOST_TEST(parx::detail::edit_distance("", "abc") == 3U);
-  BOOST_TEST(parx::detail::edit_distance("flaw", "lawn") == 2U);
+  BOOST_TEST(parx::edits_between("kitten", "sitting") == 3U);
+  BOOST_TEST(parx::edits_between("", "abc") == 3U);
+  BOOST_TEST(parx::edits_between("flaw", "lawn") == 2U);
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ class parameter : public variable<T>,
   void note_clipped(call_site site) const { leaf("note_clipped").clipped_at = site; }
   [[nodiscard]] call_site clipped_at() const { return leaf("clipped_at").clipped_at; }
 
-  // Postponed updates: see deferred.hpp.
+  // Postponed updates: see deferred_updates.
 
   /// Until stop_deferring(), each read of the value has `updates` settled first. Those of another
   /// optimizer are settled now.

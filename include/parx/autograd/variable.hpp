@@ -14,14 +14,34 @@
 #include <span>
 #include <utility>
 
-#include <parx/autograd/deferred.hpp>
 #include <parx/autograd/detail/engine.hpp>
 #include <parx/autograd/detail/leaf.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/autograd/split_backward.hpp>
 #include <parx/core/source.hpp>
+#include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {
+
+/// An optimizer's updates of a parameter's rows that are postponed until a read.
+///
+/// A batch uses few rows of an embedding, but an optimizer changes all the others a little at every
+/// step. It may postpone that: it registers with the parameter (parameter::defer), and before each
+/// read the parameter has it apply the updates of the rows to be read, all for value(), some for
+/// value_at_rows(). So no reader sees an outdated row. Where others than the parameter can reach
+/// the value's memory (bind_value, a tensor that somebody kept), no update may be left when a step
+/// ends: parameter::may_defer(). A wrapper that keeps the values elsewhere uses the same interface:
+/// it fetches rows, or throws. Threads: as the parameter, one at a time; the first read after a
+/// step writes.
+template <typename T>
+class deferred_updates {
+ public:
+  virtual ~deferred_updates() = default;
+
+  /// Brings all of `value` up to date, or the `rows` of it, in any order and with repetitions.
+  virtual void settle(const tensor<T>& value) = 0;
+  virtual void settle(const tensor<T>& value, std::span<const std::size_t> rows) = 0;
+};
 
 enum class gradient {
   none,    ///< a constant
@@ -56,7 +76,7 @@ class variable {
     return cell_->value;
   }
   /// The value for a reader of only these rows (axis 0), which must exist. Other rows may be
-  /// outdated, see deferred.hpp. Throws as value() does.
+  /// outdated, see deferred_updates. Throws as value() does.
   [[nodiscard]] const tensor<T>& value_at_rows(std::span<const std::size_t> rows) const {
     if (cell_->deferred != nullptr) cell_->deferred->settle(cell_->value, rows);
     if (!cell_->value.defined()) require_value();

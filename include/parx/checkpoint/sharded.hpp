@@ -26,10 +26,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <set>
 #include <string>
 #include <system_error>
 
 #include <parx/checkpoint/agreement.hpp>
+#include <parx/checkpoint/checkpoint_folder.hpp>
+#include <parx/checkpoint/detail/input_file.hpp>
 #include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/checkpoint/parts.hpp>
@@ -37,7 +41,9 @@
 #include <parx/checkpoint/shard_files.hpp>
 #include <parx/checkpoint/shards.hpp>
 #include <parx/checkpoint/state.hpp>
+#include <parx/checkpoint/write_together.hpp>
 #include <parx/comm/process_group.hpp>
+#include <parx/core/error.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -54,9 +60,8 @@ void save_folder(process_group& group, const checkpoint_parts& parts, const std:
 /// checkpoint_manager, a Hugging Face model folder, or a safetensors file. Reads only this rank's
 /// parts; throws as load_state does.
 template <typename Target>
-  requires(!distributed<Target>)
-state_report load(Target& model, const std::filesystem::path& path,
-                  state_match match = state_match::strict) {
+requires(!distributed<Target>) state_report load(Target& model, const std::filesystem::path& path,
+                                                 state_match match = state_match::strict) {
   std::error_code failure;
   if (!std::filesystem::is_directory(path, failure)) return load_state(model, path.string(), match);
   if (!std::filesystem::exists(path / detail::manifest_name, failure))
@@ -74,6 +79,41 @@ state_report load(process_group& group, Target& model, const std::filesystem::pa
 
 }  // namespace parx
 
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/checkpoint/detail/sharded_impl.hpp>
-#endif
+namespace parx::inline PARX_ABI::detail {
+
+/// Throws errc::io if `target` is a file, or a folder that contains anything but a checkpoint:
+/// replacing it would lose that.
+inline void require_replaceable(const std::filesystem::path& target) {
+  std::error_code failure;
+  if (!std::filesystem::exists(target, failure)) return;
+  const bool is_folder = std::filesystem::is_directory(target, failure);
+  if (is_folder && std::filesystem::is_empty(target, failure)) return;
+  const auto is_ours = [&] {
+    if (!is_folder || !std::filesystem::exists(target / manifest_name, failure)) return false;
+    const input_file manifest((target / manifest_name).string());
+    std::set<std::string, std::less<>> known{std::string(manifest_name)};
+    for (const auto& file : parse_manifest(manifest.whole_text()).files) known.insert(file.name);
+    for (const auto& entry : std::filesystem::directory_iterator(target))
+      if (!known.contains(entry.path().filename().string())) return false;
+    return true;
+  };
+  if (is_ours()) return;
+  throw_error(errc::io,
+              "\"{}\" is {} that parx::save did not write, and will not be replaced. Give the "
+              "name of a new folder.",
+              target.string(), is_folder ? "a folder with files" : "a file");
+}
+
+inline void save_folder(process_group& group, const checkpoint_parts& parts,
+                        const std::string& folder, std::uint64_t step, call_site site) {
+  const auto target = std::filesystem::absolute(folder).lexically_normal();
+  const auto named = target.has_filename() ? target : target.parent_path();  // "out/model/"
+  agree_on_rank0(&group, site, [&] {
+    make_folders(named.parent_path().string());
+    require_replaceable(named);
+  });
+  write_together(group, {.target = named, .step = step, .site = site},
+                 parts.written_by(group.rank()));
+}
+
+}  // namespace parx::detail

@@ -1,8 +1,6 @@
 // The compiled part of checkpoint, for parx/src.hpp.
 #pragma once
 
-#include <parx/checkpoint/detail/agreement_impl.hpp>
-#include <parx/checkpoint/detail/atomic_file_impl.hpp>
 #include <parx/checkpoint/detail/checkpoint_folder_impl.hpp>
 #include <parx/checkpoint/detail/header_impl.hpp>
 #include <parx/checkpoint/detail/input_file_impl.hpp>
@@ -14,9 +12,7 @@
 #include <parx/checkpoint/detail/safetensors_impl.hpp>
 #include <parx/checkpoint/detail/saved_checkpoint_impl.hpp>
 #include <parx/checkpoint/detail/shard_files_impl.hpp>
-#include <parx/checkpoint/detail/sharded_impl.hpp>
 #include <parx/checkpoint/detail/shards_impl.hpp>
-#include <parx/checkpoint/detail/state_entries_impl.hpp>
 #include <parx/checkpoint/detail/state_impl.hpp>
 #include <parx/checkpoint/detail/whole_file_impl.hpp>
 #include <parx/checkpoint/detail/write_together_impl.hpp>

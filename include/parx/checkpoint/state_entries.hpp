@@ -19,6 +19,7 @@
 #include <parx/autograd/lazy_state.hpp>
 #include <parx/autograd/parameter.hpp>
 #include <parx/autograd/parameter_list.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
 #include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>
@@ -131,8 +132,9 @@ template <state_access Access, typename Source>
       entries.back().is_table = parameter.is_table();
   };
   /// A tensor that may have no memory, or a number.
-  const auto add_lazy = [&bytes_of, &entries, &add]<typename V>(const std::string& name, V&& value,
-                                        const std::optional<shard_spec>& owner) {
+  const auto add_lazy = [&bytes_of, &entries, &add]<typename V>(
+                            const std::string& name, V&& value,
+                            const std::optional<shard_spec>& owner) {
     if constexpr (is_lazy_tensor<std::remove_cvref_t<V>>) {
       if (Access == state_access::read && !value.is_made) return;
       using T = typename std::remove_cvref_t<V>::value_type;
@@ -212,8 +214,15 @@ template <state_access Access, typename Module, typename State>
 }
 
 /// Returns the entries. Throws usage_error if this rank holds only a part of one.
-[[nodiscard]] std::vector<state_entry> checked_whole(std::vector<state_entry> entries,
-                                                     call_site site);
+[[nodiscard]] inline std::vector<state_entry> checked_whole(std::vector<state_entry> entries,
+                                                            call_site site) {
+  for (const state_entry& entry : entries) {
+    require(entry.part.is_whole(),
+            "at {}: of parameter \"{}\" this rank holds {}, not the whole. {}", site, entry.name,
+            entry.part.text(), advice_for_parts);
+  }
+  return entries;
+}
 template <state_access Access = state_access::read, typename Source>
 [[nodiscard]] std::vector<state_entry> whole_entries(Source& source, call_site site) {
   return checked_whole(state_entries<Access>(source), site);
@@ -223,6 +232,6 @@ template <state_access Access = state_access::read, typename Source>
 
 }  // namespace parx
 
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/checkpoint/detail/state_entries_impl.hpp>
-#endif
+namespace parx::inline PARX_ABI::detail {
+
+}  // namespace parx::detail

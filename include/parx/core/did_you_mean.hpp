@@ -11,8 +11,6 @@
 
 namespace parx::inline PARX_ABI {
 
-namespace detail {
-
 /// The letters to insert, delete, exchange or swap with their neighbour to turn `a` into `b`.
 /// Source: optimal string alignment; Boytsov, Indexing methods for approximate dictionary
 /// searching, 2011.
@@ -32,8 +30,6 @@ namespace detail {
   return edits[a.size()][b.size()];
 }
 
-}  // namespace detail
-
 /// The one of `known` that is at most a third of its letters away from `word`; else the longest
 /// that `word` ends in (num-train-epochs: epochs), or the shortest that begins with it (max:
 /// max-steps). Empty if there is none.
@@ -42,7 +38,7 @@ namespace detail {
   std::string nearest, contained, begun;
   std::size_t fewest = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& each : known) {
-    const std::size_t edits = detail::edits_between(word, each);
+    const std::size_t edits = edits_between(word, each);
     if (edits < fewest && edits < each.size()) {
       fewest = edits;
       nearest = each;

@@ -13,11 +13,14 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <parx/core/check.hpp>
 #include <parx/data/group_by_length.hpp>
+#include <parx/tensor/random.hpp>
 #include <parx/types/replica_range.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -60,7 +63,17 @@ class distributed_sampler {
  public:
   /// For rank `rank` of `world`. Throws usage_error unless 0 <= rank < world, when there are
   /// lengths, but not one for each sample, and when there are fewer replicas than ranks.
-  distributed_sampler(std::size_t size, int rank, int world, sampler_options options = {});
+  distributed_sampler(std::size_t size, int rank, int world, sampler_options options = {})
+      : size_(size), rank_(to_size(rank)), world_(to_size(world)), options_(std::move(options)) {
+    require(world > 0 && rank >= 0 && rank < world,
+            "distributed_sampler: rank {} of a world of {}; need 0 <= rank < world", rank, world);
+    require(options_.replicas == 0 || options_.replicas >= world,
+            "distributed_sampler: {} replicas cannot be dealt to {} ranks: each needs one at least",
+            options_.replicas, world);
+    const auto& lengths = options_.group_by_length.lengths;
+    require(lengths == nullptr || lengths->size() == size,
+            "distributed_sampler: {} lengths for {} samples", lengths ? lengths->size() : 0, size);
+  }
 
   /// For the calling rank of a group: anything that has rank() and size().
   template <typename Group>
@@ -84,11 +97,37 @@ class distributed_sampler {
   /// This rank's entries of `epoch`, after the first `consumed` samples of the global order. With
   /// virtual replicas the first entry of each of them, then the second of each, and so on.
   [[nodiscard]] std::vector<sample_entry> entries(std::uint64_t epoch,
-                                                  std::size_t consumed = 0) const;
+                                                  std::size_t consumed = 0) const {
+    consumed = std::min(consumed, size_);
+    std::vector<std::size_t> order;
+    if (options_.order == sample_order::shuffled)
+      order = random_stream(options_.seed + epoch, "distributed_sampler").permutation(size_);
+    if (options_.group_by_length.lengths != nullptr) {
+      if (order.empty()) {
+        order.resize(size_);
+        std::iota(order.begin(), order.end(), std::size_t{0});
+      }
+      group_by_length(order, options_.group_by_length,
+                      random_stream(options_.seed + epoch, "group_by_length"));
+    }
+    const auto own = to_size(own_parts().size()), first = to_size(own_parts().first);
+    std::vector<sample_entry> mine(per_rank(consumed) * own);
+    for (std::size_t k = 0; k < mine.size(); ++k) {
+      const std::size_t position = consumed + k / own * parts() + first + k % own;
+      const std::size_t wrapped = position % size_;
+      mine[k].index = order.empty() ? wrapped : order[wrapped];
+      mine[k].weight = position >= size_ && options_.remainder == remainder::exact ? 0.0F : 1.0F;
+    }
+    return mine;
+  }
 
   /// The indices of entries(epoch, consumed).
   [[nodiscard]] std::vector<std::size_t> indices(std::uint64_t epoch,
-                                                 std::size_t consumed = 0) const;
+                                                 std::size_t consumed = 0) const {
+    std::vector<std::size_t> result;
+    for (const sample_entry& entry : entries(epoch, consumed)) result.push_back(entry.index);
+    return result;
+  }
 
   /// How many entries every rank, or virtual replica, has, after the first `consumed` samples of
   /// the global order.
@@ -103,7 +142,10 @@ class distributed_sampler {
   [[nodiscard]] std::uint64_t state(sample_position position) const noexcept {
     return position.epoch * size_ + std::min(position.consumed, size_);
   }
-  [[nodiscard]] sample_position position(std::uint64_t state) const;
+  [[nodiscard]] sample_position position(std::uint64_t state) const {
+    require(size_ > 0, "distributed_sampler: no samples, so no position {}", state);
+    return {state / size_, static_cast<std::size_t>(state % size_)};
+  }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
@@ -130,7 +172,3 @@ class distributed_sampler {
 };
 
 }  // namespace parx::data
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/data/detail/sampler_impl.hpp>
-#endif

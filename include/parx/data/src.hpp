@@ -1,10 +1,8 @@
 // The compiled part of data, for parx/src.hpp.
 #pragma once
 
-#include <parx/data/detail/find_file_impl.hpp>
 #include <parx/data/detail/generated_impl.hpp>
 #include <parx/data/detail/images_impl.hpp>
-#include <parx/data/detail/sampler_impl.hpp>
 #include <parx/data/detail/sequence_pairs_impl.hpp>
 #include <parx/data/detail/text_classification_impl.hpp>
 #include <parx/data/formats/detail/cifar_impl.hpp>
@@ -12,14 +10,12 @@
 #include <parx/data/formats/detail/gzip_impl.hpp>
 #include <parx/data/formats/detail/idx_impl.hpp>
 #include <parx/data/formats/detail/lines_impl.hpp>
-#include <parx/data/formats/detail/text_bytes_impl.hpp>
 #include <parx/data/formats/detail/token_shards_impl.hpp>
 #include <parx/data/instances.hpp>
 #include <parx/data/text/detail/byte_bpe_impl.hpp>
 #include <parx/data/text/detail/character_tokenizer_impl.hpp>
 #include <parx/data/text/detail/encoding_impl.hpp>
 #include <parx/data/text/detail/llama_tokenizer_impl.hpp>
-#include <parx/data/text/detail/pair_merger_impl.hpp>
 #include <parx/data/text/detail/records_impl.hpp>
 #include <parx/data/text/detail/token_cache_impl.hpp>
 #include <parx/data/text/detail/token_rows_impl.hpp>

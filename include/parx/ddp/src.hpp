@@ -2,5 +2,3 @@
 #pragma once
 
 #include <parx/ddp/detail/gradient_buckets_impl.hpp>
-#include <parx/ddp/detail/hook_powersgd_impl.hpp>
-#include <parx/ddp/detail/layout_impl.hpp>

@@ -2,4 +2,3 @@
 #pragma once
 
 #include <parx/mesh/detail/layout_impl.hpp>
-#include <parx/mesh/detail/mesh_impl.hpp>

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <parx/autograd/loss.hpp>
+#include <parx/core/check.hpp>
 #include <parx/nn/loss.hpp>
 
 namespace parx::inline PARX_ABI::nn {
@@ -30,10 +31,20 @@ struct metric {
 using metrics = std::vector<metric>;
 
 /// Adds the metrics of another batch. Throws usage_error unless it has the same names in order.
-void add(metrics& total, const metrics& more);
+inline void add(metrics& total, const metrics& more) {
+  if (total.empty()) {
+    total = more;
+    return;
+  }
+  require(total.size() == more.size(),
+          "an evaluation measured {} figures of one batch and {} of another", total.size(),
+          more.size());
+  for (std::size_t i = 0; i < total.size(); ++i) {
+    require(total[i].name == more[i].name,
+            "an evaluation measured \"{}\" of one batch and \"{}\" of another in its place",
+            total[i].name, more[i].name);
+    total[i].value += more[i].value;
+  }
+}
 
 }  // namespace parx::nn
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/nn/detail/metrics_impl.hpp>
-#endif

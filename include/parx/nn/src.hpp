@@ -2,7 +2,6 @@
 #pragma once
 
 #include <parx/nn/detail/layer_cut_impl.hpp>
-#include <parx/nn/detail/metrics_impl.hpp>
 #include <parx/nn/instances.hpp>
 
 namespace parx::inline PARX_ABI::nn {

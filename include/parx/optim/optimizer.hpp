@@ -24,6 +24,7 @@
 #include <parx/autograd/lazy_state.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/log.hpp>
 #include <parx/core/parallel_for.hpp>
 #include <parx/core/source.hpp>
 #include <parx/optim/detail/master_copy.hpp>
@@ -309,8 +310,13 @@ class optimizer : public lazy_state {
   bool was_idle_ = false;         // a step without a gradient has been told
 };
 
-}  // namespace parx::optim
+inline void detail::warn_of_no_gradient(call_site site) {
+  logger::instance().write(
+      log_level::warn,
+      formatted("step at {}: no parameter has a gradient, so nothing changes: call backward() of "
+                "the loss, or forward_backward() of the model, before each step; zero_grad() comes "
+                "before them, or not at all",
+                site));
+}
 
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/optim/detail/optimizer_impl.hpp>
-#endif
+}  // namespace parx::optim

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <parx/optim/detail/lr_schedule_impl.hpp>
-#include <parx/optim/detail/optimizer_impl.hpp>
 #include <parx/optim/instances.hpp>
 
 namespace parx::inline PARX_ABI::optim {

@@ -5,6 +5,7 @@
 // Who calls what, and which ranks get results, is said as in any_parallel.hpp, which has the rest.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <optional>
@@ -16,19 +17,48 @@
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/ops/full_logits.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
+#include <parx/comm/collectives/object.hpp>
+#include <parx/comm/process_group.hpp>
 #include <parx/core/call_context.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
 #include <parx/nn/metrics.hpp>
 #include <parx/nn/model_input.hpp>
 #include <parx/parallel/any_parallel.hpp>
-#include <parx/parallel/joined_rows.hpp>
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/batch_parts.hpp>
 #include <parx/pipeline/microbatches.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {
+
+/// The results of a batch's micro-batches as one tensor: joins `parts`, which rank `last` of
+/// `stages` has, along axis 0. Collective over `stages`; null: local. Throws usage_error, on rank
+/// `last` alone, for parts that are no rows of one shape.
+template <typename T>
+[[nodiscard]] tensor<T> joined_rows(std::vector<tensor<T>> parts, process_group* stages, int last,
+                                    call_site site) {
+  if (stages != nullptr && stages->rank() != last) parts.clear();
+  std::vector<std::size_t> extents;
+  for (const tensor<T>& each : parts) {
+    const std::vector<std::size_t> its(each.shape().begin(), each.shape().end());
+    require(!its.empty(), "outputs at {}: the model's result is one number, not rows", site);
+    if (extents.empty()) {
+      extents = its;
+      continue;
+    }
+    require(std::equal(its.begin() + 1, its.end(), extents.begin() + 1, extents.end()),
+            "outputs at {}: micro-batches have results of {} and {}: pad them alike", site,
+            to_string(parts.front().shape()), to_string(each.shape()));
+    extents.front() += its.front();
+  }
+  if (stages != nullptr) broadcast_object(*stages, extents, {.root = last}, site);
+  tensor<T> all = tensor<T>::empty(shape(extents));
+  T* to = all.data();
+  for (const tensor<T>& each : parts) to = std::copy_n(each.data(), each.size(), to);
+  if (stages != nullptr) broadcast(*stages, all.span(), {.root = last}, site);
+  return all;
+}
 
 /// T: the type of the parameters. Input: what the model's forward takes (nn/model_input.hpp).
 template <typename T, typename Input>

@@ -34,7 +34,6 @@
 #include <parx/pipeline/batch_parts.hpp>
 #include <parx/pipeline/microbatches.hpp>
 #include <parx/pipeline/options.hpp>
-#include <parx/pipeline/replica_order.hpp>
 #include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/same_batches.hpp>
 #include <parx/pipeline/same_setup.hpp>
@@ -47,6 +46,7 @@
 #include <parx/pipeline/tables.hpp>
 #include <parx/pipeline/tied_stages.hpp>
 #include <parx/pipeline/timeline.hpp>
+#include <parx/pipeline/validate.hpp>
 #include <parx/plan/cut.hpp>
 #include <parx/reduction/training_engine.hpp>
 

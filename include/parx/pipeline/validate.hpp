@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/pipeline/action.hpp>
 #include <parx/pipeline/simulate.hpp>
@@ -175,6 +176,29 @@ inline pipeline_proof validate(const pipeline_table& table) {
   };
   while (!runs_with(proof.link_messages)) ++proof.link_messages;
   return proof;
+}
+
+/// Whether a table can train virtual replicas (reduction/replica_tree.hpp), which its micro-batches
+/// then are: their gradients are added up as they come. Throws usage_error unless each stage makes
+/// the gradients of its parameters in the order of the micro-batches, and its sums begin with the
+/// last of them.
+inline void require_replica_order(const pipeline_table& table) {
+  std::vector<int> last(static_cast<std::size_t>(table.stages), -1);
+  for (const auto& actions : table.ranks) {
+    for (const stage_action& a : actions) {
+      require(a.kind != stage_work::reduce_gradients,
+              "schedule {}: remove {}: with virtual replicas sums begin behind a stage's last "
+              "backward",
+              table.name, to_string(a));
+      if (!makes_weight_gradient(a.kind)) continue;
+      int& before = last[static_cast<std::size_t>(a.stage)];
+      require(before < a.microbatch,
+              "schedule {}: {} comes after micro-batch {}: gradients of virtual replicas are added "
+              "up in their order",
+              table.name, to_string(a), before);
+      before = a.microbatch;
+    }
+  }
 }
 
 }  // namespace parx

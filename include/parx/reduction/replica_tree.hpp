@@ -54,14 +54,43 @@ namespace detail {
 /// For nodes that follow each other from left to right: how often, after each of them, the last two
 /// sums that are there are added up to one. What is left are sums of the largest nodes that the
 /// given ones make up; of all nodes, the root's alone.
-[[nodiscard]] std::vector<int> merges_of(std::span<const replica_range> nodes, int replicas);
+[[nodiscard]] inline std::vector<int> merges_of(std::span<const replica_range> nodes,
+                                                int replicas) {
+  std::vector<int> merges;
+  std::vector<replica_range> sums;
+  for (const replica_range& each : nodes) {
+    sums.push_back(each);
+    merges.push_back(0);
+    while (sums.size() > 1) {
+      const replica_range both{sums[sums.size() - 2].first, sums.back().last};
+      if (!detail::is_node(both, replicas)) break;
+      sums.pop_back();
+      sums.back() = both;
+      ++merges.back();
+    }
+  }
+  return merges;
+}
 
 /// The largest nodes of the tree that are within `range`, from left to right: at most two for each
 /// level of the tree.
-[[nodiscard]] std::vector<replica_range> nodes_within(replica_range range, int replicas);
+[[nodiscard]] inline std::vector<replica_range> nodes_within(replica_range range, int replicas) {
+  std::vector<replica_range> found;
+  for (int next = range.first; next < range.last; next = found.back().last) {
+    int last = range.last;
+    while (!detail::is_node({next, last}, replicas)) --last;
+    found.push_back({next, last});
+  }
+  return found;
+}
 
 /// The sum of a number of each replica, along the tree.
-[[nodiscard]] double tree_sum(std::span<const double> numbers);
+[[nodiscard]] inline double tree_sum(std::span<const double> numbers) {
+  if (numbers.size() == 1) return numbers[0];
+  const auto half =
+      static_cast<std::size_t>(detail::middle_of({0, static_cast<int>(numbers.size())}));
+  return tree_sum(numbers.first(half)) + tree_sum(numbers.subspan(half));
+}
 
 /// What a rank adds up and sends: the tree, dealt to the ranks.
 ///
@@ -72,7 +101,30 @@ namespace detail {
 class replica_plan {
  public:
   /// Of `rank`, of `ranks`, whichever stage it is.
-  replica_plan(int replicas, int rank, int ranks, int stages = 1);
+  replica_plan(int replicas, int rank, int ranks, int stages = 1)
+      : replicas_(replicas), own_(replicas_of(rank, ranks, replicas)) {
+    std::vector<replica_range> mine, sent;
+    for (int i = own_.first; i < own_.last; ++i) mine.push_back({i, i + 1});
+    own_merges_ = merges_of(mine, replicas);
+    for (int each = 0; each < ranks; ++each) {
+      const auto nodes = nodes_within(replicas_of(each, ranks, replicas), replicas);
+      sums_of_.push_back(nodes.size());
+      sent.insert(sent.end(), nodes.begin(), nodes.end());
+    }
+    const std::vector<std::size_t> of_user = sums_of_;
+    const std::vector<int> merges = merges_of(sent, replicas);
+    for (int stage = stages; stage-- > 0;) {
+      for (int each = 0; each < ranks; ++each) {
+        for (std::size_t i = 0; i < of_user[static_cast<std::size_t>(each)]; ++i) {
+          order_.push_back({stage * ranks + each, i});
+        }
+      }
+      merges_.insert(merges_.end(), merges.begin(), merges.end());
+      if (stage + 1 == stages) continue;
+      ++merges_.back();
+      sums_of_.insert(sums_of_.end(), of_user.begin(), of_user.end());
+    }
+  }
 
   [[nodiscard]] int replicas() const noexcept { return replicas_; }
   /// Those of this rank.
@@ -84,7 +136,14 @@ class replica_plan {
   /// As merges_of, after each of this rank's replicas.
   [[nodiscard]] std::span<const int> own_merges() const noexcept { return own_merges_; }
   /// How many sums this rank keeps at most while a replica computes.
-  [[nodiscard]] int most_kept() const noexcept;
+  [[nodiscard]] int most_kept() const noexcept {
+    int kept = 0, most = 0;
+    for (std::size_t i = 0; i + 1 < own_merges_.size(); ++i) {
+      kept += 1 - own_merges_[i];
+      most = std::max(most, kept);
+    }
+    return most;
+  }
   /// By rank of the group: how many sums it sends.
   [[nodiscard]] std::span<const std::size_t> sums_of() const noexcept { return sums_of_; }
   [[nodiscard]] std::size_t all_sums() const noexcept { return order_.size(); }
@@ -111,7 +170,3 @@ class replica_plan {
 };
 
 }  // namespace parx
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/reduction/detail/replica_tree_impl.hpp>
-#endif

@@ -2,6 +2,4 @@
 #pragma once
 
 #include <parx/reduction/detail/gradient_reducer_impl.hpp>
-#include <parx/reduction/detail/metrics_impl.hpp>
 #include <parx/reduction/detail/reduction_state_impl.hpp>
-#include <parx/reduction/detail/replica_tree_impl.hpp>

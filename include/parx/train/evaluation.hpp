@@ -5,6 +5,8 @@
 // and do not count. Collective: a forward pass may need all ranks, so no rank stops alone.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -69,7 +71,11 @@ namespace detail {
 class evaluation_sums {
  public:
   /// The metrics of a batch with so many samples that count.
-  void add(const metrics& found, double samples);
+  void add(const metrics& found, double samples) {
+    nn::add(figures_, found);
+    samples_.sum += samples;
+    batches_.sum += 1;
+  }
   /// The metrics over all batches, then "samples" and "steps".
   [[nodiscard]] metrics all() &&;
 
@@ -79,7 +85,11 @@ class evaluation_sums {
 };
 
 /// Collective. The most batches that any rank has.
-[[nodiscard]] std::size_t most_batches(process_group& job, std::size_t own, call_site site);
+[[nodiscard]] inline std::size_t most_batches(process_group& job, std::size_t own, call_site site) {
+  std::array<std::size_t, 1> most{own};
+  parx::all_reduce(job, most, {.op = reduce_op::max}, site);
+  return most[0];
+}
 
 }  // namespace detail
 
@@ -97,34 +107,62 @@ template <typename Wrapper, typename Loader, typename Measure>
                 "an evaluation returns its figures by name: [](auto& model, auto& batch) { return "
                 "parx::nn::metrics{{\"loss\", cross_entropy(model(batch.x), batch.y)}}; }");
   if constexpr (!are_named) return {};
-  else return [&model, &loader, site, measure = std::move(measure)](
-             const stop_early& stops) mutable -> std::optional<metrics> {
-    process_group& job = model.job_group();
-    const nn::evaluation_mode quiet(model.module());
-    detail::evaluation_sums sums;
-    auto own = detail::dealt_to(model.data_group(), loader).epoch(0);
-    const std::size_t most = detail::most_batches(job, own.size(), site);
-    auto next = own.begin();
-    for (std::size_t i = 0; i < most; ++i) {
-      auto& batch = *next;
-      const metrics found = measure(model, batch);
-      if (i < own.size()) sums.add(found, samples_in(batch));
-      if (i + 1 < own.size()) ++next;
-      if (stops && on_any_rank(job, stops(), site)) return std::nullopt;
-    }
-    return std::move(sums).all();
-  };
+  else
+    return [&model, &loader, site, measure = std::move(measure)](
+               const stop_early& stops) mutable -> std::optional<metrics> {
+      process_group& job = model.job_group();
+      const nn::evaluation_mode quiet(model.module());
+      detail::evaluation_sums sums;
+      auto own = detail::dealt_to(model.data_group(), loader).epoch(0);
+      const std::size_t most = detail::most_batches(job, own.size(), site);
+      auto next = own.begin();
+      for (std::size_t i = 0; i < most; ++i) {
+        auto& batch = *next;
+        const metrics found = measure(model, batch);
+        if (i < own.size()) sums.add(found, samples_in(batch));
+        if (i + 1 < own.size()) ++next;
+        if (stops && on_any_rank(job, stops(), site)) return std::nullopt;
+      }
+      return std::move(sums).all();
+    };
 }
 
 /// Collective. Runs an evaluation and adds the metrics of all ranks to `line`, then runtime,
 /// samples_per_second and steps_per_second; each name is prefixed with `prefix`_. Returns false if
 /// the ranks stopped early. `data` are the ranks with different samples, `job` all ranks.
-[[nodiscard]] bool evaluate_into(record& line, process_group& data, process_group& job,
-                                 const std::string& prefix, const evaluate_function& run,
-                                 const stop_early& stops, call_site site = call_site::current());
+[[nodiscard]] inline bool evaluate_into(record& line, process_group& data, process_group& job,
+                                        const std::string& prefix, const evaluate_function& run,
+                                        const stop_early& stops,
+                                        call_site site = call_site::current()) {
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<metrics> found = run(stops);
+  if (!found) return false;
+  sum_over(data, job, *found, site);
+  const double steps = found->back().value.sum / data.size();
+  found->pop_back();
+  const double samples = found->back().value.sum;
+  found->pop_back();
+  for (const metric& each : *found) line.set(prefix + "_" + each.name, each.value.mean());
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  line.set(prefix + "_runtime", seconds);
+  line.set(prefix + "_samples_per_second", samples / seconds);
+  line.set(prefix + "_steps_per_second", steps / seconds);
+  return true;
+}
 
 }  // namespace parx::train
 
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/train/detail/evaluation_impl.hpp>
-#endif
+namespace parx::inline PARX_ABI::train::detail {
+
+inline metrics evaluation_sums::all() && {
+  figures_.emplace_back("samples", samples_);
+  figures_.emplace_back("steps", batches_);
+  return std::move(figures_);
+}
+
+}  // namespace parx::train::detail
+
+namespace parx::inline PARX_ABI::train {
+
+}  // namespace parx::train

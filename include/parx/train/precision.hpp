@@ -21,7 +21,11 @@ namespace parx::inline PARX_ABI::train {
 
 class precision {
  public:
-  explicit precision(const trainer_options& options);
+  explicit precision(const trainer_options& options) {
+    if (options.bf16) products_ = dtype::bfloat16;
+    if (options.fp16) products_ = dtype::float16;
+    if (options.fp16) scaler_.emplace();
+  }
 
   /// Calls compute() with matrix products in 16 bits, and with the loss scale for a pipeline, which
   /// runs backward in it.
@@ -72,11 +76,17 @@ class precision {
   [[nodiscard]] std::optional<double> loss_scale() const {
     return scaler_ ? std::optional(scaler_->get_scale()) : std::nullopt;
   }
-  void add_to(checkpoint_parts& parts);
+  void add_to(checkpoint_parts& parts) {
+    if (scaler_) parts.add("scaler", *scaler_);
+  }
   /// Collective. Copies the scale of `root` to all ranks.
-  void broadcast(process_group& group, int root, call_site site);
+  void broadcast(process_group& group, int root, call_site site) {
+    if (scaler_) broadcast_state(group, *scaler_, root, site);
+  }
   /// A checkpoint without a scale leaves the initial one.
-  void load(const saved_checkpoint& saved);
+  void load(const saved_checkpoint& saved) {
+    if (scaler_ && saved.contains("scaler.safetensors")) saved.load("scaler", *scaler_);
+  }
 
  private:
   /// Of what a loss function returns: backward has run in it.
@@ -91,7 +101,3 @@ class precision {
 };
 
 }  // namespace parx::train
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/train/detail/precision_impl.hpp>
-#endif

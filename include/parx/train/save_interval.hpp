@@ -9,19 +9,27 @@
 // long or too short costs a quarter more of it.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include <parx/core/abi.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::train {
 
 /// Seconds from the end of one checkpoint to the beginning of the next, if a checkpoint delays
 /// training by `save` seconds and failures come every `mean_time_between_failures` seconds. Both
 /// are above 0.
-[[nodiscard]] double save_interval(double save, double mean_time_between_failures);
+[[nodiscard]] inline double save_interval(double save, double mean_time_between_failures) {
+  if (save >= 2 * mean_time_between_failures) return mean_time_between_failures;
+  const double ratio = save / (2 * mean_time_between_failures);
+  return std::sqrt(2 * save * mean_time_between_failures) * (1 + std::sqrt(ratio) / 3 + ratio / 9) -
+         save;
+}
 
 namespace detail {
 
@@ -41,7 +49,12 @@ class save_schedule {
     first_ = step;
     next_ = step + first_save;
   }
-  void end_step(std::uint64_t step, clock::time_point now);
+  void end_step(std::uint64_t step, clock::time_point now) {
+    if (step == first_ + 1) warm_ = now;
+    if (step == first_ + first_save && warm_) {
+      step_seconds_ = std::chrono::duration<double>(now - *warm_).count() / (first_save - 1);
+    }
+  }
   [[nodiscard]] bool is_due(std::uint64_t step) const noexcept { return step >= next_; }
   [[nodiscard]] bool is_decided() const noexcept { return interval_ > 0; }
   /// 0 while it is not known.
@@ -49,7 +62,16 @@ class save_schedule {
 
   /// Returns what to tell the user.
   [[nodiscard]] std::string decide(double step_seconds, double save_seconds,
-                                   double mean_time_between_failures);
+                                   double mean_time_between_failures) {
+    const double seconds = save_interval(std::max(save_seconds, 1e-6), mean_time_between_failures);
+    interval_ = static_cast<std::uint64_t>(
+        std::clamp(std::round(seconds / std::max(step_seconds, 1e-9)), 1.0, 1e15));
+    return formatted(
+        "  A checkpoint takes {:.3g} s and a step {:.3g} s; for a failure every {:.3g} h one is "
+        "saved every {} steps ({:.3g} s)",
+        save_seconds, step_seconds, mean_time_between_failures / 3600, interval_,
+        static_cast<double>(interval_) * step_seconds);
+  }
   void note_saved(std::uint64_t step) noexcept {
     next_ = step + (interval_ > 0 ? interval_ : first_save);
   }
@@ -63,8 +85,9 @@ class save_schedule {
 };
 
 }  // namespace detail
+
 }  // namespace parx::train
 
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/train/detail/save_interval_impl.hpp>
-#endif
+namespace parx::inline PARX_ABI::train::detail {
+
+}  // namespace parx::train

@@ -1,29 +1,5 @@
 // The compiled part of train, for parx/src.hpp.
 #pragma once
 
-#include <parx/train/detail/announce_impl.hpp>
-#include <parx/train/detail/append_file_impl.hpp>
-#include <parx/train/detail/evaluation_impl.hpp>
-#include <parx/train/detail/explain_impl.hpp>
-#include <parx/train/detail/finite_impl.hpp>
-#include <parx/train/detail/lines_impl.hpp>
-#include <parx/train/detail/log_lines_impl.hpp>
-#include <parx/train/detail/meter_impl.hpp>
-#include <parx/train/detail/options_impl.hpp>
-#include <parx/train/detail/precision_impl.hpp>
-#include <parx/train/detail/rates_impl.hpp>
-#include <parx/train/detail/record_impl.hpp>
-#include <parx/train/detail/run_folder_impl.hpp>
-#include <parx/train/detail/run_lock_impl.hpp>
-#include <parx/train/detail/run_log_impl.hpp>
-#include <parx/train/detail/run_metrics_impl.hpp>
-#include <parx/train/detail/run_plan_impl.hpp>
-#include <parx/train/detail/same_settings_impl.hpp>
-#include <parx/train/detail/samples_differ_impl.hpp>
-#include <parx/train/detail/save_interval_impl.hpp>
-#include <parx/train/detail/signal_watch_impl.hpp>
 #include <parx/train/detail/state_impl.hpp>
-#include <parx/train/detail/step_progress_impl.hpp>
-#include <parx/train/detail/tensorboard_impl.hpp>
 #include <parx/train/detail/trainer_base_impl.hpp>
-#include <parx/train/detail/usage_impl.hpp>

@@ -30,6 +30,7 @@
 
 #include <parx/autograd/anomaly.hpp>
 #include <parx/checkpoint.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/function_ref.hpp>
 #include <parx/core/source.hpp>
 #include <parx/data/sampler.hpp>
@@ -38,7 +39,6 @@
 #include <parx/train/callbacks.hpp>
 #include <parx/train/detail/finite.hpp>
 #include <parx/train/detail/rates.hpp>
-#include <parx/train/detail/recomputation.hpp>
 #include <parx/train/detail/samples_differ.hpp>
 #include <parx/train/detail/step_progress.hpp>
 #include <parx/train/detail/trainer_base.hpp>
@@ -49,6 +49,22 @@
 #include <parx/train/run_plan.hpp>
 #include <parx/train/state.hpp>
 #include <parx/train/wrapped_model.hpp>
+
+namespace parx::inline PARX_ABI::train::detail {
+
+/// trainer_options::gradient_checkpointing, for models that support it.
+template <typename Model>
+void enable_gradient_checkpointing(Model& model) {
+  if constexpr (requires { model.gradient_checkpointing_enable(); }) {
+    model.gradient_checkpointing_enable();
+  } else {
+    throw_usage(
+        "trainer: gradient_checkpointing is for models with gradient_checkpointing_enable(), which "
+        "this one has not. Wrap its layers in nn::checkpointed instead, see nn/checkpointed.hpp");
+  }
+}
+
+}  // namespace parx::train::detail
 
 namespace parx::inline PARX_ABI::train {
 

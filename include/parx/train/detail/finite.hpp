@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/optim/target.hpp>
 
@@ -24,16 +26,33 @@ struct run_position {
   double epoch = 0;
   double learning_rate = 0;
 
-  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::string text() const {
+    return formatted("in step {} (epoch {:.2f}, learning rate {:.3g})", step, epoch, learning_rate);
+  }
 };
 
 /// 0 / 0 gives a NaN with the sign bit set, which would print as "-nan".
-[[nodiscard]] double without_sign_of_nan(double value) noexcept;
+[[nodiscard]] inline double without_sign_of_nan(double value) noexcept {
+  return std::isnan(value) ? std::fabs(value) : value;
+}
 
-void require_finite(const nn::tally& loss, const run_position& here);
+inline void require_finite(const nn::tally& loss, const run_position& here) {
+  if (std::isfinite(loss.sum)) return;
+  throw_error(errc::bad_data,
+              "the loss of rank {} is {} {}; earlier checkpoints are as they were. Look at that "
+              "batch, lower the rate, or set detect_anomaly",
+              here.rank, without_sign_of_nan(loss.sum), here.text());
+}
 
 /// `first` is the first parameter with an Inf or NaN in its gradient, if any.
-[[noreturn]] void throw_norm(double norm, const std::string& first, const run_position& here);
+[[noreturn]] inline void throw_norm(double norm, const std::string& first,
+                                    const run_position& here) {
+  throw_error(errc::bad_data,
+              "the norm of the gradients is {} {}, though the loss is a number; {} is the first "
+              "parameter with such a gradient. The step was not made, and earlier checkpoints are "
+              "as they were. Lower the rate, or set detect_anomaly",
+              without_sign_of_nan(norm), here.text(), first.empty() ? "none" : first);
+}
 
 /// `norm` is that of the gradients of `targets` before clipping.
 template <typename T>
@@ -55,10 +74,13 @@ void require_finite(double norm, const std::vector<optim::target<T>>& targets,
 /// at any scale, and every later step would be skipped. Source: fairseq's min_loss_scale.
 inline constexpr double least_loss_scale = 1e-4;
 
-void require_scale(std::optional<double> loss_scale, const run_position& here);
+inline void require_scale(std::optional<double> loss_scale, const run_position& here) {
+  if (!loss_scale || *loss_scale >= least_loss_scale) return;
+  throw_error(errc::bad_data,
+              "the loss scale has fallen to {:.3g} {}: step after step was left out, since its "
+              "gradients were Inf or NaN at any scale, though the loss is a number. Earlier "
+              "checkpoints are as they were. Lower the rate, take bf16, or set detect_anomaly",
+              *loss_scale, here.text());
+}
 
 }  // namespace parx::train::detail
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/train/detail/finite_impl.hpp>
-#endif

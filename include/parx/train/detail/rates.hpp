@@ -4,12 +4,15 @@
 // to it that they started with, as with PyTorch's LambdaLR. Local.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <parx/core/abi.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 
@@ -48,8 +51,20 @@ class group_rates {
   }
 
  private:
-  void compare(std::optional<double> learning_rate);
-  [[nodiscard]] std::string text() const;
+  void compare(std::optional<double> learning_rate) {
+    highest_ = *std::max_element(rates_.begin(), rates_.end());
+    differ_ = *std::min_element(rates_.begin(), rates_.end()) < highest_;
+    require(!differ_ || !learning_rate,
+            "trainer: learning_rate is {}, but the optimizer's groups have rates of their own, {}; "
+            "leave learning_rate out, and each follows the schedule from its own",
+            learning_rate.value_or(0), text());
+    highest_ = learning_rate.value_or(highest_);
+  }
+  [[nodiscard]] std::string text() const {
+    std::string all;
+    for (const double rate : rates_) all += formatted("{}{}", all.empty() ? "" : ", ", rate);
+    return all;
+  }
 
   std::vector<double> rates_;
   double highest_ = 0;
@@ -57,7 +72,3 @@ class group_rates {
 };
 
 }  // namespace parx::train::detail
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/train/detail/rates_impl.hpp>
-#endif

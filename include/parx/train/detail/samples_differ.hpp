@@ -10,14 +10,30 @@
 #include <string_view>
 
 #include <parx/comm/process_group.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/train/run_plan.hpp>
 
 namespace parx::inline PARX_ABI::train::detail {
 
 /// Throws usage_error unless `rank` and `world`, a sampler's, are those of `group`. `what` says in
 /// the message what the samples are for.
-void require_own_part(std::size_t rank, std::size_t world, const process_group& group,
-                      std::string_view what);
+inline void require_own_part(std::size_t rank, std::size_t world, const process_group& group,
+                             std::string_view what) {
+  const auto own = static_cast<std::size_t>(group.rank());
+  const auto ranks = static_cast<std::size_t>(group.size());
+  if (rank == own && world == ranks) return;
+  constexpr const char* advice =
+      "Give the loader the model: parx::data::loader{dataset, model, {.batch_size = ...}}";
+  require(world != 1,
+          "trainer: each of the {} ranks would take all samples of {}, in the same order, because "
+          "the loader knows neither the model nor a sampler. {}",
+          ranks, what, advice);
+  throw_usage(
+      "trainer: this is rank {} of {}, but the sampler of {} takes the part of rank {} of {}, so "
+      "that some samples would come several times and others never. {}",
+      own, ranks, what, rank, world, advice);
+}
 template <typename Sampler>
 void check_samples_differ(const Sampler& sampler, const process_group& group,
                           std::string_view what) {
@@ -38,7 +54,13 @@ template <typename Wrapper>
 }
 
 /// Throws usage_error unless the samples are `dealt` to as many virtual replicas as the model has.
-void require_replicas(int replicas, int dealt);
+inline void require_replicas(int replicas, int dealt) {
+  require(dealt == replicas,
+          "trainer: the layout has {} virtual replicas, and the sampler deals samples to {}: give "
+          "the loader the model, parx::data::loader{{dataset, model, options}}, which deals to "
+          "them shuffled samples, and sequential ones with .samples = {{.replicas = {}}}",
+          replicas, dealt, replicas);
+}
 template <typename Sampler, typename Wrapper>
 void check_replicas(const Sampler& sampler, const Wrapper& wrapper) {
   int dealt = 0;
@@ -87,8 +109,14 @@ struct evaluation_data {
   std::size_t world = 1;
 };
 /// Throws usage_error if it has no batch or several ranks would take the same samples.
-void require_evaluable(const evaluation_data& given, const process_group& group,
-                       const std::string& prefix);
+inline void require_evaluable(const evaluation_data& given, const process_group& group,
+                              const std::string& prefix) {
+  require(given.batches > 0,
+          "trainer: the evaluation \"{}\" has no batch: {} samples for {} ranks, {} a batch. Give "
+          "it samples, and remainder::exact and last_batch::keep so that none are left out",
+          prefix, given.samples, group.size(), given.batch_size);
+  require_own_part(given.rank, given.world, group, formatted("the evaluation \"{}\"", prefix));
+}
 template <typename Loader>
 [[nodiscard]] evaluation_data evaluation_data_of(const Loader& loader) {
   const auto& sampler = loader.sampler();
@@ -100,7 +128,3 @@ template <typename Loader>
 }
 
 }  // namespace parx::train::detail
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/train/detail/samples_differ_impl.hpp>
-#endif

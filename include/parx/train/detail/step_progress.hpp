@@ -6,6 +6,7 @@
 // of steps have the same bits. All survivors continue with the state of the most advanced rank.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -15,7 +16,9 @@
 #include <type_traits>
 #include <vector>
 
+#include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/process_group.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/function_ref.hpp>
 #include <parx/core/source.hpp>
@@ -46,11 +49,24 @@ static_assert(std::is_trivially_copyable_v<step_progress>);
 
 /// Throws usage_error if training cannot continue after a loss, for a `reason` or because the
 /// loader's samples cannot be divided anew.
-void require_replaceable(const std::string& reason, bool can_divide, const option_words& words);
+inline void require_replaceable(const std::string& reason, bool can_divide,
+                                const option_words& words) {
+  require(reason.empty(),
+          "trainer: on_loss cannot go on without a rank: {}. Leave it out, and go on from a "
+          "checkpoint, by {}",
+          reason, words.resume);
+  require(can_divide,
+          "trainer: on_loss deals the samples out anew, which this loader cannot do: take a "
+          "data::loader");
+}
 
 /// Whether the error means that a rank was lost, or that another rank noticed a loss and closed the
 /// group.
-[[nodiscard]] bool is_rank_loss(const error& failure) noexcept;
+[[nodiscard]] inline bool is_rank_loss(const error& failure) noexcept {
+  const errc code = failure.code_value();
+  return code == errc::peer_lost || code == errc::aborted || code == errc::closed ||
+         code == errc::timeout;
+}
 
 /// The rank with the most progress.
 struct most_advanced_rank {
@@ -61,8 +77,26 @@ struct most_advanced_rank {
 };
 
 /// Collective. Throws if no rank has a complete state any more.
-[[nodiscard]] most_advanced_rank find_most_advanced(process_group& group, const step_progress& mine,
-                                                    call_site site);
+[[nodiscard]] inline most_advanced_rank find_most_advanced(process_group& group,
+                                                           const step_progress& mine,
+                                                           call_site site) {
+  std::vector<step_progress> all(static_cast<std::size_t>(group.size()));
+  all_gather(group, std::span(&mine, 1), all, {}, site);
+  const auto first = std::max_element(
+      all.begin(), all.end(), [](const auto& a, const auto& b) { return a.order() < b.order(); });
+  if (!first->whole) {
+    throw_error(errc::bad_data,
+                "the last ranks that had all of step {} were lost while they gave it to the "
+                "others: go on from a checkpoint",
+                first->step);
+  }
+  most_advanced_rank found{static_cast<int>(first - all.begin()), *first};
+  for (const step_progress& each : all) {
+    found.all_equal &= each.order() == first->order();
+    found.same_steps &= each.whole && each.step == first->step;
+  }
+  return found;
+}
 
 /// Calls `use` with the memory of each buffer of a module (running statistics), if it has any.
 template <typename Module>
@@ -80,10 +114,25 @@ class unfinished_step {
   /// Calls what it is given with the memory of each buffer, in the same order each time.
   using for_each_buffer = function_ref<void(function_ref<void(std::span<std::byte>)>)>;
 
-  void begin(const rank_counts& counts, for_each_buffer buffers);
+  void begin(const rank_counts& counts, for_each_buffer buffers) {
+    counts_ = counts;
+    buffers_.clear();
+    buffers([this](std::span<std::byte> bytes) {
+      buffers_.insert(buffers_.end(), bytes.begin(), bytes.end());
+    });
+  }
   void end() noexcept { counts_.reset(); }
   /// Restores the values of begin(), unless the step has ended.
-  void undo(rank_counts& counts, for_each_buffer buffers);
+  void undo(rank_counts& counts, for_each_buffer buffers) {
+    if (!counts_) return;
+    counts = *counts_;
+    const std::byte* from = buffers_.data();
+    buffers([&from](std::span<std::byte> bytes) {
+      std::copy_n(from, bytes.size(), bytes.begin());
+      from += bytes.size();
+    });
+    end();
+  }
 
  private:
   std::optional<rank_counts> counts_;
@@ -91,7 +140,3 @@ class unfinished_step {
 };
 
 }  // namespace parx::train::detail
-
-#ifndef PARX_SEPARATE_COMPILATION
-#include <parx/train/detail/step_progress_impl.hpp>
-#endif

@@ -6,12 +6,13 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <parx/comm/detail/progress/async_time.hpp>
 #include <parx/comm/detail/progress/call.hpp>
 #include <parx/comm/detail/progress/call_record.hpp>
 #include <parx/comm/detail/progress/diagnosis.hpp>
@@ -19,11 +20,33 @@
 #include <parx/comm/detail/progress/host_memory.hpp>
 #include <parx/comm/detail/progress/messages.hpp>
 #include <parx/comm/detail/progress/parting.hpp>
+#include <parx/core/abi.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/trace/event.hpp>
 #include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+/// How long asynchronous collectives have run.
+///
+/// Blocking ones are not counted: their callers can measure them, and small ones save reading a
+/// clock. The thread that drives the group starts and stops it; any thread may read it.
+class async_time {
+ public:
+  void start() noexcept { since_ = clock::now(); }
+  void stop() noexcept {
+    total_.fetch_add((clock::now() - since_).count(), std::memory_order_relaxed);
+  }
+  [[nodiscard]] double seconds() const noexcept {
+    const clock::duration total(total_.load(std::memory_order_relaxed));
+    return std::chrono::duration<double>(total).count();
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  clock::time_point since_{};
+  std::atomic<clock::rep> total_{0};
+};
 
 class pending_calls {
  public:
