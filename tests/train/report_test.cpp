@@ -1,4 +1,5 @@
 #include "common/report/report.hpp"
+#include "tools/parx_report/job_section.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -298,4 +299,35 @@ BOOST_AUTO_TEST_CASE(a_page_is_made_from_the_files_of_a_run_even_of_one_that_was
         return std::string(refused.what()).find("output_dir") != std::string::npos;
       });
   std::filesystem::remove_all(folder);
+}
+
+BOOST_AUTO_TEST_CASE(the_page_tells_how_the_ranks_of_a_job_ended) {
+  const parx::detail::rank_end killed{.rank = 1, .status = {.signal = 9}, .seconds = 30};
+  const parx::detail::rank_end ended_by_parxrun{.rank = 0, .status = {.signal = 15},
+                                                .was_signalled = true};
+  const parx::job_outcome lost{.restarts = 1, .goes_on = true, .has_failed = true, .rank = 1,
+                               .why = "rank 1 was killed <by SIGKILL>"};
+  parx::job_report job{.id = "run<7>"};
+  job.generations = {{.generation = 1, .start = 100, .end = 131, .members = {{"n1", 1}, {"n2", 1}},
+                      .outcome = lost, .nodes = {{"n1", {ended_by_parxrun}}, {"n2", {killed}}}},
+                     {.generation = 2, .restarts = 1, .start = 132, .members = {{"n1", 2}}}};
+  const std::string read_again =
+      parx::job_section(parx::json::from_json<parx::job_report>(
+          parx::json::parse(parx::json::dump(parx::json::to_json(job)))));
+  BOOST_TEST(parx_test::mentions(
+                 read_again, "<h2>Job run&lt;7&gt;</h2>",
+                 "<tr><td>1</td><td>n1, n2</td><td>2</td><td>0</td><td>31</td>"
+                 "<td>rank 1 was killed &lt;by SIGKILL&gt;</td></tr>",
+                 "<td>n2</td><td>rank 1</td><td></td><td>30</td>"
+                 "<td>killed by SIGKILL (signal 9)</td>",
+                 "<tr><td>2</td><td>n1</td><td>2</td><td>32</td><td>-</td><td>not known</td></tr>"),
+             read_again);
+  BOOST_TEST(read_again.find("rank 0") == std::string::npos, read_again);
+  BOOST_TEST(train::report_html({made_up("one", 1, 1)}, read_again).find(read_again) !=
+             std::string::npos);
+  const std::string path = std::filesystem::temp_directory_path() / "parx_no_report.json";
+  std::ofstream(path) << "{}[";
+  BOOST_CHECK_THROW((void)parx::read_job(path), parx::error);
+  std::filesystem::remove(path);
+  BOOST_CHECK_THROW((void)parx::read_job(path), parx::error);
 }

@@ -424,7 +424,7 @@ std::string rate_text(double rate) {
 
 namespace parx::inline PARX_ABI::train {
 
-std::string report_html(const std::vector<run_report>& runs) {
+std::string report_html(const std::vector<run_report>& runs, const std::string& more) {
   using namespace detail;
   require(!runs.empty(), "a report needs at least one run");
   std::string body = table_of(runs) + "<ul>\n";
@@ -435,7 +435,7 @@ std::string report_html(const std::vector<run_report>& runs) {
                                         xml_text(joined_text(findings, " ")))
                             : formatted("<li>{}</li>\n", joined_text(findings, "</li>\n<li>"));
   }
-  body += "</ul>\n" + settings_of(runs) + "<h2>Time</h2>\n<div class=\"charts\">\n";
+  body += "</ul>\n" + more + settings_of(runs) + "<h2>Time</h2>\n<div class=\"charts\">\n";
   for (const run_report& run : runs) body += shares_of(run);
   body += "</div>\n" + scaling_of(runs) + "<h2>Training</h2>\n<div class=\"charts\">\n";
   body += chart_of(runs, {"Loss", "step", "loss"}, {"loss", "eval_loss"});
@@ -460,10 +460,11 @@ std::string report_html(const std::vector<run_report>& runs) {
   return page_start + body + "</body></html>\n";
 }
 
-void write_report(const std::string& path, const std::vector<std::string>& output_dirs) {
+void write_report(const std::string& path, const std::vector<std::string>& output_dirs,
+                  const std::string& more) {
   std::vector<run_report> runs;
   for (const std::string& folder : output_dirs) runs.push_back(read_run(folder));
-  parx::detail::write_atomically(path, report_html(runs));
+  parx::detail::write_atomically(path, report_html(runs, more));
 }
 
 }  // namespace parx::train

@@ -81,10 +81,12 @@ inline constexpr const char* page_start =
 
 }  // namespace detail
 
-/// The page for one or several runs.
-[[nodiscard]] std::string report_html(const std::vector<run_report>& runs);
+/// The page for one or several runs; `more` is HTML that stands before their settings.
+[[nodiscard]] std::string report_html(const std::vector<run_report>& runs,
+                                      const std::string& more = {});
 
 /// Reads the runs whose output_dirs are given and writes the page. Throws errc::io.
-void write_report(const std::string& path, const std::vector<std::string>& output_dirs);
+void write_report(const std::string& path, const std::vector<std::string>& output_dirs,
+                  const std::string& more = {});
 
 }  // namespace parx::train

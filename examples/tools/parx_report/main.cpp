@@ -1,6 +1,7 @@
 // Makes one HTML page of the output_dirs of training runs.
 //   parx_report out -o report.html
 //   parx_report out1 out2 out4 -o scaling.html
+//   parx_report out --job logs/report.json     # how the ranks of parxrun --log-dir logs ended, too
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "common/options.hpp"
 #include "common/report/report.hpp"
+#include "tools/parx_report/job_section.hpp"
 #include <parx/core/printable.hpp>
 
 int main(int argc, char** argv) {
@@ -17,6 +19,7 @@ int main(int argc, char** argv) {
                              "runs");
     options.positional_help("OUTPUT_DIR...");
     options.add_options()("o,output", "the page to write", examples::text("report.html"))(
+        "job", "report.json of parxrun's --log-dir: how the job's ranks ended", examples::text(""))(
         "runs", "output_dirs", cxxopts::value<std::vector<std::string>>())("h,help", "print this");
     options.parse_positional("runs");
     const auto given = examples::parse(options, argc, argv);
@@ -32,7 +35,9 @@ int main(int argc, char** argv) {
                     parx::printable(run));
     }
     const auto path = given["output"].as<std::string>();
-    parx::train::write_report(path, runs);
+    const auto job = given["job"].as<std::string>();
+    parx::train::write_report(path, runs,
+                              job.empty() ? "" : parx::job_section(parx::read_job(job)));
     fmt::print("{}\n", path);
     return 0;
   });
