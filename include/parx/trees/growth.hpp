@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -368,16 +369,13 @@ inline std::int32_t tree_grower::add_node(std::int32_t parent, const node_sums& 
                                           const gain_rule& rule) {
   const float value =
       rule.weight(sums.total, sums.bounds) * static_cast<float>(options_->learning_rate);
-  made_.left_children.push_back(-1);
-  made_.right_children.push_back(-1);
-  made_.parents.push_back(parent);
-  made_.split_indices.push_back(0);
-  made_.split_conditions.push_back(value);
-  made_.default_left.push_back(0);
-  made_.base_weights.push_back(value);
-  made_.loss_changes.push_back(0);
-  made_.sum_hessian.push_back(static_cast<float>(rule.hessian(sums.total)));
-  made_.split_type.push_back(0);
+  visit_fields(made_, [](std::string_view name, auto& field) {
+    if (!name.starts_with("categories")) field.emplace_back();
+  });
+  made_.left_children.back() = made_.right_children.back() = -1;
+  made_.parents.back() = parent;
+  made_.split_conditions.back() = made_.base_weights.back() = value;
+  made_.sum_hessian.back() = static_cast<float>(rule.hessian(sums.total));
   categories_.emplace_back();
   return static_cast<std::int32_t>(made_.parents.size()) - 1;
 }

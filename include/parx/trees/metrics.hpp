@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <parx/comm/collectives/all_reduce.hpp>
@@ -87,11 +88,19 @@ template <typename Loss>
 /// -log(p), of at least 1e-16.
 [[nodiscard]] inline double surprise(double p) { return -std::log(std::max(p, 1e-16)); }
 
+/// The mean of loss(prediction, label), in double, or of loss(predictions of the row, label).
 template <typename Loss>
 [[nodiscard]] metric mean_metric(std::string name, const Loss& loss) {
+  const auto of_row = [loss](std::span<const float> p, float y) {
+    if constexpr (std::is_invocable_v<Loss, double, double>) {
+      return loss(static_cast<double>(p[0]), static_cast<double>(y));
+    } else {
+      return loss(p, static_cast<std::size_t>(y));
+    }
+  };
   return {std::move(name), false,
-          [loss](process_group& group, std::span<const float> predictions, const table& rows) {
-            return weighted_mean(group, predictions, rows, loss);
+          [of_row](process_group& group, std::span<const float> predictions, const table& rows) {
+            return weighted_mean(group, predictions, rows, of_row);
           }};
 }
 
@@ -116,10 +125,7 @@ template <typename Loss>
 
 /// The root of the mean squared difference.
 [[nodiscard]] inline metric rmse() {
-  metric made = detail::mean_metric("rmse", [](std::span<const float> p, float y) {
-    const double apart = static_cast<double>(p[0]) - static_cast<double>(y);
-    return apart * apart;
-  });
+  metric made = detail::mean_metric("rmse", [](double p, double y) { return (p - y) * (p - y); });
   made.value = [mean = made.value](process_group& group, std::span<const float> predictions,
                                    const table& rows) {
     return std::sqrt(mean(group, predictions, rows));
@@ -127,48 +133,41 @@ template <typename Loss>
   return made;
 }
 [[nodiscard]] inline metric mae() {
-  return detail::mean_metric("mae", [](std::span<const float> p, float y) {
-    return std::abs(static_cast<double>(p[0]) - static_cast<double>(y));
-  });
+  return detail::mean_metric("mae", [](double p, double y) { return std::abs(p - y); });
 }
 /// The pinball loss.
 [[nodiscard]] inline metric quantile_loss(double alpha) {
-  return detail::mean_metric("quantile", [alpha](std::span<const float> p, float y) {
-    const double apart = static_cast<double>(y) - static_cast<double>(p[0]);
-    return apart >= 0 ? alpha * apart : (alpha - 1) * apart;
+  return detail::mean_metric("quantile", [alpha](double p, double y) {
+    return y >= p ? alpha * (y - p) : (alpha - 1) * (y - p);
   });
 }
 /// Of probabilities of class 1.
 [[nodiscard]] inline metric logloss() {
-  return detail::mean_metric("logloss", [](std::span<const float> p, float y) {
-    const auto one = static_cast<double>(p[0]), label = static_cast<double>(y);
-    return label * detail::surprise(one) + (1 - label) * detail::surprise(1 - one);
+  return detail::mean_metric("logloss", [](double p, double y) {
+    return y * detail::surprise(p) + (1 - y) * detail::surprise(1 - p);
   });
 }
 /// The part of the rows on whose wrong side of the threshold the prediction is.
 [[nodiscard]] inline metric error(double threshold = 0.5) {
   return detail::mean_metric(threshold == 0.5 ? "error" : formatted("error@{}", threshold),
-                             [threshold](std::span<const float> p, float y) {
-                               const auto label = static_cast<double>(y);
-                               return static_cast<double>(p[0]) > threshold ? 1 - label : label;
-                             });
+                             [threshold](double p, double y) { return p > threshold ? 1 - y : y; });
 }
 /// Of the probabilities of all classes.
 [[nodiscard]] inline metric mlogloss() {
-  return detail::mean_metric("mlogloss", [](std::span<const float> p, float y) {
-    return detail::surprise(static_cast<double>(p[static_cast<std::size_t>(y)]));
+  return detail::mean_metric("mlogloss", [](std::span<const float> p, std::size_t label) {
+    return detail::surprise(static_cast<double>(p[label]));
   });
 }
 /// The part of the rows whose most probable class is another.
 [[nodiscard]] inline metric merror() {
-  return detail::mean_metric("merror", [](std::span<const float> p, float y) {
-    return detail::best_class(p) == static_cast<std::size_t>(y) ? 0.0 : 1.0;
+  return detail::mean_metric("merror", [](std::span<const float> p, std::size_t label) {
+    return detail::best_class(p) == label ? 0.0 : 1.0;
   });
 }
 /// -log of Poisson's probability of the count, given its mean.
 [[nodiscard]] inline metric poisson_nloglik() {
-  return detail::mean_metric("poisson-nloglik", [](std::span<const float> p, float y) {
-    const double mean = std::max(static_cast<double>(p[0]), 1e-16), count = static_cast<double>(y);
+  return detail::mean_metric("poisson-nloglik", [](double p, double count) {
+    const double mean = std::max(p, 1e-16);
     return mean - count * std::log(mean) + std::lgamma(count + 1);
   });
 }
@@ -210,13 +209,9 @@ template <typename Loss>
   const std::string_view kind = name.substr(0, at);
   const auto after = parx::detail::parse_number<double>(name.substr(std::min(at + 1, name.size())));
   const bool bare = at == name.size();
-  if (bare && kind == "rmse") return rmse();
-  if (bare && kind == "mae") return mae();
-  if (bare && kind == "logloss") return logloss();
-  if (bare && kind == "mlogloss") return mlogloss();
-  if (bare && kind == "merror") return merror();
-  if (bare && kind == "auc") return auc();
-  if (bare && kind == "poisson-nloglik") return poisson_nloglik();
+  for (const auto make : {rmse, mae, logloss, mlogloss, merror, auc, poisson_nloglik}) {
+    if (metric made = make(); bare && made.name == kind) return made;
+  }
   if (kind == "error" && (bare || after)) return error(after.value_or(0.5));
   if (kind == "quantile" && (bare || after)) return quantile_loss(after.value_or(0.5));
   const double places = after.value_or(0);
