@@ -225,5 +225,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_such_model_is_refused_by_name) {
   says(refusal(replaced(text, "\"num_target\":\"1\"", "\"num_target\":\"2\"")), "targets");
   says(refusal(replaced(text, "\"size_leaf_vector\":\"0\"}},", "\"size_leaf_vector\":\"3\"}},")),
        "vectors");
+  const std::string classes = fixture("covertype_2").text;
+  says(refusal(replaced(classes, "\"num_class\":\"7\"", "\"num_class\":\"0\"")), "num_class is 0");
   BOOST_TEST(refusal(replaced(text, "\"5E-1\"", "\"[5E-1]\"")) == "not refused");
 }

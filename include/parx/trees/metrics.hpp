@@ -230,7 +230,7 @@ template <typename Loss>
   if (name == "binary:logistic") return logloss();
   if (name == "multi:softprob") return mlogloss();
   if (name == "reg:absoluteerror") return mae();
-  if (name == "reg:quantileerror") return quantile_loss(*loss.leaf_quantile());
+  if (name == "reg:quantileerror") return quantile_loss(loss.leaf_quantile().value_or(0.5));
   if (name == "count:poisson") return poisson_nloglik();
   if (name == "rank:ndcg") return ndcg();
   return rmse();

@@ -130,6 +130,9 @@ class objective {
             "custom_objective: \"{}\" is no objective of XGBoost's whose predictions yours could "
             "have, such as reg:squarederror (the margins themselves) or binary:logistic",
             printable(own->like));
+    require(own->outputs >= (named_->margin == detail::margin_of::class_logits ? 2 : 1),
+            "custom_objective: outputs = {}; {} has a margin for each output, or class",
+            own->outputs, own->like);
   }
 
   /// In XGBoost's words.
@@ -337,7 +340,10 @@ class objective {
   if (name == "binary:logistic" || name == "reg:logistic") {
     return logistic{parameter("scale_pos_weight", 1)};
   }
-  if (name == "multi:softprob" || name == "multi:softmax") return softmax{model.num_class};
+  if (name == "multi:softprob" || name == "multi:softmax") {
+    if (model.num_class >= 2) return softmax{model.num_class};
+    throw_error(errc::bad_data, "{} has classes, and num_class is {}", name, model.num_class);
+  }
   if (name == "count:poisson") return poisson{parameter("max_delta_step", 0.7)};
   if (name == "rank:ndcg" || name == "rank:pairwise") {
     return lambdarank{static_cast<int>(parameter("lambdarank_num_pair_per_sample", 32))};
