@@ -148,7 +148,7 @@ link_hello proven_hello(std::uint64_t count) {
 door the_links() {
   return {"links",
           [](const auto& listens) {
-            arrivals incoming("127.0.0.1", "");
+            incoming_connections incoming("127.0.0.1", "");
             incoming.accept_with("", job_key(secret, "run"), challenge);
             listens(incoming.port());
             for (;;) {

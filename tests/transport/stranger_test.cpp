@@ -83,7 +83,7 @@ struct claimed {
   parx::mac proof{};         // for the link to send
   bool is_answered = false;  // before the link sends anything
 };
-claimed claim_after(arrivals& incoming, const link_hello& greeting) {
+claimed claim_after(incoming_connections& incoming, const link_hello& greeting) {
   const descriptor socket = connected(socket_address::tcp("127.0.0.1", incoming.port()));
   ::send(socket.get(), &greeting, sizeof greeting, MSG_NOSIGNAL);
   claimed result;
@@ -118,7 +118,7 @@ std::unique_ptr<parx::hybrid_links> transport_of(const std::shared_ptr<parx::has
 
 BOOST_AUTO_TEST_CASE(descriptors_that_strangers_pass_do_no_harm_and_do_not_stay) {
   const std::string name = "parx-test-" + random_hex();
-  arrivals incoming("127.0.0.1", name);
+  incoming_connections incoming("127.0.0.1", name);
   incoming.accept_with(token, std::nullopt, "");
   const auto before = open_descriptors();
   for (const int passed : {1, 2, 3, 200}) {
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(descriptors_that_strangers_pass_do_no_harm_and_do_not_stay)
 }
 
 BOOST_AUTO_TEST_CASE(a_later_hello_does_not_take_the_place_of_the_first) {
-  arrivals incoming("127.0.0.1", "");
+  incoming_connections incoming("127.0.0.1", "");
   incoming.accept_with(token, std::nullopt, "");
   link_hello greeting = hello_of(1, 0);
   std::copy(token.begin(), token.end(), greeting.proof.begin());
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(a_later_hello_does_not_take_the_place_of_the_first) {
 }
 
 BOOST_AUTO_TEST_CASE(only_a_hello_that_is_proven_for_this_rank_and_fresh_is_taken) {
-  arrivals incoming("127.0.0.1", "");
+  incoming_connections incoming("127.0.0.1", "");
   incoming.accept_with(token, key, challenge);
   const link_hello genuine = proven(hello_of(1, 0));
   const claimed first = claim_after(incoming, genuine);
