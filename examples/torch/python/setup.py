@@ -13,7 +13,8 @@ here = Path(__file__).resolve().parent
 include = os.environ.get("PARX_INCLUDE", here.parents[2] / "include")
 library = os.environ.get("PARX_LIBRARY")
 native = [] if os.environ.get("PARX_NATIVE") == "0" else ["-march=native"]
-flags = ["-std=c++20", "-O2", "-g0", *native, *os.environ.get("CFLAGS", "").split()]
+flags = ["-std=c++20", "-O2", "-g0", "-Wno-deprecated-declarations", *native]  # PyTorch's headers
+flags += os.environ.get("CFLAGS", "").split()
 
 setup(
     name="parx_torch",
