@@ -259,6 +259,19 @@ def _(ranks):
     return torch.equal(got, ranks.floats[ranks.previous])
 
 
+@check("irecv into a strided tensor, by is_completed")
+def _(ranks):
+    whole = torch.zeros(4, 6)
+    work = dist.irecv(whole[:, ::2], ranks.previous, tag=7)
+    dist.send(torch.full((4, 3), float(ranks.rank + 1)), ranks.next, tag=7)
+    until = time.monotonic() + 20
+    while not work.is_completed() and time.monotonic() < until:
+        time.sleep(0.001)
+    wanted = torch.zeros(4, 6)
+    wanted[:, ::2] = ranks.previous + 1
+    return torch.equal(whole, wanted)
+
+
 @check("barrier")
 def _(ranks):
     dist.barrier()

@@ -25,29 +25,17 @@ class message {
   /// Never blocks: false also while a thread waits for it.
   [[nodiscard]] bool is_done() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
-    return lock.owns_lock() && running_.test();
+    if (!lock.owns_lock()) return false;
+    if (!ended_ && running_.test()) end();
+    return ended_;
   }
   /// Throws its failure, each time.
   void wait() {
     const std::lock_guard lock(mutex_);
-    if (failure_ == nullptr) {
-      try {
-        running_.wait();
-        put_back({whole_}, {flat_});
-      } catch (...) {
-        failure_ = std::current_exception();
-      }
-    }
+    if (!ended_) end();
     if (failure_ != nullptr) std::rethrow_exception(failure_);
   }
-  [[nodiscard]] std::exception_ptr failure() {
-    try {
-      if (is_done()) wait();
-    } catch (...) {
-      return std::current_exception();
-    }
-    return nullptr;
-  }
+  [[nodiscard]] std::exception_ptr failure() { return is_done() ? failure_ : nullptr; }
   [[nodiscard]] const Tensor& tensor() const { return whole_; }
   [[nodiscard]] int source() const { return running_.source_rank(); }
 
@@ -69,10 +57,22 @@ class message {
   }
 
  private:
+  /// Locked.
+  void end() noexcept {
+    try {
+      running_.wait();
+      put_back({whole_}, {flat_});
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    ended_ = true;
+  }
+
   const Tensor whole_, flat_;
   std::mutex mutex_;
   parx::work running_;
-  std::exception_ptr failure_;
+  bool ended_ = false;
+  std::exception_ptr failure_;  ///< does not change once it has ended
   std::mutex future_mutex_;
   future_ptr future_;
 };
