@@ -11,8 +11,8 @@
                              std::size_t, const T*, std::size_t, T, T*, std::size_t, const T*, \
                              product_finish<T>);                                               \
   form template void batched_gemm<T>(op, const tensor<T>&, op, const tensor<T>&, T,            \
-                                     const tensor<T>&);                                        \
-  form template tensor<T> matmul<T>(const tensor<T>&, const tensor<T>&, call_site);            \
+                                     const tensor<T>&, dtype);                                 \
+  form template tensor<T> matmul<T>(const tensor<T>&, const tensor<T>&, call_site, dtype);     \
   form template class tensor<T>;
 
 #ifdef PARX_SEPARATE_COMPILATION

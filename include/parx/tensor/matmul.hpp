@@ -11,8 +11,10 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/source.hpp>
+#include <parx/tensor/gemm/bf16_values.hpp>
 #include <parx/tensor/gemm/finish.hpp>
 #include <parx/tensor/tensor.hpp>
+#include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -34,6 +36,36 @@ void gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha
           std::size_t lda, const T* b, std::size_t ldb, T beta, T* c, std::size_t ldc,
           const std::type_identity_t<T>* row = nullptr,
           std::type_identity_t<product_finish<T>> finish = {});
+
+/// The same with operands rounded to bfloat16, and sums in float in the order that
+/// tensor/gemm/bf16_order.hpp states: by AMX where there is one, with the same bits on every
+/// processor. Values that are bfloat16 already are read as they are.
+void bfloat16_gemm(op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, float alpha,
+                   bf16_values a, std::size_t lda, bf16_values b, std::size_t ldb, float beta,
+                   float* c, std::size_t ldc, const float* row = nullptr,
+                   product_finish<float> finish = {});
+
+/// Where an operand of a product of T is: of floats, bfloat16 may take their place.
+template <typename T>
+using operand_values = std::conditional_t<std::is_same_v<T, float>, bf16_values, const T*>;
+
+/// bfloat16_gemm where `products` is dtype::bfloat16 and T is float, else gemm.
+template <typename T>
+void gemm(dtype products, op op_a, op op_b, std::size_t m, std::size_t n, std::size_t k, T alpha,
+          std::type_identity_t<operand_values<T>> a, std::size_t lda,
+          std::type_identity_t<operand_values<T>> b, std::size_t ldb, T beta, T* c, std::size_t ldc,
+          const std::type_identity_t<T>* row = nullptr,
+          std::type_identity_t<product_finish<T>> finish = {}) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (products == dtype::bfloat16) {
+      bfloat16_gemm(op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, row, finish);
+    } else {
+      gemm(op_a, op_b, m, n, k, alpha, a.floats(), lda, b.floats(), ldb, beta, c, ldc, row, finish);
+    }
+  } else {
+    gemm(op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, row, finish);
+  }
+}
 
 namespace detail {
 
@@ -71,10 +103,10 @@ template <typename T>
 }
 
 /// c = op(a) op(b) + beta c for each matrix of the batch axes, which are broadcast against c's (c's
-/// may not be repeated). All have rank >= 2.
+/// may not be repeated). All have rank >= 2. `products` as gemm's.
 template <typename T>
 void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T beta,
-                  const tensor<T>& c) {
+                  const tensor<T>& c, dtype products = dtype::float32) {
   const tensor<T> left = detail::strides_of(a) ? a : a.clone();
   const tensor<T> right = detail::strides_of(b) ? b : b.clone();
   const detail::matrix_strides la = *detail::strides_of(left), lb = *detail::strides_of(right),
@@ -90,9 +122,9 @@ void batched_gemm(op op_a, const tensor<T>& a, op op_b, const tensor<T>& b, T be
   const auto step = nest.run_step();
   const auto multiply = [&](const auto& offset, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
-      gemm(as_a, as_b, lc.rows, lc.columns, k, T(1), left.data() + offset[0] + i * step[0], la.ld,
-           right.data() + offset[1] + i * step[1], lb.ld, beta, c.data() + offset[2] + i * step[2],
-           lc.ld);
+      gemm(products, as_a, as_b, lc.rows, lc.columns, k, T(1),
+           left.data() + offset[0] + i * step[0], la.ld, right.data() + offset[1] + i * step[1],
+           lb.ld, beta, c.data() + offset[2] + i * step[2], lc.ld);
     }
   };
   // Threads share the batch, or, where its products are large, each product.
@@ -123,17 +155,18 @@ namespace detail {
 
 /// a (..., m, k) times b (..., k, n) is (..., m, n); the axes before the last two are broadcast.
 /// Strided operands (transposed, sliced, permuted heads) are not copied as long as one matrix axis
-/// is dense. Throws usage_error naming both shapes.
+/// is dense. `products` as gemm's. Throws usage_error naming both shapes.
 template <typename T>
 [[nodiscard]] tensor<T> matmul(const tensor<T>& a, const tensor<T>& b,
-                               call_site site = call_site::current()) {
+                               call_site site = call_site::current(),
+                               dtype products = dtype::float32) {
   tensor<T> c = tensor<T>::empty(detail::matmul_shape(a.shape(), b.shape(), site));
   if (b.rank() == 2 && a.rank() > 2 && a.is_contiguous()) {
     // One tall product instead of many small ones.
     batched_gemm(op::plain, a.reshape({infer, a.extent(-1)}), op::plain, b, T(0),
-                 c.reshape({infer, c.extent(-1)}));
+                 c.reshape({infer, c.extent(-1)}), products);
   } else {
-    batched_gemm(op::plain, a, op::plain, b, T(0), c);
+    batched_gemm(op::plain, a, op::plain, b, T(0), c, products);
   }
   return c;
 }
@@ -141,5 +174,7 @@ template <typename T>
 }  // namespace parx
 
 #ifndef PARX_SEPARATE_COMPILATION
+#include <parx/tensor/detail/bf16_gemm_impl.hpp>
+#include <parx/tensor/detail/bf16_processor_impl.hpp>
 #include <parx/tensor/detail/gemm_impl.hpp>
 #endif

@@ -1,6 +1,8 @@
 // The compiled part of tensor, for parx/src.hpp.
 #pragma once
 
+#include <parx/tensor/detail/bf16_gemm_impl.hpp>
+#include <parx/tensor/detail/bf16_processor_impl.hpp>
 #include <parx/tensor/detail/gemm_impl.hpp>
 #include <parx/tensor/detail/shard_spec_impl.hpp>
 #include <parx/tensor/instances.hpp>

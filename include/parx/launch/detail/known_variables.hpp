@@ -15,16 +15,17 @@
 namespace parx::inline PARX_ABI::detail {
 
 inline constexpr std::array known_variables{
-    "PARX_ALGO",          "PARX_ALGO_FILE",          "PARX_DEADLOCK",
-    "PARX_HOST_ID",       "PARX_LOCAL_RANK",         "PARX_LOCAL_WORLD_SIZE",
-    "PARX_LOG_LEVEL",     "PARX_MASTER_ADDR",        "PARX_MASTER_PORT",
-    "PARX_NODE_RANK",     "PARX_PROGRESS_BAR",       "PARX_RANK",
-    "PARX_RECORDER",      "PARX_RENDEZVOUS_TIMEOUT", "PARX_RUN_ID",
-    "PARX_SECRET",        "PARX_SECRET_FILE",        "PARX_SINGLE_COPY",
-    "PARX_SOCKET_IFNAME", "PARX_SSH",                "PARX_STORE_KEEPER",
-    "PARX_STREAMS",       "PARX_THREADS",            "PARX_TIMEOUT",
-    "PARX_TLS",           "PARX_TRACE",              "PARX_TRACE_EVENTS",
-    "PARX_TRANSPORT",     "PARX_WARN_AFTER",         "PARX_WORLD_SIZE"};
+    "PARX_ALGO",             "PARX_ALGO_FILE",     "PARX_BF16",
+    "PARX_DEADLOCK",         "PARX_HOST_ID",       "PARX_LOCAL_RANK",
+    "PARX_LOCAL_WORLD_SIZE", "PARX_LOG_LEVEL",     "PARX_MASTER_ADDR",
+    "PARX_MASTER_PORT",      "PARX_NODE_RANK",     "PARX_PROGRESS_BAR",
+    "PARX_RANK",             "PARX_RECORDER",      "PARX_RENDEZVOUS_TIMEOUT",
+    "PARX_RUN_ID",           "PARX_SECRET",        "PARX_SECRET_FILE",
+    "PARX_SINGLE_COPY",      "PARX_SOCKET_IFNAME", "PARX_SSH",
+    "PARX_STORE_KEEPER",     "PARX_STREAMS",       "PARX_THREADS",
+    "PARX_TIMEOUT",          "PARX_TLS",           "PARX_TRACE",
+    "PARX_TRACE_EVENTS",     "PARX_TRANSPORT",     "PARX_WARN_AFTER",
+    "PARX_WORLD_SIZE"};
 
 /// A sentence about each unknown variable at a distance of at most two from a known one. Other
 /// variables that begin with PARX_ may be the program's own.
