@@ -1,6 +1,8 @@
 // Errors and what caused them: what() tells the chain, advice comes last and only once.
 #include <parx/core/error.hpp>
 
+#include <parx/core/call_context.hpp>
+
 #include <boost/test/unit_test.hpp>
 
 #include <exception>
@@ -75,4 +77,31 @@ BOOST_AUTO_TEST_CASE(an_exception_outside_of_std_is_reported_as_such) {
   BOOST_TEST(parx::text_of(thrown_by([] { throw 7; })) ==
              "an exception that is not a std::exception");
   BOOST_TEST(parx::text_of(thrown_by([] { throw std::bad_alloc(); })) == "std::bad_alloc");
+}
+
+BOOST_AUTO_TEST_CASE(a_mistake_within_a_call_is_told_with_the_line_of_the_program) {
+  const parx::call_site here = parx::call_site::current();
+  const auto said = [&](auto act) {
+    return parx::text_of(thrown_by([&] { parx::with_call_context("forward_backward", here, act); }));
+  };
+  const std::string call = parx::formatted("forward_backward at {}", here);
+  BOOST_TEST(said([] { parx::throw_usage("linear \"0.weight\": shapes (4, 9) and (16, 8)"); }) ==
+             call + ": linear \"0.weight\": shapes (4, 9) and (16, 8)");
+  BOOST_TEST(said([] { parx::throw_usage("mse_loss at train.cpp:12: shapes"); }) ==
+             "mse_loss at train.cpp:12: shapes");
+  BOOST_TEST(said([] { parx::throw_error(errc::io, "cannot open \"a.b\" at 12:30"); }) ==
+             call + ": cannot open \"a.b\" at 12:30");
+  BOOST_TEST(said([] { parx::throw_error(errc::timeout, "timed out at train.cpp:12"); }) ==
+             call + ", which all ranks call: timed out at train.cpp:12");
+  BOOST_TEST(said([] { throw std::runtime_error("my own"); }) == "my own");
+  const auto usage = thrown_by([&] {
+    parx::with_call_context("save", here, [] { parx::throw_usage("no"); });
+  });
+  BOOST_CHECK_THROW(std::rethrow_exception(usage), parx::usage_error);
+  for (const char* text : {"load at a.cpp:1", "of \"x\" (at no place) at lib/b.hpp:20, in"}) {
+    BOOST_TEST(parx::names_a_line(text), text);
+  }
+  for (const char* text : {"", " at ", "at a.cpp:1", "look at a:1", " at a.cpp:", " at 1.5 at x"}) {
+    BOOST_TEST(!parx::names_a_line(text), text);
+  }
 }

@@ -235,6 +235,21 @@ BOOST_AUTO_TEST_CASE(a_call_of_a_model_that_is_in_stages) {
              "with pp=2 no rank has all layers: use forward_backward");
 }
 
+BOOST_AUTO_TEST_CASE(a_batch_that_does_not_fit_the_layers_is_told_with_the_line_of_the_step) {
+  struct rows { parx::tensor<float> x, y; };
+  expect_all(failures_of(2,
+                         [](process_group& world) {
+                           plain net;
+                           parx::parallel model{net, world};
+                           const rows batch{parx::tensor<float>::ones({2, 5}),
+                                            parx::tensor<float>::ones({2, 2})};
+                           model.forward_backward(batch, [](const auto& y, const rows& part) {
+                             return parx::nn::mse_loss(y, part.y);
+                           });
+                         }),
+             "forward_backward at misuse_test.cpp:");
+}
+
 BOOST_AUTO_TEST_CASE(ranks_of_one_replica_that_read_different_samples) {
   // From the first step on, or after one rank has skipped a batch.
   for (const int equal_steps : {0, 2}) {

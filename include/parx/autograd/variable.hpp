@@ -113,14 +113,14 @@ class variable {
   /// used; also whatever an operation or an observer throws: gradients are incomplete then.
   void backward(const backward_options& options = {},
                 call_site site = call_site::current()) const {
-    backward_from(upstream_of_scalar("backward"), options, site);
+    backward_from(upstream_of_scalar("backward", site), options, site);
   }
   /// The same from any shape: `upstream` is the gradient of some scalar with respect to this
   /// variable. A pipeline stage gets it from the next stage, with the count of the loss: see
   /// border.hpp.
   void backward_from(tensor<T> upstream, const backward_options& options = {},
                      call_site site = call_site::current()) const {
-    check_backward(upstream, options);
+    check_backward(upstream, options, site);
     const detail::counted<detail::node<T>> root = cell_->node;
     detail::run_backward(*root, options, site,
                          [&, this](double factor) { start_from(std::move(upstream), factor); });
@@ -129,11 +129,11 @@ class variable {
   /// others: see halves.hpp. Frees the graph as backward does.
   backward_rest backward_inputs(const backward_options& options = {},
                                 call_site site = call_site::current()) const {
-    return backward_inputs_from(upstream_of_scalar("backward_inputs"), options, site);
+    return backward_inputs_from(upstream_of_scalar("backward_inputs", site), options, site);
   }
   backward_rest backward_inputs_from(tensor<T> upstream, const backward_options& options = {},
                                      call_site site = call_site::current()) const {
-    check_backward(upstream, options);
+    check_backward(upstream, options, site);
     return backward_rest(
         detail::half_run_pass(*cell_->node, options, site, [&, this](double factor) {
           start_from(std::move(upstream), factor);
@@ -175,18 +175,22 @@ class variable {
   [[nodiscard]] cell& shared() const noexcept { return *cell_; }
 
  private:
-  [[nodiscard]] tensor<T> upstream_of_scalar(const char* call) const {
-    require(size() == 1, "{}() starts at a scalar, not at shape {}: sum or average first", call,
-            defined() ? to_string(shape()) : "()");
+  [[nodiscard]] tensor<T> upstream_of_scalar(const char* call, call_site site) const {
+    require(size() == 1, "{} at {} starts at a scalar, not at shape {}: sum or average first", call,
+            site, defined() ? to_string(shape()) : "()");
     return tensor<T>::full(shape(), T(1));
   }
-  void check_backward(const tensor<T>& upstream, const backward_options& options) const {
+  void check_backward(const tensor<T>& upstream, const backward_options& options,
+                      call_site site) const {
     require(requires_grad(),
-            "backward() has nothing to do: no leaf that wants a gradient is behind this variable "
-            "(computed under no_grad, or detached?)");
-    require(upstream.shape() == shape(), "a gradient of shape {} for a variable of shape {}",
+            "backward at {} has nothing to do: no leaf that wants a gradient is behind this "
+            "variable (computed under no_grad, or detached?)",
+            site);
+    require(upstream.shape() == shape(),
+            "backward at {}: a gradient of shape {} for a variable of shape {}", site,
             to_string(upstream.shape()), to_string(shape()));
-    require(options.count >= 0, "the weight of a loss is not negative: {}", options.count);
+    require(options.count >= 0, "backward at {}: the weight of a loss is not negative: {}", site,
+            options.count);
   }
   /// Gives the root of a backward its gradient.
   void start_from(tensor<T> upstream, double factor) const {

@@ -1,8 +1,13 @@
 // with_call_context: a call of the program that does several things together with other ranks (a
-// save, a step). Where one of them fails because a rank is missing or elsewhere, the error says
-// which call that was, before the collective.
+// save, a step), and in which it runs functions of the program's, such as a model's layers. Where
+// one of them fails, the error says which call that was: of ranks that are missing or elsewhere
+// before the collective, and of a mistake unless it names a line itself.
 #pragma once
 
+#include <cctype>
+#include <cstddef>
+#include <exception>
+#include <string_view>
 #include <utility>
 
 #include <parx/core/error.hpp>
@@ -26,16 +31,50 @@ namespace parx::inline PARX_ABI {
   }
 }
 
+/// Whether a sentence names a line of a program, as a call_site is printed: "at train.cpp:12".
+[[nodiscard]] inline bool names_a_line(std::string_view text) noexcept {
+  constexpr std::string_view before = " at ";
+  for (auto at = text.find(before); at != text.npos; at = text.find(before, at)) {
+    at += before.size();
+    const std::string_view word = text.substr(at, text.substr(at).find_first_of(" ,"));
+    const std::size_t colon = word.find(':');
+    if (colon != word.npos && colon + 1 < word.size() &&
+        std::isdigit(static_cast<unsigned char>(word[colon + 1])) != 0 &&
+        word.substr(0, colon).find('.') != word.npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+namespace detail {
+
+/// Throws the failure that is being handled, as one of the call `name` at `site`.
+[[noreturn, gnu::cold]] inline void throw_with_call_context(const char* name, call_site site) {
+  try {
+    throw;
+  } catch (const error& failure) {
+    const bool of_ranks = is_communication_failure(failure);
+    if (!of_ranks && names_a_line(failure.message())) throw;
+    throw error(failure.code_value(),
+                formatted("{} at {}{}: {}", name, site, of_ranks ? ", which all ranks call" : "",
+                          failure.message()),
+                failure.context(), failure.cause());
+  } catch (const usage_error& mistake) {
+    if (names_a_line(mistake.what())) throw;
+    throw_usage("{} at {}: {}", name, site, mistake.what());
+  }
+}
+
+}  // namespace detail
+
 /// Returns function(). `name` and `site` are those of the call: "save at train.cpp:12".
 template <typename Function>
 decltype(auto) with_call_context(const char* name, call_site site, Function&& function) {
   try {
     return std::forward<Function>(function)();
-  } catch (const error& failure) {
-    if (!is_communication_failure(failure)) throw;
-    throw error(failure.code_value(),
-                formatted("{} at {}, which all ranks call: {}", name, site, failure.message()),
-                failure.context(), failure.cause());
+  } catch (const std::exception&) {
+    detail::throw_with_call_context(name, site);
   }
 }
 

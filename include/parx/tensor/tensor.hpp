@@ -173,8 +173,10 @@ class tensor {
   /// One element by its index on every axis, checked.
   template <typename... Index>
   requires(std::is_integral_v<Index>&&...) [[nodiscard]] T& at(Index... index) const {
-    require(defined() && sizeof...(Index) == rank(), "{} indices for a tensor of shape {}",
-            sizeof...(Index), to_string(shape_));
+    require(defined(), "a tensor that is not defined() has no elements: a gradient is absent "
+                       "until a backward pass has reached it, and after zero_grad() or a step");
+    require(sizeof...(Index) == rank(), "{} indices for a tensor of shape {}", sizeof...(Index),
+            to_string(shape_));
     std::size_t axis = 0;
     std::size_t offset = 0;
     const auto step = [&](std::size_t i) {
