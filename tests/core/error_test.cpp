@@ -82,7 +82,8 @@ BOOST_AUTO_TEST_CASE(an_exception_outside_of_std_is_reported_as_such) {
 BOOST_AUTO_TEST_CASE(a_mistake_within_a_call_is_told_with_the_line_of_the_program) {
   const parx::call_site here = parx::call_site::current();
   const auto said = [&](auto act) {
-    return parx::text_of(thrown_by([&] { parx::with_call_context("forward_backward", here, act); }));
+    return parx::text_of(
+        thrown_by([&] { parx::with_call_context("forward_backward", here, act); }));
   };
   const std::string call = parx::formatted("forward_backward at {}", here);
   BOOST_TEST(said([] { parx::throw_usage("linear \"0.weight\": shapes (4, 9) and (16, 8)"); }) ==

@@ -43,6 +43,15 @@ class tower : public nn::module<tower> {
   parameter<float> scale_;
 };
 
+struct twice_named final : nn::module<twice_named> {
+  template <typename Visit>
+  void members(Visit& visit) {
+    visit("in", in);
+    visit("in", out);
+  }
+  nn::linear<> in{4, 2}, out{2, 1};
+};
+
 struct counter : nn::module<counter> {
   int calls = 0;
   void forward(const variable<float>& /*x*/) { ++calls; }
@@ -150,6 +159,13 @@ BOOST_AUTO_TEST_CASE(parameters_are_named_by_their_path_and_counted_once) {
   BOOST_TEST(paths == expected, boost::test_tools::per_element());
   BOOST_TEST(model.parameter_count() == 2U * (16 + 4) + 8 + 1);
   BOOST_TEST(model.parameters().size() == 6U);
+}
+
+BOOST_AUTO_TEST_CASE(two_members_of_one_name_are_refused) {
+  twice_named both;
+  BOOST_CHECK_EXCEPTION(both.initialize(1), usage_error, [](const usage_error& said) {
+    return std::string(said.what()).find("are called \"in.weight\"") != std::string::npos;
+  });
 }
 
 BOOST_AUTO_TEST_CASE(first_values_depend_on_seed_and_path_alone) {

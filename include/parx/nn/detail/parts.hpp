@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <parx/autograd/anomaly.hpp>
+#include <parx/core/check.hpp>
 #include <parx/core/function_ref.hpp>
 #include <parx/nn/detail/module_visitor.hpp>
 
@@ -18,13 +20,18 @@ namespace parx::inline PARX_ABI::nn::detail {
 /// Which parameters and random layers are filled and seeded: all, or those that were not before.
 enum class fill { all, missing };
 
-/// Names parameters by their paths and fills those whose path `wanted` accepts (empty: all).
+/// Names parameters by their paths and fills those whose path `wanted` accepts (empty: all). Throws
+/// usage_error where two parameters have one path.
 struct initial_values final : module_visitor {
   using filter = std::function<bool(const std::string& path)>;
   initial_values(std::uint64_t from, fill parts, filter only = {})
       : seed(from), which(parts), wanted(std::move(only)) {}
   void on_parameter(module_state&, const std::string& path, const any_parameter& parameter,
                     const initializer& start) override {
+    require(paths.insert(path).second,
+            "two parameters of the model are called \"{}\": members() gives each member a name of "
+            "its own, visit(\"out\", out)",
+            path);
     parameter.rename(path);
     if (wanted && !wanted(path)) return;
     if (which == fill::all || !parameter.has_values()) parameter.fill(start, seed, path);
@@ -32,6 +39,7 @@ struct initial_values final : module_visitor {
   std::uint64_t seed;
   fill which;
   filter wanted;
+  std::set<std::string> paths;
 };
 
 /// After initial_values: marks the modules as ready and seeds the random layers.
