@@ -2,8 +2,10 @@
 
 #include <map>
 #include <stdexcept>
+#include <string>
 
 #include <boost/test/unit_test.hpp>
+#include <fmt/format.h>
 
 #include <data/support.hpp>
 
@@ -271,6 +273,30 @@ BOOST_AUTO_TEST_CASE(a_loader_for_a_model_takes_the_samples_of_its_replica) {
   const data::loader in_order{source, model, {.batch_size = 4, .samples = {.order = sequential}}};
   BOOST_TEST(all_labels(in_order) == by_hand({.order = sequential}),
              boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_sampler_that_deals_to_other_replicas_than_the_layout_is_refused) {
+  const auto source = numbered(24);
+  model_of_two_replicas model;
+  const auto refused = [&](int replicas, data::sampler_options options) {
+    model.words.replicas = replicas;
+    try {
+      (void)data::loader{source, model, {.sampler = data::distributed_sampler{24, 1, 2, options}}};
+    } catch (const usage_error& said) {
+      const std::string words = said.what();
+      BOOST_TEST(words.find("loader_test.cpp:") != words.npos, words);
+      return words.find(fmt::format("has {} virtual replicas, and the sampler deals samples to {}",
+                                    replicas, options.replicas)) != words.npos;
+    }
+    return false;
+  };
+  BOOST_TEST(refused(6, {}));
+  BOOST_TEST(refused(6, {.replicas = 4}));
+  BOOST_TEST(refused(0, {.replicas = 4}));
+  BOOST_TEST(!refused(6, {.replicas = 6}));
+  BOOST_TEST(!refused(6, {.order = data::sample_order::sequential}));
+  model.words.replicas = 6;
+  BOOST_CHECK_THROW((data::loader{source, model, {.samples = {.replicas = 4}}}), usage_error);
 }
 
 BOOST_AUTO_TEST_CASE(a_loader_for_a_rank_that_needs_no_samples_fetches_none) {

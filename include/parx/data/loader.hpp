@@ -147,11 +147,12 @@ class loader {
   /// This rank's samples: those of its place among the ranks of the model, or of the group, that
   /// have other samples. Of a model with virtual replicas shuffled samples, which are to be trained
   /// on, are dealt to these; sequential ones, which are for evaluation, to the ranks. A rank of a
-  /// model that needs no samples fetches none.
+  /// model that needs no samples fetches none. Throws usage_error for a sampler in the options that
+  /// deals to another number of replicas.
   template <batch_readers Readers>
   loader(const Dataset& source, Readers& readers, loader_options options = {},
          call_site site = call_site::current())
-      : loader(source, dealt(source.size(), readers, std::move(options)), site) {}
+      : loader(source, dealt(source.size(), readers, std::move(options), site), site) {}
   explicit loader(const Dataset&& source, loader_options options = {}) = delete;
   template <batch_readers Readers>
   loader(const Dataset&& source, Readers& readers, loader_options options = {}) = delete;
@@ -236,16 +237,25 @@ class loader {
 
  private:
   template <typename Readers>
-  static loader_options dealt(std::size_t size, Readers& readers, loader_options options) {
+  static loader_options dealt(std::size_t size, Readers& readers, loader_options options,
+                              call_site site) {
     if constexpr (requires { readers.needs_input(); }) {
       options.fetches = options.fetches && readers.needs_input();
     }
-    if (options.sampler) return options;
     if constexpr (requires { readers.layout().replicas; }) {
-      if (options.samples.replicas == 0 && options.samples.order == sample_order::shuffled) {
-        options.samples.replicas = readers.layout().replicas;
+      const int wanted = readers.layout().replicas;
+      auto& samples = options.samples;
+      if (!options.sampler && samples.replicas == 0 && samples.order == sample_order::shuffled) {
+        samples.replicas = wanted;
       }
+      const sampler_options& taken = options.sampler ? options.sampler->options() : samples;
+      require(taken.replicas == wanted ||
+                  (taken.replicas == 0 && taken.order == sample_order::sequential),
+              "loader at {}: the layout of the model has {} virtual replicas, and the sampler "
+              "deals samples to {}: leave out .sampler, or give its options {{.replicas = {}}}",
+              site, wanted, taken.replicas, wanted);
     }
+    if (options.sampler) return options;
     if constexpr (requires { readers.data_group(); }) {
       options.sampler.emplace(size, readers.data_group(), options.samples);
     } else {
