@@ -18,6 +18,7 @@
 #include "gradients.hpp"
 
 #include <parx/autograd.hpp>
+#include <parx/ops.hpp>
 #include <parx/tensor/pool.hpp>
 
 using namespace parx;
@@ -172,6 +173,117 @@ BOOST_AUTO_TEST_CASE(convolutions_get_the_same_bits) {
     const auto z = conv2d<float>(y, p[2], {}, {.activation = activation::gelu});
     return conv2d<float>(z, p[3], {}, {.stride = 2});
   }, {3, 2, 7, 7});
+}
+
+// Weights get contributions of several micro-batches, images and blocks of rows: in which order
+// these are added must not depend on whether a backward is whole.
+BOOST_AUTO_TEST_CASE(each_operation_with_weights_gets_the_bits_of_a_whole_backward) {
+  struct operation {
+    std::string name;
+    std::vector<shape> weights;
+    shape input;
+    std::function<variable<float>(const variable<float>&, const parameters&)> run;
+  };
+  using x_ = const variable<float>&;
+  using p_ = const parameters&;
+  const auto ids = tensor<std::int64_t>::from({1, 5, 1, 7, 8, 1}, {6});
+  const auto labels = tensor<std::int64_t>::full({600}, 3);
+  const auto copied = tensor<std::int64_t>::from({1, 3, 1, 0, 2, 2}, {2, 3});
+  const auto seen = tensor<std::int64_t>::ones({2, 3});
+  const std::vector<operation> all{
+      {"linear", {{9, 8}, {9}}, {600, 8}, [](x_ x, p_ p) { return linear<float>(x, p[0], p[1]); }},
+      {"linear in_out",
+       {{8, 9}, {9}},
+       {600, 8},
+       [](x_ x, p_ p) {
+         return linear<float>(x, p[0], p[1], activation::silu, weight_layout::in_out);
+       }},
+      {"matmul", {{8, 9}}, {5, 70, 8}, [](x_ x, p_ p) { return matmul<float>(x, p[0]); }},
+      {"matmul from the left", {{9, 70}}, {5, 70, 8},
+       [](x_ x, p_ p) { return matmul<float>(p[0], x); }},
+      {"einsum", {{8, 9}}, {5, 70, 8},
+       [](x_ x, p_ p) { return einsum<float>("btc,cd->bdt", {x, p[0]}); }},
+      {"broadcast", {{8}, {7, 1}}, {5, 7, 8}, [](x_ x, p_ p) { return x * p[0] / exp(p[1]); }},
+      {"prelu", {{3}}, {5, 3, 6}, [](x_ x, p_ p) { return prelu<float>(x, p[0]); }},
+      {"conv1d", {{4, 3, 3}, {4}}, {5, 3, 9},
+       [](x_ x, p_ p) { return conv1d<float>(x, p[0], p[1], {.stride = 2, .padding = 1}); }},
+      {"conv2d by groups", {{4, 2, 3, 3}, {4}}, {5, 4, 7, 7},
+       [](x_ x, p_ p) { return conv2d<float>(x, p[0], p[1], {.padding = 1, .groups = 2}); }},
+      {"conv_transpose1d", {{3, 2, 4}, {2}}, {5, 3, 6},
+       [](x_ x, p_ p) { return conv_transpose1d<float>(x, p[0], p[1], {.stride = 2}); }},
+      {"conv_transpose2d", {{4, 2, 2, 2}, {2}}, {5, 4, 6, 6},
+       [](x_ x, p_ p) { return conv_transpose2d<float>(x, p[0], p[1], {.stride = 2}); }},
+      {"conv_transpose2d by groups, of a derived weight used twice", {{4, 2, 3, 3}}, {5, 4, 5, 5},
+       [](x_ x, p_ p) {
+         const auto w = p[0] * 0.5F;
+         const conv_transpose_options options{.padding = 1, .groups = 2};
+         return conv_transpose2d<float>(conv_transpose2d<float>(x, w, {}, options), w, {}, options);
+       }},
+      {"layer_norm", {{8}, {8}}, {600, 8},
+       [](x_ x, p_ p) { return layer_norm<float>(x, p[0], p[1]); }},
+      {"rms_norm", {{8}}, {600, 8}, [](x_ x, p_ p) { return rms_norm<float>(x, p[0]); }},
+      {"group_norm", {{6}, {6}}, {5, 6, 4, 4},
+       [](x_ x, p_ p) { return group_norm<float>(x, 2, p[0], p[1]); }},
+      {"batch_norm", {{6}, {6}}, {5, 6, 4, 4},
+       [](x_ x, p_ p) {
+         return batch_norm<float>(x, p[0], p[1], statistics_of_batch(x.value()));
+       }},
+      {"norms of weights", {{600, 8}, {8}}, {8},
+       [](x_ x, p_ p) { return layer_norm<float>(p[0], x, p[1]) + rms_norm<float>(p[0], x); }},
+      {"gru_cell", {{24, 8}, {24, 8}, {24}, {24}, {90, 8}}, {90, 8},
+       [](x_ x, p_ p) {
+         auto h = gru_cell<float>(x, p[4], p[0], p[1], p[2], p[3]);
+         return gru_cell<float>(x, h, p[0], p[1], p[2], p[3]);
+       }},
+      {"lstm_cell", {{32, 8}, {32, 8}, {32}, {32}, {90, 8}}, {90, 8},
+       [](x_ x, p_ p) {
+         const lstm_state<float> start{p[4], p[4]};
+         const auto s = lstm_cell<float>(x, start, p[0], p[1], p[2], p[3]);
+         return lstm_cell<float>(x, s, p[0], p[1], p[2], p[3]).h;
+       }},
+      {"embedding", {{9, 8}}, {6, 8},
+       [ids](x_ x, p_ p) { return x * embedding<float>(p[0], ids) + embedding<float>(p[0], ids); }},
+      {"gather, index_select and scatter_add", {{9, 8}, {9, 8}}, {9, 8},
+       [ids](x_ x, p_ p) {
+         const auto rows = index_select(p[0], 0, ids) * index_select(x, 0, ids);
+         const auto places = expand(unsqueeze(variable<float>(ids.cast<float>()), 1), {6, 8});
+         return scatter_add(p[1], 0, places.value().cast<std::int64_t>(), rows) +
+                index_add(p[1], 0, ids, rows);
+       }},
+      {"attention of learned keys and values", {{1, 6, 8}, {8}}, {5, 6, 8},
+       [](x_ x, p_ p) {
+         const attention_options<float> options{.heads = 2};
+         const auto k = p[0] + x * 0.0F + p[1];
+         return scaled_dot_product_attention<float>(x, k, k, options);
+       }},
+      {"pointer_mixture", {{2, 2, 4}, {2, 2, 1}}, {2, 2, 3},
+       [copied, seen](x_ x, p_ p) {
+         return pointer_mixture<float>(p[0], x, p[1] * sum(x), copied, seen);
+       }},
+      {"linear_cross_entropy", {{9, 8}, {9}}, {600, 8},
+       [labels](x_ x, p_ p) { return linear_cross_entropy<float>(x, p[0], p[1], labels).sum; }},
+      {"single_call", {{8}}, {600, 8},
+       [](x_ x, p_ p) {
+         const auto times = [](float a, float b) { return a * b; };
+         return differentiable(
+             map(times, x.value(), p[0].value()),
+             single_call([=, a = x.value(), w = p[0].value()](
+                             const tensor<float>& u, grad_sink<float> dx, grad_sink<float> dw) {
+               dx.map(times, u, w);
+               dw.map(times, u, a);
+               dw.add_broadcast(u);
+             }),
+             x, p[0]);
+       }},
+  };
+  for (const operation& each : all) {
+    BOOST_TEST_CONTEXT(each.name) {
+      parameters p;
+      for (const shape& s : each.weights) p.push_back(weight(s, std::to_string(p.size())));
+      halves_equal_whole(
+          p, [&](const border<float>& x, const auto&) { return each.run(x, p); }, each.input);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(rounded_operands_of_autocast_get_the_same_bits) {

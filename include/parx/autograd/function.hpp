@@ -44,6 +44,14 @@ namespace parx::inline PARX_ABI {
 
 namespace detail {
 
+/// A gradient beside that of an input: until the second half of backward, or until an operation
+/// has added all its steps.
+template <typename T>
+class held_gradient final : public node<T> {
+ public:
+  explicit held_gradient(const parx::shape& s) : node<T>(false, s) {}
+};
+
 [[noreturn, gnu::cold]] inline void refuse_gradient(const shape& of_input, const shape& given) {
   throw_usage("a backward function gives an input of shape {} a gradient of shape {}",
               to_string(of_input), to_string(given));
@@ -58,6 +66,12 @@ class grad_sink {
  public:
   explicit grad_sink(detail::node_base* input) noexcept
       : input_(static_cast<detail::node<T>*>(input)) {}
+  /// Of an operation that runs once (single_call): what adds up in several steps does so in
+  /// `apart`, if the input has a gradient already, as it would until the second half of backward.
+  grad_sink(detail::node_base* input, detail::counted<detail::node<T>>& apart) noexcept
+      : grad_sink(input) {
+    if (needed() && input_->has_gradient()) apart_ = &apart;
+  }
   grad_sink(detail::node_base* input, detail::backward_half half) noexcept
       : grad_sink(input == nullptr || input->is_of(half) ? input : nullptr) {
     is_later_ = input != nullptr && input_ == nullptr && half == detail::backward_half::inputs;
@@ -74,13 +88,13 @@ class grad_sink {
   [[nodiscard]] detail::gradient_memory<T> memory() const { return input_->memory(); }
   /// The memory, zero where nothing was contributed yet: for scattered contributions.
   [[nodiscard]] tensor<T> zeroed() const {
-    const auto target = memory();
+    const auto target = sum().memory();
     if (!target.add) target.values.fill(T(0));
     return target.values;
   }
   /// The same for contributions to `rows` of axis 0 only; the others are not touched.
   [[nodiscard]] tensor<T> rows(std::span<const std::size_t> rows) const {
-    return input_->row_memory(rows);
+    return sum().row_memory(rows);
   }
   /// Contributes f(operand...) element by element. The operands broadcast to the input's shape, or
   /// to one to which the input itself was broadcast; then the result is summed over the repeated
@@ -115,7 +129,7 @@ class grad_sink {
     if (contribution.shape() != shape()) [[unlikely]] {
       detail::refuse_gradient(shape(), contribution.shape());
     }
-    input_->accept(contribution.contiguous());
+    sum().accept(contribution.contiguous());
   }
   /// Contributes a tensor of a shape to which the input was broadcast: summed over the repeated
   /// axes.
@@ -124,25 +138,36 @@ class grad_sink {
     if (contribution.shape() == shape()) {
       add(contribution);
     } else {
-      const auto target = memory();
+      const auto target = sum().memory();
       sum_into(contribution, target.values, target.add ? accumulate::add : accumulate::overwrite);
     }
   }
   /// No contribution follows. Optional, for an operation that has more to compute for other inputs:
   /// if this one is a parameter, its gradient can already be sent to other ranks.
   void done() const {
-    if (needed()) detail::backward_pass::input_gradient_is_final(*input_);
+    if (needed() && apart_ == nullptr) detail::backward_pass::input_gradient_is_final(*input_);
   }
 
  private:
+  /// Where contributions add up that are more than one addition to each element.
+  [[nodiscard]] detail::node<T>& sum() const {
+    if (apart_ == nullptr) return *input_;
+    if (!*apart_) {
+      *apart_ = detail::counted<detail::node<T>>(new detail::held_gradient<T>(input_->shape()));
+    }
+    return **apart_;
+  }
+
   detail::node<T>* input_;
+  detail::counted<detail::node<T>>* apart_ = nullptr;
   bool is_later_ = false;
 };
 
 /// Wraps a backward function that must compute all its gradients in one call even where backward
 /// runs in two halves: because it talks to other ranks, or because the gradients of its weights are
 /// small and their operands are not. The call is in the first half if any input leads to a border;
-/// contributions to the other inputs are kept and delivered in the second.
+/// contributions to the other inputs are kept and delivered in the second. To have the same bits in
+/// a whole backward, add to memory() once for each element; the other functions do it themselves.
 template <typename Function>
 struct single_call : Function {
   explicit single_call(Function function) : Function(std::move(function)) {}
@@ -172,13 +197,6 @@ inline constexpr bool is_single_call = false;
 template <typename Function>
 inline constexpr bool is_single_call<single_call<Function>> = true;
 
-/// Collects the contributions to an input until the second half.
-template <typename T>
-class held_gradient final : public node<T> {
- public:
-  explicit held_gradient(const parx::shape& s) : node<T>(false, s) {}
-};
-
 template <typename T, typename Backward, typename... Inputs>
 class function_node final : public node<T> {
  public:
@@ -192,10 +210,11 @@ class function_node final : public node<T> {
   void run(backward_half half) override {
     constexpr auto all = std::index_sequence_for<Inputs...>{};
     if constexpr (is_single_call<Backward>) {
-      if (half == backward_half::weights && this->leads_to_border) return deliver(all);
-      if (half == backward_half::inputs) return run_and_hold(all);
+      if (half == backward_half::weights && this->leads_to_border) return deliver(half, all);
+      if (this->gradient.defined()) run_once(half, all);
+    } else {
+      if (this->gradient.defined()) run(half, all);
     }
-    if (this->gradient.defined()) run(half, all);
   }
   void release() noexcept override {
     this->released = true;
@@ -218,24 +237,30 @@ class function_node final : public node<T> {
       if (half == backward_half::inputs) this->gradient = std::move(kept);
     }
   }
+  /// In a first half what is for inputs of the second is held until then.
   template <std::size_t... I>
-  void run_and_hold(std::index_sequence<I...> /*inputs*/) {
-    if (!this->gradient.defined()) return;
-    const auto sink = [&]<typename Input>(node_base* input, counted<node<Input>>& held) {
-      if (input == nullptr || input->leads_to_border) return grad_sink<Input>(input);
+  void run_once(backward_half half, std::index_sequence<I...> inputs) {
+    const auto sink = [half]<typename Input>(node_base* input, counted<node<Input>>& held) {
+      held.reset();  // what a failed backward has left
+      if (input == nullptr || input->is_of(half)) return grad_sink<Input>(input, held);
       held = counted<node<Input>>(
           new held_gradient<Input>(static_cast<node<Input>*>(input)->shape()));
       return grad_sink<Input>(held.get());
     };
     (*backward_)(std::as_const(this->gradient), sink(edges_[I].get(), std::get<I>(held_))...);
+    deliver(half, inputs);
+    if (half != backward_half::inputs) return;
     backward_.reset();
     this->drop_gradient();
   }
   template <std::size_t... I>
-  void deliver(std::index_sequence<I...> /*inputs*/) {
-    const auto hand_over = []<typename Input>(node_base* input, counted<node<Input>>& held) {
-      if (!held || !held->gradient.defined()) return;
-      static_cast<node<Input>*>(input)->accept(std::move(held->gradient));
+  void deliver(backward_half half, std::index_sequence<I...> /*inputs*/) {
+    const auto hand_over = [half]<typename Input>(node_base* input, counted<node<Input>>& held) {
+      if (!held || !input->is_of(half)) return;
+      if (held->gradient.defined()) {
+        static_cast<node<Input>*>(input)->accept(std::move(held->gradient));
+      }
+      held.reset();
     };
     (hand_over(edges_[I].get(), std::get<I>(held_)), ...);
   }

@@ -28,7 +28,7 @@ class leaf final : public node<T> {
  public:
   explicit leaf(const parx::shape& s) : node<T>(true, s) {}
 
-  [[nodiscard]] bool has_gradient() const noexcept { return written_; }
+  [[nodiscard]] bool has_gradient() const noexcept override { return written_; }
   /// The gradient, for the caller to read or write.
   [[nodiscard]] tensor<T> open_gradient() noexcept {
     if (!written_) return {};

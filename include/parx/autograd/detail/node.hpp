@@ -181,6 +181,8 @@ class node : public node_base {
  public:
   [[nodiscard]] const parx::shape& shape() const noexcept { return shape_; }
 
+  /// Whether the next contribution adds.
+  [[nodiscard]] virtual bool has_gradient() const noexcept { return gradient.defined(); }
   /// Memory for the next contribution.
   [[nodiscard]] virtual gradient_memory<T> memory() {
     if (!gradient.defined()) {

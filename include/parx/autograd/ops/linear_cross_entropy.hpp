@@ -2,7 +2,8 @@
 //
 // With a vocabulary of 50257 words, the logits of 4096 tokens and their gradient take 1.6 GB. Here
 // they exist for 256 rows at a time, 51 MB. Forward keeps none: backward computes them again (1.5
-// times the time of the two operations), and the weight's gradient needs no memory besides its own.
+// times the time of the two operations), in two halves each half does, so that the weight's
+// gradient needs no memory besides its own.
 //
 // Loss and gradients have the bits of the two operations: a row's logits do not depend on how many
 // rows there are, and the weight's gradient adds blocks of 256 rows, which are those of the stated
@@ -176,12 +177,11 @@ template <typename T, std::integral Label>
   }
   variable<T> sum = differentiable(
       tensor<T>::scalar(static_cast<T>(all.total)),
-      single_call([losses = std::move(losses), left = left.kept(), right = right.kept()](
-                      const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dw,
-                      grad_sink<T> db) {
+      [losses = std::move(losses), left = left.kept(), right = right.kept()](
+          const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dw, grad_sink<T> db) {
         losses.backward(left.values().contiguous(), right.values().contiguous(), upstream.item(),
                         dx, dw, db);
-      }),
+      },
       x, weight, bias);
   return {std::move(sum), all.count};
 }
