@@ -110,7 +110,8 @@ void draw_fsdp(parx::world& world, const std::string& folder, examples::millisec
 }  // namespace
 
 int main(int argc, char** argv) {
-  cxxopts::Options options("picture_tour", "What a course draws, from runs on this machine\n");
+  cxxopts::Options options("picture_tour", "What a course draws, from runs on this machine\n"
+                           "Guide: examples/guide/train.md\n");
   options.add_options()("h,help", "print this")
       ("folder", "where the pictures go", examples::text("."))
       ("ms", "milliseconds of a layer's forward", examples::text("6"));

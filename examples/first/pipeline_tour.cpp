@@ -68,7 +68,8 @@ parx::pipeline_timeline run(const parx::pipeline_table& table, duration unit, du
 
 int main(int argc, char** argv) {
   return examples::exit_code("pipeline_tour", [&] {
-    cxxopts::Options options("pipeline_tour", "Pipeline schedules, predicted and as they run\n");
+    cxxopts::Options options("pipeline_tour", "Pipeline schedules, predicted and as they run\n"
+                           "Guide: examples/guide/pipeline.md\n");
     options.add_options()("h,help", "print this")
         ("schedules", "which, with commas; all unless given",
          cxxopts::value<std::vector<std::string>>())

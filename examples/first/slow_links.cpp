@@ -96,7 +96,8 @@ int train(const cxxopts::ParseResult& given) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  cxxopts::Options options("slow_links", "A language model trained over slow links\n");
+  cxxopts::Options options("slow_links", "A language model trained over slow links\n"
+                           "Guide: examples/guide/features.md\n");
   options.add_options()("h,help", "print this")("with", "ddp, local_sgd or diloco",
                                                 examples::text("ddp"))(
       "steps", "of the optimizer on each rank", examples::text("400"))(

@@ -87,7 +87,8 @@ void train(Model net, const data::any_dataset& images, const data::any_dataset& 
 
 int main(int argc, char** argv) {
   using examples::text;
-  cxxopts::Options options("train_cnn", "Trains a convolutional image classifier, data parallel\n");
+  cxxopts::Options options("train_cnn", "Trains a convolutional image classifier, data parallel\n"
+                           "Guide: examples/guide/trainer.md\n");
   options.add_options()("h,help", "print this");
   options.add_options("Data and model")
       ("data", "folder with IDX (.gz too) or CIFAR .bin files; else drawn digits", text(""))

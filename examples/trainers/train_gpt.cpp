@@ -72,7 +72,8 @@ void train(Model net, const examples::corpus& text, const examples::trainer_sett
 
 int main(int argc, char** argv) {
   using examples::text;
-  cxxopts::Options options("train_gpt", "Trains a language model\n");
+  cxxopts::Options options("train_gpt", "Trains a language model\n"
+                           "Guide: examples/guide/trainer.md\n");
   options.add_options()("h,help", "print this");
   examples::add_corpus_flags(options);
   examples::add_parallel_flag(options);

@@ -79,7 +79,8 @@ void train(Model model, const data::any_dataset& images, const data::any_dataset
 
 int main(int argc, char** argv) {
   using examples::text;
-  cxxopts::Options options("train_mnist", "Trains an image classifier, data parallel");
+  cxxopts::Options options("train_mnist", "Trains an image classifier, data parallel\n"
+                           "Guide: examples/guide/start.md");
   options.add_options()
       ("data", "folder with the IDX files (.gz too); generated digits without it", text(""))
       ("model", "mlp or cnn", text("mlp"))

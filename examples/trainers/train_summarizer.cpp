@@ -25,7 +25,8 @@ namespace nn = parx::nn;
 
 int main(int argc, char** argv) {
   cxxopts::Options options(
-      "train_summarizer", "Trains an encoder-decoder transformer on pairs of texts");
+      "train_summarizer", "Trains an encoder-decoder transformer on pairs of texts\n"
+                         "Guide: examples/guide/trainer.md");
   options.add_options()("h,help", "print this");
   examples::add_summary_flags(options);
   examples::add_parallel_flag(options);

@@ -57,7 +57,8 @@ data::loader_options share(const data::text_classification& texts, data::sample_
 
 int main(int argc, char** argv) {
   using examples::text;
-  cxxopts::Options options("train_tinybert", "Trains a BERT text classifier\n");
+  cxxopts::Options options("train_tinybert",
+                           "Trains a BERT text classifier\nGuide: examples/guide/trainer.md\n");
   options.add_options()("h,help", "print this");
   examples::add_text_flags(options);
   examples::add_parallel_flag(options);
@@ -75,8 +76,7 @@ int main(int argc, char** argv) {
       options, {.trainer = {.num_train_epochs = 6, .learning_rate = 1e-3, .warmup_ratio = 0.1,
                             .logging_steps = 100, .eval_strategy = strategy::epoch,
                             .save_strategy = strategy::epoch, .save_total_limit = 2,
-                            .metric_for_best_model = "accuracy"},
-                .batch_size = 16});
+                            .metric_for_best_model = "accuracy"}, .batch_size = 16});
   return parx::run([&](parx::world& world) {
     const auto given = examples::parse(options, argc, argv);
     if (given.count("help") != 0) return parx::print0(world, "{}", options.help());

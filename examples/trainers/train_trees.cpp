@@ -130,7 +130,8 @@ void run(parx::world& world, const trees_settings& s) {
 }
 
 int main(int argc, char** argv) {
-  cxxopts::Options options("train_trees", "Trains gradient-boosted trees, data parallel");
+  cxxopts::Options options("train_trees", "Trains gradient-boosted trees, data parallel\n"
+                           "Guide: examples/guide/trees.md");
   examples::add_trees_flags(options);
   return parx::run([&](parx::world& world) {
     const auto given = examples::parse(options, argc, argv);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Wrong arguments, and none where some are needed, end every program with 2, a sentence on standard
-# error and nothing on standard output:   arguments.sh BIN_DIR
+# error and nothing on standard output; --help names the program's page:   arguments.sh BIN_DIR
 set -u
 bin=$1
 tried=0 failures=0
@@ -20,6 +20,17 @@ refuses() {
   rm -f "$printed"
 }
 
+# --help names a page of the guide. Built are programs as they are needed: not all of them.
+explained=0
+for program in parxrun parx_doctor parx_checkpoint parx_slurm parx_report parx_plan parx_pipeline \
+  picture_tour pipeline_tour slow_links train_mnist train_cnn train_gpt train_tinybert \
+  train_summarizer train_trees; do
+  [ -x "$bin/$program" ] || continue
+  page=$(timeout 20 "$bin/$program" --help </dev/null | sed -n 's/^Guide: //p')
+  [ -n "$page" ] && [ -f "../$page" ] && explained=$((explained + 1)) && continue
+  failures=$((failures + 1))
+  echo "FAILED: $program --help names no page of the guide: \"$page\""
+done
 for program in parxrun parx_checkpoint parx_slurm; do
   refuses $program ''
 done
@@ -35,5 +46,5 @@ refuses parx_pipeline 'there is no pipeline schedule "zb2"' --schedule zb2
 refuses parx_pipeline '--costs "g=1": give f, b, i, w or hop' --costs g=1
 refuses parx_plan '--ranks "0": give a whole number from 1' --ranks 0
 refuses parx_plan 'link "fast"' --link fast
-[ $failures = 0 ] && echo "$tried wrong command lines are refused"
+[ $failures = 0 ] && echo "$tried wrong command lines are refused, $explained programs explained"
 [ $failures = 0 ]

@@ -31,7 +31,8 @@ constexpr std::string_view usage =
     "  parx_checkpoint merge FOLDER FILE.safetensors [PART]   one file of all shards of PART "
     "(model)\n"
     "  parx_checkpoint diff PATH PATH     the tensors that differ, and by how much. Exits with 1\n"
-    "                                     where they do\n";
+    "                                     where they do\n"
+    "Guide: examples/guide/shard.md\n";
 
 /// Prints a line. Names come from untrusted files, so terminal control characters are escaped.
 template <typename... Args>

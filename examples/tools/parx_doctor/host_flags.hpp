@@ -31,7 +31,8 @@ inline void print_facts(const parx::slurm::host_facts& facts, int serial) {
 
 /// Returns 0, whatever the facts are: they are for parx_slurm check to judge.
 inline int print_host_facts(int argc, const char* const* argv) {
-  cxxopts::Options options("parx_doctor host", "This node's facts, as JSON\n");
+  cxxopts::Options options("parx_doctor host", "This node's facts, as JSON\n"
+                           "Guide: examples/guide/slurm.md\n");
   const auto several = cxxopts::value<std::vector<std::string>>();
   options.add_options()("h,help", "print this")
       ("program", "whose libraries and instructions to look for", text(""))

@@ -31,7 +31,8 @@ constexpr std::string_view usage =
     "  parxrun -n 4 parx_doctor [--strict]     a line for each host and link, and a sentence for\n"
     "  srun -N 2 parx_doctor [--strict]        each problem; --strict: exit code 1 if any\n"
     "  parx_doctor recorder DIR [--trace OUT]  the last operations of a job that has failed\n"
-    "  parx_doctor host FLAGS                  this node's facts as JSON, for parx_slurm check\n";
+    "  parx_doctor host FLAGS                  this node's facts as JSON, for parx_slurm check\n"
+    "Guide: examples/guide/failures.md\n";
 
 void print_host(const std::vector<const rank_health*>& ranks) {
   const rank_health& first = *ranks.front();

@@ -26,7 +26,8 @@ namespace {
 cxxopts::Options flags() {
   using examples::text;
   const auto yes = cxxopts::value<bool>();
-  cxxopts::Options options("parx_pipeline", "Pipeline schedules, proven and drawn\n");
+  cxxopts::Options options("parx_pipeline", "Pipeline schedules, proven and drawn\n"
+                           "Guide: examples/guide/pipeline.md\n");
   options.add_options()("h,help", "print this")
       ("schedule", "gpipe, 1f1b, eager_1f1b, interleaved, looped_bfs, zb1p or zbv", text("1f1b"))
       ("table", "a file with a schedule instead: a line a rank, cells such as 2F0", text(""))

@@ -28,7 +28,8 @@ double flops_of_a_thread() {
 cxxopts::Options flags() {
   using examples::text;
   const auto yes = cxxopts::value<bool>();
-  cxxopts::Options options("parx_plan", "Memory, traffic and time of the ways to train a model\n");
+  cxxopts::Options options("parx_plan", "Memory, traffic and time of the ways to train a model\n"
+                           "Guide: examples/guide/shard.md\n");
   options.add_options()("h,help", "print this")("markdown", "print a Markdown table", yes);
   options.add_options("Model")
       ("model", "gpt or llama", text("gpt"))

@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   return examples::exit_code("parx_report", [&] {
     cxxopts::Options options("parx_report",
                              "Makes one HTML page of the output_dirs of training "
-                             "runs");
+                             "runs\nGuide: examples/guide/trainer.md");
     options.positional_help("OUTPUT_DIR...");
     options.add_options()("o,output", "the page to write", examples::text("report.html"))(
         "job", "report.json of parxrun's --log-dir: how the job's ranks ended", examples::text(""))(

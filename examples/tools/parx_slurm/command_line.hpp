@@ -55,7 +55,8 @@ void require_program(const command_line& line);
 /// Parses the flags of a word that `add` declares, and calls `act` with them; --help prints them.
 template <typename Add, typename Act>
 int with_flags(const char* name, const char* text, const command_line& line, Add add, Act act) {
-  cxxopts::Options options(std::string("parx_slurm ") + name, text);
+  cxxopts::Options options(std::string("parx_slurm ") + name,
+                           std::string(text) + "Guide: examples/guide/slurm.md\n");
   options.add_options()("h,help", "print this");
   add(options);
   const auto given = parse(options, static_cast<int>(line.own.size()), line.own.data());

@@ -48,7 +48,8 @@ constexpr std::string_view usage =
     "  parx_slurm scale FLAGS -- PROGRAM     runs a training's first steps on several numbers of\n"
     "                                        nodes, ranks and threads, and says which to take\n"
     "  parx_slurm scale FOLDER...            the same from the output folders of earlier runs\n"
-    "parx_slurm WORD --help lists the flags\n";
+    "parx_slurm WORD --help lists the flags\n"
+    "Guide: examples/guide/slurm.md\n";
 
 int where(const command_line& line) {
   parx::require(line.command.empty(), "parx_slurm where runs nothing: --program names a program");

@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
     if (order) words = order->arguments;
     std::vector<const char*> arguments;
     for (const std::string& each : words) arguments.push_back(each.c_str());
-    cxxopts::Options description("parxrun", "Starts N ranks of a program on each node of a job.\n");
+    cxxopts::Options description("parxrun", "Starts N ranks of a program on each node of a job.\n"
+                                 "Guide: examples/guide/cluster.md\n");
     description.custom_help("-n N [OPTION...] [--] PROGRAM [ARGUMENT...]");
     examples::declare_options(description);
     const auto count = static_cast<int>(arguments.size());
