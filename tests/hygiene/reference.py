@@ -198,7 +198,14 @@ def class_lines(one, space, doc):
     name = re.sub(r"\s*(:(?!:).*|\{.*)$", "", name)
     head = f"`{space}{name}{'' if not template else short(template[1]).replace('class ', '')}`"
     lines = described(f"**{head}**", doc, 0)
-    plain = []
+    fields, plain = [], []  # without docstrings
+
+    def end_fields():  # members stand in their order, which is that of names in braces
+        nonlocal fields, lines
+        if fields:
+            lines += wrapped(", ".join(unique(fields)), "  - ", "    ")
+        fields = []
+
     for group in grouped(one.members):
         member = group[0]
         if member.name in HOOKS or member.name.startswith("~") or is_for_compilers(member):
@@ -215,9 +222,14 @@ def class_lines(one, space, doc):
             continue
         heads = unique(f"`{call(each)}`" for each in group)
         if member.doc:
+            if member.kind == "variable":
+                end_fields()
             lines += described(", ".join(heads), member.doc, 2)
+        elif member.kind == "variable":
+            fields += heads
         else:
             plain += heads
+    end_fields()
     if plain:
         lines += wrapped(", ".join(unique(plain)), "  - ", "    ")
     return lines
@@ -335,7 +347,8 @@ def pages(root, complaints):
     lines = ["# Reference", "",
              "What the headers below `parx/` give a user, with their own words: names in `parx::`,",
              "arguments, defaults, shapes, units, errors. `std::`, `const &` and the caller's line are",
-             "left out of signatures. Operations by PyTorch's names: [operations](../operations.md);",
+             "left out of signatures. Options in braces are named in the order that they have here.",
+             "Operations by PyTorch's names: [operations](../operations.md);",
              "collectives by MPI's: [from MPI](../from_mpi.md); environment variables: [the",
              "list](../variables.md). Written by `python3 tests/hygiene/reference.py . --write`.", ""]
     for file, title, named in index:
