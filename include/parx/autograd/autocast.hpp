@@ -9,11 +9,12 @@
 //
 // Tensors and parameters stay float; a product rounds its operands to T, accumulates in float and
 // rounds its result to T, in backward too (where the gradients that it returns are float,
-// unrounded). That gives the numbers of hardware with such products. A CPU without them saves
-// memory, not time: tensors saved for backward are kept in 16 bits wherever that loses nothing.
+// unrounded). Products of bfloat16 are those of AMX, with the same bits on processors without it
+// (tensor/gemm/bf16_order.hpp); those of float16, and convolutions, compute in float what was
+// rounded. Tensors saved for backward are kept in 16 bits wherever that loses nothing.
 //
-//   in T:             linear, matmul, conv2d, scaled_dot_product_attention (its scores, and all
-//                     that is computed between its operands and its result, in float)
+//   in T:             linear, matmul, conv2d, scaled_dot_product_attention (its scores and
+//                     probabilities are float, rounded as operands of products of bfloat16)
 //   in float:         softmax, losses, norms, reductions, embedding, optimizers
 //   unchanged:        element-wise operations (relu, gelu, dropout, +, *), views
 //

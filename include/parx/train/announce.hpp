@@ -9,6 +9,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/parallel_for.hpp>
+#include <parx/tensor/gemm/bf16_processor.hpp>
 #include <parx/train/explain.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
@@ -46,9 +47,9 @@ template <typename Module>
     s["schedule"] = formatted("{} steps of warm-up, then {}", with_commas(plan.warmup_steps),
                               detail::decay_text(options.lr_scheduler_type));
   }
-  s["products"] = std::string(options.bf16   ? "bfloat16"
-                              : options.fp16 ? "float16"
-                                             : "as the parameters");
+  s["products"] = options.bf16   ? formatted("bfloat16 ({})", bfloat16_products())
+                  : options.fp16 ? "float16"
+                                 : "as the parameters";
   s["max_grad_norm"] = formatted("{:.4g}", options.max_grad_norm);
   s["seed"] = formatted("{}", options.seed);
   // Read by parx_slurm scale.
@@ -73,6 +74,7 @@ inline void announce(run_log& out, const run_plan& plan, const trainer_options& 
   line("Gradient Accumulation steps", plan.accumulation);
   line("Total optimization steps", plan.steps);
   line("Number of trainable parameters", parameters);
+  if (options.bf16) out.print(formatted("  Products = bfloat16 ({})", bfloat16_products()));
   if (step > 0) line("Continuing training from global step", step);
   if (step == 0 && options.resume_from_checkpoint == resume::latest) {
     out.print(formatted("  No checkpoint in \"{}\" to resume from: training starts at step 0",

@@ -14,6 +14,7 @@
 #include <parx/core/source.hpp>
 #include <parx/optim/lr_schedule.hpp>
 #include <parx/reduction/replica_tree.hpp>
+#include <parx/tensor/gemm/bf16_processor.hpp>
 #include <parx/train/detail/samples_differ.hpp>
 #include <parx/train/options.hpp>
 #include <parx/train/record.hpp>
@@ -161,7 +162,7 @@ inline std::string run_text(const model_sizes& sizes, process_group& data, const
                             ? std::string("by lr_schedule")
                             : formatted("{:.3g} after {} steps of warm-up, then {}", lr,
                                         plan.warmup_steps, decay_text(options.lr_scheduler_type)));
-  line("products", options.bf16   ? "bfloat16"
+  line("products", options.bf16   ? formatted("bfloat16 ({})", bfloat16_products())
                    : options.fp16 ? "float16 with a loss scale"
                                   : "as the parameters");
   line("parameters", formatted("{} in {} tensors", with_commas(sizes.values), sizes.tensors));

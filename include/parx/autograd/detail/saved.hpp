@@ -1,14 +1,17 @@
 // saved: a tensor that an operation keeps for backward, in 16 bits where autocast allows it.
 //
 // Under autocast the operand of a matrix product is rounded anyway, so its 16-bit copy is all that
-// backward needs; an element-wise operation keeps 16 bits when they represent its values exactly,
-// as they do for rounded results. Operations that save the same memory share one copy (relu's
-// output is the next product's operand), which is found by the memory's id and lives as long as one
-// of them. Parameters and constants are kept as they are, because they stay alive anyway.
+// the product needs, in backward, too; products of bfloat16 read it as it is, and round other
+// operands by themselves. An element-wise operation keeps 16 bits when they represent its values
+// exactly, as they do for rounded results. Operations that save the same memory share one copy
+// (relu's output is the next product's operand), which is found by the memory's id and lives as
+// long as one of them. Parameters and constants are kept as they are, because they stay alive
+// anyway.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -22,6 +25,8 @@
 #include <parx/autograd/autocast.hpp>
 #include <parx/autograd/variable.hpp>
 #include <parx/core/parallel_for.hpp>
+#include <parx/tensor/gemm/bf16_order.hpp>
+#include <parx/tensor/matmul.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -45,14 +50,22 @@ inline constexpr std::size_t converted_at_once = 4096;
 inline void round_values(const float* from, float* to, std::size_t count, dtype type) {
   with_half(type, [from, to, count]<typename Half>(Half) {
     parallel_for(count, converted_at_once, [=](std::size_t first, std::size_t last) {
-      std::array<Half, converted_at_once> rounded;
-      convert(from + first, rounded.data(), last - first);
-      convert(rounded.data(), to + first, last - first);
+      if constexpr (std::is_same_v<Half, bfloat16>) {
+        for_each_packet<float>(last - first, [=](std::size_t i, auto... left) PARX_PACKET_BODY {
+          using bits = simd::vector_like<std::uint32_t, packet<float>>;
+          const auto half = simd::narrow_bfloat16<bits>(load_packet(from + first + i, left...));
+          store_packet(to + first + i, std::bit_cast<packet<float>>(half << 16U), left...);
+        });
+      } else {
+        std::array<Half, converted_at_once> rounded;
+        convert(from + first, rounded.data(), last - first);
+        convert(rounded.data(), to + first, last - first);
+      }
     });
   });
 }
 
-/// The values as operands of a product: rounded to `type`; the tensor itself for float32.
+/// The values as operands of a product of floats: rounded to `type`; the tensor itself for float32.
 template <typename T>
 [[nodiscard]] tensor<T> rounded(const tensor<T>& values, dtype type) {
   if constexpr (std::is_same_v<T, float>) {
@@ -66,6 +79,12 @@ template <typename T>
   return values;
 }
 
+/// The values as an operand of gemm(type, ...), which rounds to bfloat16 by itself.
+template <typename T>
+[[nodiscard]] tensor<T> rounded_for_gemm(const tensor<T>& values, dtype type) {
+  return rounded(values, type == dtype::bfloat16 ? dtype::float32 : type);
+}
+
 /// Rounds the result of a product, which is contiguous, under autocast.
 template <typename T>
 void round_result(const tensor<T>& result) {
@@ -76,12 +95,40 @@ void round_result(const tensor<T>& result) {
   }
 }
 
+/// to = from as operands of products of bfloat16. Returns whether that changed a value.
+inline bool round_operands(const float* from, bfloat16* to, std::size_t count) noexcept {
+  using bits = simd::vector_like<std::uint32_t, simd::vector_of<float>>;
+  using halves = simd::vector_type<std::uint16_t, sizeof(bits) / 2>::type;
+  constexpr std::size_t lanes = sizeof(bits) / sizeof(float);
+  bits lost{};
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    bits x;
+    std::memcpy(&x, from + i, sizeof x);
+    const bits rounded = product::rounded_operand(x);
+    const auto narrow = __builtin_convertvector(rounded, halves);
+    std::memcpy(to + i, &narrow, sizeof narrow);
+    lost |= x ^ rounded << 16U;
+  }
+  std::uint32_t any = 0;
+  for (; i < count; ++i) {
+    to[i].bits = product::bits_of_operand(from[i]);
+    any |= std::bit_cast<std::uint32_t>(from[i]) ^ std::uint32_t{to[i].bits} << 16U;
+  }
+  for (std::size_t lane = 0; lane < lanes; ++lane) any |= lost[lane];
+  return any != 0;
+}
+
 /// A 16-bit copy of a contiguous tensor<float>.
 struct packed_values {
   std::variant<tensor<bfloat16>, tensor<float16>> halves;
   bool exact = false;  ///< nothing was rounded
 
   packed_values(const tensor<float>& source, dtype to) {
+    if (to == dtype::bfloat16) {
+      pack_bfloat16(source);
+      return;
+    }
     with_half(to, [&]<typename Half>(Half) {
       const auto rounded = tensor<Half>::empty(source.shape());
       std::atomic<bool> rounds{false};
@@ -109,6 +156,40 @@ struct packed_values {
         },
         halves);
   }
+
+ private:
+  /// As an operand, whose denormals are zeros.
+  void pack_bfloat16(const tensor<float>& source) {
+    const auto rounded = tensor<bfloat16>::empty(source.shape());
+    std::atomic<bool> rounds{false};
+    parallel_for(source.size(), converted_at_once, [&](std::size_t first, std::size_t last) {
+      if (round_operands(source.data() + first, rounded.data() + first, last - first)) {
+        rounds.store(true, std::memory_order_relaxed);
+      }
+    });
+    halves = rounded;
+    exact = !rounds;
+  }
+};
+
+/// An operand as a product reads it: values of T, or of bfloat16 in place of floats.
+template <typename T>
+class product_tensor {
+ public:
+  product_tensor() = default;
+  explicit product_tensor(const tensor<T>& values) : whole_(values.contiguous()) {}
+  explicit product_tensor(const tensor<bfloat16>& values) : halves_(values) {}
+
+  [[nodiscard]] operand_values<T> data() const noexcept {
+    if constexpr (std::is_same_v<T, float>) {
+      if (halves_.defined()) return halves_.data();
+    }
+    return whole_.data();
+  }
+
+ private:
+  tensor<T> whole_;
+  tensor<bfloat16> halves_;
 };
 
 /// The living copies of this thread, by the memory that they are copies of.
@@ -185,6 +266,19 @@ class saved {
       return whole_;
     }
   }
+  /// Of a product's operand: as the product reads it.
+  [[nodiscard]] product_tensor<T> operand() const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (packed_ && std::holds_alternative<tensor<bfloat16>>(packed_->halves)) {
+        return product_tensor<T>(std::get<tensor<bfloat16>>(packed_->halves));
+      }
+    }
+    return product_tensor<T>(unrounded());
+  }
+  /// Likewise, but of T: values() where the product does not round by itself.
+  [[nodiscard]] tensor<T> unrounded() const {
+    return round_to_ == dtype::bfloat16 ? whole_ : values();
+  }
 
  private:
   template <typename>
@@ -196,23 +290,29 @@ class saved {
   dtype round_to_ = dtype::float32;  // values() rounds whole_ to it
 };
 
+/// Whether a product of bfloat16 is computed by gemm, which rounds its operands, or by floats.
+enum class products_by { gemm, floats };
+
 /// The operand of a matrix product: its values now, and the form to keep for backward.
 template <typename T>
 class product_operand {
  public:
-  explicit product_operand(const variable<T>& x) : values_(x.value()) {
+  explicit product_operand(const variable<T>& x, products_by how) : values_(x.value()) {
     kept_.shape_ = x.shape();
     if constexpr (std::is_same_v<T, float>) {
       if (autocasting<T>()) {
         const tensor<T> source = x.value().contiguous();
         const dtype type = autocast_type();
+        const bool is_rounded_by_gemm = how == products_by::gemm && type == dtype::bfloat16;
         if (recording() && x.requires_grad() && !x.is_leaf()) {
           kept_.packed_ = packed_cache::instance().find_or_pack(source, type);
-          values_ = kept_.packed_->exact ? source : kept_.packed_->unpack().reshape(kept_.shape_);
+          if (!is_rounded_by_gemm && !kept_.packed_->exact) {
+            values_ = kept_.packed_->unpack().reshape(kept_.shape_);
+          }
         } else {
           kept_.whole_ = x.value();
           kept_.round_to_ = type;
-          values_ = rounded(source, type);
+          if (!is_rounded_by_gemm) values_ = rounded(source, type);
         }
         return;
       }
@@ -220,7 +320,12 @@ class product_operand {
     kept_.whole_ = values_;
   }
 
+  /// Not yet rounded where gemm does that.
   [[nodiscard]] const tensor<T>& values() const noexcept { return values_; }
+  /// values(), or bfloat16, which are faster to read.
+  [[nodiscard]] product_tensor<T> operand() const {
+    return kept_.packed_ ? kept_.operand() : product_tensor<T>(values_);
+  }
   [[nodiscard]] const saved<T>& kept() const noexcept { return kept_; }
 
  private:

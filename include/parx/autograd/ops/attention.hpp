@@ -1,8 +1,9 @@
 // scaled_dot_product_attention: softmax(scale q k^T + bias) v without the matrix of scores.
 //
 // See detail/attention_tiles.hpp for the algorithm. The tape keeps q, k, v, the result, and one
-// number for each query and head. Under autocast the first four are rounded and kept in 16 bits;
-// scores, probabilities and their gradients are float.
+// number for each query and head. Under autocast the first four are rounded and kept in 16 bits.
+// Scores, probabilities and their gradients are float; as operands of products of bfloat16 they are
+// rounded, too.
 // Vaswani et al.: Attention Is All You Need (arXiv 1706.03762).
 #pragma once
 
@@ -80,6 +81,7 @@ template <typename T>
   p.whole_heads = options.whole_heads > 0 ? options.whole_heads : heads;
   require(p.first_head + heads <= p.whole_heads, "attention: heads {} to {} are not among {}",
           p.first_head, p.first_head + heads - 1, p.whole_heads);
+  p.products = autocast_type();
   p.key_end.assign(p.batches, p.keys);
   if (options.key_mask.defined()) {
     require(options.key_mask.shape() == shape{p.batches, p.keys},
@@ -110,9 +112,9 @@ struct attention_operand {
 
   explicit attention_operand(const variable<T>& x) {
     if (autocasting<T>()) {
-      const product_operand<T> rounded(x);
-      values = rounded.values();
-      kept = rounded.kept();
+      const product_operand<T> operand(x, products_by::gemm);
+      values = dense_rows(operand.values());
+      kept = operand.kept();
     } else {
       values = dense_rows(x.value());
       kept = saved<T>(values);
@@ -188,8 +190,8 @@ template <typename T>
                    kept_v = of_v.kept,
                    kept = detail::saved<T>(result)](const tensor<T>& upstream, grad_sink<T> dq,
                                                     grad_sink<T> dk, grad_sink<T> dv) {
-        const tensor<T> queries = kept_q.values(), keys = kept_k.values();
-        const tensor<T> values = kept_v.values(), outcome = kept.values();
+        const tensor<T> queries = kept_q.unrounded(), keys = kept_k.unrounded();
+        const tensor<T> values = kept_v.unrounded(), outcome = kept.values();
         const detail::whole_contribution<T> to_q(dq, apart, queries.shape());
         const detail::whole_contribution<T> to_k(dk, apart, keys.shape());
         const detail::whole_contribution<T> to_v(dv, apart, values.shape());
@@ -238,7 +240,7 @@ template <typename T>
       result,
       [problem, heads, part, log_sum, kept_qkv = operand.kept, kept = detail::saved<T>(result)](
           const tensor<T>& upstream, grad_sink<T> dqkv) {
-        const tensor<T> packed = kept_qkv.values(), outcome = kept.values();
+        const tensor<T> packed = kept_qkv.unrounded(), outcome = kept.values();
         const tensor<T> sum = dqkv.zeroed();
         detail::attention_backward<T>(
             problem, input::of(part(packed, 0), heads), input::of(part(packed, 1), heads),

@@ -281,7 +281,8 @@ template <typename T>
   conv.window.check("conv2d");
   const activation f = options.activation;
   const std::size_t parts = x.extent(0) * groups;
-  const detail::product_operand<T> left(x), right(weight);
+  const detail::product_operand<T> left(x, detail::products_by::floats),
+      right(weight, detail::products_by::floats);
   const tensor<T> input = left.values().contiguous(), kernels = right.values().contiguous();
   const tensor<T> b = bias.defined() ? bias.value().contiguous() : tensor<T>();
   const shape s{x.extent(0), weight.extent(0), conv.window.out_height(), conv.window.out_width()};

@@ -81,7 +81,8 @@ template <typename T>
                            .dilation = options.dilation};
   w.check("conv_transpose2d");
   const std::size_t pixels = w.out_pixels(), unrolled = w.unrolled_rows();
-  const detail::product_operand<T> left(x), right(weight);
+  const detail::product_operand<T> left(x, detail::products_by::floats),
+      right(weight, detail::products_by::floats);
   const tensor<T> input = left.values().contiguous(), kernels = right.values().contiguous();
   const tensor<T> b = bias.defined() ? bias.value().contiguous() : tensor<T>();
   tensor<T> y = tensor<T>::empty({images, groups * out, w.height, w.width});

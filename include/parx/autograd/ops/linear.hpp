@@ -98,11 +98,11 @@ template <typename T>
   const std::size_t in = sizes.in, out = sizes.out;
   const bool transposed = layout == weight_layout::out_in;
   const std::size_t ld = weight.extent(1);
-  const detail::product_operand<T> left(x), right(weight);
-  const tensor<T> input = left.values().contiguous();
-  const tensor<T> w = right.values().contiguous();
+  const detail::product_operand<T> left(x, detail::products_by::gemm),
+      right(weight, detail::products_by::gemm);
+  const detail::product_tensor<T> input = left.operand(), w = right.operand();
   const tensor<T> b = bias.defined() ? bias.value().contiguous() : tensor<T>();
-  const std::size_t rows = input.size() / std::max<std::size_t>(in, 1);
+  const std::size_t rows = x.size() / std::max<std::size_t>(in, 1);
   shape s = x.shape();
   s[s.rank() - 1] = out;
   tensor<T> y = tensor<T>::empty(s);
@@ -116,8 +116,8 @@ template <typename T>
                : kept_values::derivatives;
   const tensor<T> z = keeps == kept_values::none ? y : tensor<T>::empty(s);
   const auto multiply = [&](product_finish<T> finish) {
-    gemm(op::plain, transposed ? op::transposed : op::plain, rows, out, in, T(1), input.data(), in,
-         w.data(), ld, T(0), y.data(), out, b.data(), finish);
+    gemm(detail::autocast_type(), op::plain, transposed ? op::transposed : op::plain, rows, out, in,
+         T(1), input.data(), in, w.data(), ld, T(0), y.data(), out, b.data(), finish);
   };
   if (f == activation::none && !rounds) {
     multiply({});
@@ -159,12 +159,12 @@ template <typename T>
                    target.add ? accumulate::add : accumulate::overwrite);
         }
         if (db.needed()) db.done();
-        const tensor<T> operand = detail::rounded(dz, type);
+        const tensor<T> operand = detail::rounded_for_gemm(dz, type);
         const T* const u = operand.data();
         const auto to_input = [&](const detail::gradient_memory<T>& target) {
-          const tensor<T> kept = right.values().contiguous();
-          gemm(op::plain, transposed ? op::plain : op::transposed, rows, in, out, T(1), u, out,
-               kept.data(), ld, target.beta(), target.values.data(), in);
+          const detail::product_tensor<T> kept = right.operand();
+          gemm(type, op::plain, transposed ? op::plain : op::transposed, rows, in, out, T(1), u,
+               out, kept.data(), ld, target.beta(), target.values.data(), in);
         };
         const bool is_reduced = reduction != nullptr && dx.needed();
         const tensor<T> partial = is_reduced ? tensor<T>::empty(dx.shape()) : tensor<T>();
@@ -174,12 +174,12 @@ template <typename T>
         }
         if (dw.needed()) {
           const auto target = dw.memory();
-          const tensor<T> kept = left.values().contiguous();
+          const detail::product_tensor<T> kept = left.operand();
           if (transposed) {
-            gemm(op::transposed, op::plain, out, in, rows, T(1), u, out, kept.data(), in,
+            gemm(type, op::transposed, op::plain, out, in, rows, T(1), u, out, kept.data(), in,
                  target.beta(), target.values.data(), in);
           } else {
-            gemm(op::transposed, op::plain, in, out, rows, T(1), kept.data(), in, u, out,
+            gemm(type, op::transposed, op::plain, in, out, rows, T(1), kept.data(), in, u, out,
                  target.beta(), target.values.data(), out);
           }
           dw.done();

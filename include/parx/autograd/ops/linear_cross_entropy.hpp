@@ -6,10 +6,10 @@
 // gradient needs no memory besides its own.
 //
 // Loss and gradients have the bits of the two operations: a row's logits do not depend on how many
-// rows there are, and the weight's gradient adds blocks of 256 rows, which are those of the stated
-// order of a product (tensor/gemm/summation_order.hpp), one after the other.
-// Source: PyTorch's torch.nn.functional.linear_cross_entropy. Hsu et al.: Liger Kernel
-// (arXiv 2410.10989).
+// rows there are, and the weight's gradient adds blocks of 256 rows, of bfloat16 of 512, which are
+// those of the stated order of a product (tensor/gemm/summation_order.hpp, bf16_order.hpp), one
+// after the other. Source: PyTorch's torch.nn.functional.linear_cross_entropy. Hsu et al.: Liger
+// Kernel (arXiv 2410.10989).
 #pragma once
 
 #include <algorithm>
@@ -24,6 +24,7 @@
 #include <parx/autograd/ops/detail/cut_weights.hpp>
 #include <parx/autograd/ops/linear.hpp>
 #include <parx/autograd/ops/loss.hpp>
+#include <parx/tensor/gemm/bf16_order.hpp>
 #include <parx/tensor/gemm/summation_order.hpp>
 #include <parx/tensor/matmul.hpp>
 
@@ -53,10 +54,10 @@ class linear_losses {
         weight_(layout == weight_layout::out_in ? op::transposed : op::plain),
         bias_(bias.defined() ? bias.value().contiguous() : tensor<T>()), type_(autocast_type()) {}
 
-  [[nodiscard]] summed_loss forward(const tensor<T>& x, const tensor<T>& w) const {
+  [[nodiscard]] summed_loss forward(const product_tensor<T>& x, const product_tensor<T>& w) const {
     std::vector<summed_loss> losses(rows_.size());
     const tensor<T> logits = memory();
-    for (std::size_t first = 0; first < rows_.size(); first += block) {
+    for (std::size_t first = 0; first < rows_.size(); first += block_) {
       multiply(x, w, first, logits);
       for_each_row(count(first), out_, [&](std::size_t r) {
         T* const y = logits.data() + r * out_;
@@ -71,7 +72,7 @@ class linear_losses {
         });
   }
 
-  void backward(const tensor<T>& x, const tensor<T>& w, T upstream, grad_sink<T> dx,
+  void backward(const product_tensor<T>& x, const product_tensor<T>& w, T upstream, grad_sink<T> dx,
                 grad_sink<T> dw, grad_sink<T> db) const {
     using target = gradient_memory<T>;
     const target to_x = dx.needed() ? dx.memory() : target{};
@@ -79,7 +80,7 @@ class linear_losses {
     target to_b = db.needed() ? db.memory() : target{};
     const tensor<T> gradient = memory();
     // Once even without rows: the gradient of the weight is then zero.
-    for (std::size_t first = 0; first == 0 || first < rows_.size(); first += block) {
+    for (std::size_t first = 0; first == 0 || first < rows_.size(); first += block_) {
       const std::size_t n = count(first);
       multiply(x, w, first, gradient);
       for_each_row(n, out_, [&](std::size_t r) {
@@ -91,22 +92,24 @@ class linear_losses {
         sum_into(gradient.slice(0, 0, n), to_b.values,
                  std::exchange(to_b.add, true) ? accumulate::add : accumulate::overwrite);
       }
-      round(gradient, n);
+      if (type_ != dtype::bfloat16) round(gradient, n);
       const T* const u = gradient.data();
-      const T* const input = x.data() + first * in_;
+      const operand_values<T> input = x.data() + first * in_;
       if (dw.needed()) {
         const T beta = to_w.beta();
         T* const sum = to_w.values.data();
         if (weight_ == op::transposed) {
-          gemm(op::transposed, op::plain, out_, in_, n, T(1), u, out_, input, in_, beta, sum, in_);
+          gemm(type_, op::transposed, op::plain, out_, in_, n, T(1), u, out_, input, in_, beta, sum,
+               in_);
         } else {
-          gemm(op::transposed, op::plain, in_, out_, n, T(1), input, in_, u, out_, beta, sum, out_);
+          gemm(type_, op::transposed, op::plain, in_, out_, n, T(1), input, in_, u, out_, beta, sum,
+               out_);
         }
         to_w.add = true;
       }
       if (dx.needed()) {
-        gemm(op::plain, weight_ == op::transposed ? op::plain : op::transposed, n, in_, out_, T(1),
-             u, out_, w.data(), ld_, to_x.beta(), to_x.values.data() + first * in_, in_);
+        gemm(type_, op::plain, weight_ == op::transposed ? op::plain : op::transposed, n, in_, out_,
+             T(1), u, out_, w.data(), ld_, to_x.beta(), to_x.values.data() + first * in_, in_);
       }
     }
   }
@@ -118,17 +121,14 @@ class linear_losses {
   }
 
  private:
-  /// Of a product's sum over the rows: see above.
-  static constexpr std::size_t block = product::block_k;
-
   [[nodiscard]] std::size_t count(std::size_t first) const noexcept {
-    return std::min(block, rows_.size() - first);
+    return std::min(block_, rows_.size() - first);
   }
   [[nodiscard]] tensor<T> memory() const { return tensor<T>::empty({count(0), out_}); }
-  void multiply(const tensor<T>& x, const tensor<T>& w, std::size_t first,
+  void multiply(const product_tensor<T>& x, const product_tensor<T>& w, std::size_t first,
                 const tensor<T>& y) const {
-    gemm(op::plain, weight_, count(first), out_, in_, T(1), x.data() + first * in_, in_, w.data(),
-         ld_, T(0), y.data(), out_, bias_.data());
+    gemm(type_, op::plain, weight_, count(first), out_, in_, T(1), x.data() + first * in_, in_,
+         w.data(), ld_, T(0), y.data(), out_, bias_.data());
     round(y, count(first));
   }
   /// As linear() does with its result and its upstream gradient under autocast.
@@ -144,6 +144,8 @@ class linear_losses {
   op weight_;
   tensor<T> bias_;
   dtype type_;
+  /// Of a product's sum over the rows: see above.
+  std::size_t block_ = type_ == dtype::bfloat16 ? product::bf16_block : product::block_k;
 };
 
 }  // namespace detail
@@ -169,9 +171,9 @@ template <typename T, std::integral Label>
   detail::linear_losses<T, Label> losses(
       x, weight, bias, layout,
       {"linear_cross_entropy", site, labels, sizes.out, options});
-  const detail::product_operand<T> left(x), right(weight);
-  const detail::summed_loss all =
-      losses.forward(left.values().contiguous(), right.values().contiguous());
+  const detail::product_operand<T> left(x, detail::products_by::gemm),
+      right(weight, detail::products_by::gemm);
+  const detail::summed_loss all = losses.forward(left.operand(), right.operand());
   if (!options.row_weights.empty() && records(x, weight, bias)) {
     losses.keep(tensor<float>::from(options.row_weights, {options.row_weights.size()}));
   }
@@ -179,8 +181,7 @@ template <typename T, std::integral Label>
       tensor<T>::scalar(static_cast<T>(all.total)),
       [losses = std::move(losses), left = left.kept(), right = right.kept()](
           const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dw, grad_sink<T> db) {
-        losses.backward(left.values().contiguous(), right.values().contiguous(), upstream.item(),
-                        dx, dw, db);
+        losses.backward(left.operand(), right.operand(), upstream.item(), dx, dw, db);
       },
       x, weight, bias);
   return {std::move(sum), all.count};

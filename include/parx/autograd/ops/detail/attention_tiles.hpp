@@ -67,6 +67,7 @@ struct attention_problem {
   double dropout = 0;
   random_stream stream{0, ""};
   std::size_t first_head = 0, whole_heads = 0;  // see attention_options
+  dtype products = dtype::float32;              // bfloat16: computed by gemm(products, ...)
 
   static constexpr std::size_t columns = 256;
   /// Queries of a tile. Fewer with a causal mask, because half of the scores on the diagonal are
@@ -87,7 +88,7 @@ struct attention_problem {
   /// scores (n, m) of queries t0... and keys s0..., without masks.
   void score(heads_view<const T> q, heads_view<const T> k, std::size_t b, std::size_t h,
              std::size_t t0, std::size_t n, std::size_t s0, std::size_t m, T* scores) const {
-    gemm(op::plain, op::transposed, n, m, width, scale, q.at(b, h, t0), q.row,
+    gemm(products, op::plain, op::transposed, n, m, width, scale, q.at(b, h, t0), q.row,
          k.at(b, h / group, s0), k.row, T(0), scores, m);
   }
   /// Adds both biases to the scores of query t and keys s0 ... s0 + count - 1.
@@ -169,7 +170,7 @@ void attention_forward(const attention_problem<T>& p, heads_view<const T> q, hea
             highest[r] = top;
             if (p.dropout > 0) p.drop(b, h, t0 + r, s0, count, x, x);
           }
-          gemm(op::plain, op::plain, n, p.value_width, m, T(1), scores.data(), m,
+          gemm(p.products, op::plain, op::plain, n, p.value_width, m, T(1), scores.data(), m,
                v.at(b, h / p.group, s0), v.row, s0 == 0 ? T(0) : T(1), out.at(b, h, t0), out.row);
         }
         for (std::size_t r = 0; r < n; ++r) {
@@ -227,10 +228,10 @@ void attention_backward(const attention_problem<T>& p, heads_view<const T> q, he
             std::fill_n(x + count, m - count, T(0));
             if (p.dropout > 0) p.drop(b, h, t0 + r, s0, m, x, kept.data() + r * m);
           }
-          gemm(op::transposed, op::plain, m, p.value_width, n, T(1), kept.data(), m,
+          gemm(p.products, op::transposed, op::plain, m, p.value_width, n, T(1), kept.data(), m,
                dout.at(b, h, t0), dout.row, T(1), dv.at(b, g, s0), dv.row);
-          gemm(op::plain, op::transposed, n, m, p.value_width, T(1), dout.at(b, h, t0), dout.row,
-               v.at(b, g, s0), v.row, T(0), derivative.data(), m);
+          gemm(p.products, op::plain, op::transposed, n, m, p.value_width, T(1), dout.at(b, h, t0),
+               dout.row, v.at(b, g, s0), v.row, T(0), derivative.data(), m);
           for (std::size_t r = 0; r < n; ++r) {
             T* const d = derivative.data() + r * m;
             const T* const x = probabilities.data() + r * m;
@@ -238,9 +239,9 @@ void attention_backward(const attention_problem<T>& p, heads_view<const T> q, he
             const T c = common[r];
             for (std::size_t j = 0; j < m; ++j) d[j] = y[j] * d[j] - x[j] * c;
           }
-          gemm(op::plain, op::plain, n, p.width, m, p.scale, derivative.data(), m, k.at(b, g, s0),
-               k.row, s0 == 0 ? beta_q : T(1), dq.at(b, h, t0), dq.row);
-          gemm(op::transposed, op::plain, m, p.width, n, p.scale, derivative.data(), m,
+          gemm(p.products, op::plain, op::plain, n, p.width, m, p.scale, derivative.data(), m,
+               k.at(b, g, s0), k.row, s0 == 0 ? beta_q : T(1), dq.at(b, h, t0), dq.row);
+          gemm(p.products, op::transposed, op::plain, m, p.width, n, p.scale, derivative.data(), m,
                q.at(b, h, t0), q.row, T(1), dk.at(b, g, s0), dk.row);
         }
       }
