@@ -27,6 +27,7 @@
 #include "tools/parxrun/ranks/missing_instructions.hpp"
 #include "tools/parxrun/ranks/orphans.hpp"
 #include "tools/parxrun/ranks/rank_variables.hpp"
+#include "tools/parxrun/ranks/stop_requests.hpp"
 #include <parx/core/compiled_for.hpp>
 #include <parx/core/failure_record.hpp>
 #include <parx/core/file_text.hpp>
@@ -58,6 +59,25 @@ void forget_close_range() {
   const sock_fprog program{filter.size(), filter.data()};
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+BOOST_AUTO_TEST_CASE(a_request_to_end_that_comes_again_at_once_is_the_same_one) {
+  using parx::detail::stop_request;
+  using std::chrono::milliseconds;
+  const parx::detail::stop_requests::time_point start{};
+  const auto second = [&](int signal, milliseconds later) {
+    parx::detail::stop_requests requests;
+    BOOST_TEST((requests.take(SIGTERM, start) == stop_request::first));
+    const stop_request now = requests.take(signal, start + later);
+    BOOST_TEST(requests.was_asked_twice() == (now == stop_request::second));
+    return now;
+  };
+  BOOST_TEST((second(SIGTERM, milliseconds(900)) == stop_request::same));
+  BOOST_TEST((second(SIGTERM, milliseconds(1100)) == stop_request::second));
+  BOOST_TEST((second(SIGINT, milliseconds(50)) == stop_request::same));
+  BOOST_TEST((second(SIGINT, milliseconds(200)) == stop_request::second));
+  BOOST_TEST((second(SIGPIPE, milliseconds(60'000)) == stop_request::same));
+  BOOST_TEST(!parx::detail::stop_requests().was_asked());
 }
 
 BOOST_AUTO_TEST_CASE(lines_come_out_whole_however_the_bytes_arrive) {

@@ -50,39 +50,41 @@ bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-BOOST_AUTO_TEST_CASE(a_job_of_one_host_without_restarts_needs_no_meeting_point) {
-  BOOST_TEST(!find_nodes({}, {}).has_value());
-  BOOST_TEST(!find_nodes({.nodes = "1", .endpoint = "n1:29400"}, {}).has_value());
-  BOOST_TEST(!find_nodes({}, step(1, 1, 0, "n1")).has_value());
-  BOOST_TEST(!find_nodes({.standalone = true}, step(4, 2, 0, "n[1-2]")).has_value());
+BOOST_AUTO_TEST_CASE(a_job_of_one_host_needs_no_meeting_point) {
+  for (const auto& alone :
+       {find_nodes({}, {}), find_nodes({.nodes = "1", .endpoint = "n1:29400"}, {}),
+        find_nodes({}, step(1, 1, 0, "n1")),
+        find_nodes({.standalone = true}, step(4, 2, 0, "n[1-2]")), parx::job_nodes{}}) {
+    BOOST_TEST(alone.is_alone());
+    BOOST_TEST(!alone.has_generations());
+  }
   const auto restarted = find_nodes({.restarts = 3}, {});
-  BOOST_REQUIRE(restarted.has_value());
-  BOOST_TEST(restarted->port == 0);
-  BOOST_TEST((restarted->role == keeper_role::yes));
+  BOOST_TEST(restarted.is_alone());
+  BOOST_TEST(restarted.has_generations());
+  BOOST_TEST(!find_nodes({.nodes = "2", .endpoint = "n1"}, {}).is_alone());
 }
 
 BOOST_AUTO_TEST_CASE(a_step_of_srun_says_where_the_nodes_meet) {
   const auto first = find_nodes({}, step(3, 3, 0, "n[07-09]"));
   const auto last = find_nodes({}, step(3, 3, 2, "n[07-09]"));
-  BOOST_REQUIRE((first && last));
-  BOOST_TEST(first->host == "n07");
-  BOOST_TEST(last->host == "n07");
-  BOOST_TEST(first->port == last->port);
-  BOOST_TEST(first->id == "slurm-100.2");
-  BOOST_TEST((first->role == keeper_role::yes));
-  BOOST_TEST((last->role == keeper_role::no));
-  BOOST_TEST(last->node_rank == 2);
-  BOOST_TEST(first->least == 3);
+  BOOST_TEST(first.host == "n07");
+  BOOST_TEST(last.host == "n07");
+  BOOST_TEST(first.port == last.port);
+  BOOST_TEST(first.id == "slurm-100.2");
+  BOOST_TEST((first.role == keeper_role::yes));
+  BOOST_TEST((last.role == keeper_role::no));
+  BOOST_TEST(last.node_rank == 2);
+  BOOST_TEST(first.least == 3);
   environment again = step(3, 3, 0, "n[07-09]");
   again["SLURM_RESTART_COUNT"] = "1";
-  BOOST_TEST(find_nodes({}, again)->id == "slurm-100.2.1");
+  BOOST_TEST(find_nodes({}, again).id == "slurm-100.2.1");
   // S1's line: torchrun's own options inside the step.
   const auto labs =
       find_nodes({.nodes = "3", .endpoint = "n07:29500", .id = "x", .backend = "c10d"},
                  step(3, 3, 1, "n[07-09]"));
-  BOOST_TEST(labs->port == 29500);
-  BOOST_TEST(labs->id == "x");
-  BOOST_TEST((labs->role == keeper_role::by_address));
+  BOOST_TEST(labs.port == 29500);
+  BOOST_TEST(labs.id == "x");
+  BOOST_TEST((labs.role == keeper_role::by_address));
 }
 
 BOOST_AUTO_TEST_CASE(torchruns_options_mean_what_they_do_there) {
@@ -90,22 +92,22 @@ BOOST_AUTO_TEST_CASE(torchruns_options_mean_what_they_do_there) {
                                    .endpoint = "n1",
                                    .conf = "join_timeout=30,last_call_timeout=5,read_timeout=9"},
                                   {});
-  BOOST_TEST(elastic->least == 2);
-  BOOST_TEST(elastic->most == 4);
-  BOOST_TEST(elastic->port == 29400);
-  BOOST_TEST(elastic->id == "none");
-  BOOST_TEST(elastic->join_limit.count() == 30'000);
-  BOOST_TEST(elastic->last_call.count() == 5'000);
+  BOOST_TEST(elastic.least == 2);
+  BOOST_TEST(elastic.most == 4);
+  BOOST_TEST(elastic.port == 29400);
+  BOOST_TEST(elastic.id == "none");
+  BOOST_TEST(elastic.join_limit.count() == 30'000);
+  BOOST_TEST(elastic.last_call.count() == 5'000);
   const auto fixed =
       find_nodes({.nodes = "2", .node_rank = "1", .master_addr = "n1", .master_port = "1234"}, {});
-  BOOST_TEST(fixed->port == 1234);
-  BOOST_TEST((fixed->role == keeper_role::no));
-  BOOST_TEST((find_nodes({.nodes = "2", .node_rank = "0", .master_addr = "n1"}, {})->role ==
+  BOOST_TEST(fixed.port == 1234);
+  BOOST_TEST((fixed.role == keeper_role::no));
+  BOOST_TEST((find_nodes({.nodes = "2", .node_rank = "0", .master_addr = "n1"}, {}).role ==
               keeper_role::yes));
   // With c10d the number orders the ranks, and the address says who listens.
   const auto ordered = find_nodes({.nodes = "2", .endpoint = "n1", .node_rank = "1"}, {});
-  BOOST_TEST((ordered->role == keeper_role::by_address));
-  BOOST_TEST(ordered->node_rank == 1);
+  BOOST_TEST((ordered.role == keeper_role::by_address));
+  BOOST_TEST(ordered.node_rank == 1);
 }
 
 BOOST_AUTO_TEST_CASE(what_would_become_two_worlds_or_wait_for_ever_is_refused) {
@@ -184,8 +186,8 @@ BOOST_AUTO_TEST_CASE(texts_between_parxrun_arrive_whole_however_the_bytes_do) {
   const job_key key("0123456789abcdef", "job");
   for (const job_key* each : {&key, static_cast<const job_key*>(nullptr)}) {
     pair_of_channels two(each, each);
-    const std::string bytes = two.agent.frame(object{{"event", "done"}}) +
-                              two.agent.frame(object{{"event", "leave"}});
+    const std::string bytes =
+        two.agent.frame(object{{"event", "done"}}) + two.agent.frame(object{{"event", "leave"}});
     std::string heard;
     for (const char byte : bytes) {
       two.keeper.feed({&byte, 1});
@@ -236,9 +238,9 @@ BOOST_AUTO_TEST_CASE(an_agent_obeys_nobody_who_has_not_proved_to_know_the_key) {
   const std::string nonce = raw_frame(R"({"nonce":"k"})");
   const std::string zeros(sizeof(parx::mac), '\0');
   constexpr auto no_parxrun = "something else than parxrun answers there";
-  for (const char* order : {R"({"end":{"code":0}})", R"({"welcome":0})", R"({"form":{}})",
-                            R"({"stop":{"how":0}})", R"({"beat":0})", R"({"proof":true})", "{}",
-                            "[]", "0", "", "{", "null"}) {
+  for (const char* order :
+       {R"({"end":{"code":0}})", R"({"welcome":0})", R"({"form":{}})", R"({"stop":{"how":0}})",
+        R"({"beat":0})", R"({"proof":true})", "{}", "[]", "0", "", "{", "null"}) {
     for (const job_key* each : {&key, static_cast<const job_key*>(nullptr)}) {
       BOOST_TEST(said_of(each, {raw_frame(order)}) == no_parxrun, order);
     }
@@ -310,9 +312,17 @@ using parx::detail::form_from_json;
 using parx::detail::form_order;
 
 BOOST_AUTO_TEST_CASE(the_order_to_form_a_generation_is_taken_whole_or_not_at_all) {
-  const form_order given{.generation = 2, .restarts = 1, .first_rank = 4, .world_size = 6,
-                         .node_rank = 1, .nodes = 2, .goes_on = true, .keeper = "k",
-                         .run_id = "job.2", .master_host = "n1", .master_port = 4711,
+  const form_order given{.generation = 2,
+                         .restarts = 1,
+                         .first_rank = 4,
+                         .world_size = 6,
+                         .node_rank = 1,
+                         .nodes = 2,
+                         .goes_on = true,
+                         .keeper = "k",
+                         .run_id = "job.2",
+                         .master_host = "n1",
+                         .master_port = 4711,
                          .store_port = 4712};
   const form_order got = form_from_json(to_json(given), 2);
   BOOST_TEST((to_json(got) == to_json(given)));
@@ -323,9 +333,14 @@ BOOST_AUTO_TEST_CASE(the_order_to_form_a_generation_is_taken_whole_or_not_at_all
     changed[name] = parx::json::array{};
     BOOST_CHECK_THROW(static_cast<void>(form_from_json(changed, 2)), parx::json::error);
   }
-  for (const auto& [name, value] : std::vector<std::pair<std::string, int>>{
-           {"generation", 0}, {"restarts", -1}, {"first_rank", -1}, {"first_rank", 2'000'000'000},
-           {"world_size", 5}, {"node_rank", 2}, {"nodes", 1}}) {
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, int>>{{"generation", 0},
+                                                {"restarts", -1},
+                                                {"first_rank", -1},
+                                                {"first_rank", 2'000'000'000},
+                                                {"world_size", 5},
+                                                {"node_rank", 2},
+                                                {"nodes", 1}}) {
     object changed = to_json(given);
     changed[name] = value;
     BOOST_CHECK_THROW(static_cast<void>(form_from_json(changed, 2)), channel_error);
@@ -356,8 +371,9 @@ BOOST_AUTO_TEST_CASE(a_report_says_whose_work_is_saved_and_why_the_job_has_ended
                   "parxrun: node b was lost: it closed the connection; the ranks on a have saved"));
   job_end none{
       .command = "./train", .why = "on node b: cannot make a pipe: Too many open files", .code = 1};
-  BOOST_TEST(report_text(none) == "parxrun: the job has ended: on node b: cannot make a pipe: Too "
-                                  "many open files: ./train\n");
+  BOOST_TEST(report_text(none) ==
+             "parxrun: the job has ended: on node b: cannot make a pipe: Too "
+             "many open files: ./train\n");
   none.told = true;
   none.why = "by SIGTERM";
   BOOST_TEST(report_text(none) == "parxrun: ended by SIGTERM: ./train\n");

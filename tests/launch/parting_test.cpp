@@ -83,7 +83,7 @@ end_of_job run_job(const std::string& way, int ranks,
   const int log = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   ::dup2(log, STDERR_FILENO);
   parx::agent_options options{
-      .ranks = ranks, .command = {"/proc/self/exe"}, .on_loss = on_loss};
+      .ranks = ranks, .command = {"/proc/self/exe"}, .nodes = {.losses = on_loss}};
   options.command[0] = std::filesystem::read_symlink("/proc/self/exe");
   options.command.insert(options.command.end(), {"--run_test=a_rank", "--log_level=nothing"});
   const auto start = std::chrono::steady_clock::now();

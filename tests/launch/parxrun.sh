@@ -265,7 +265,7 @@ user_signals_are_passed_on_and_end_nothing() {
   kill -USR1 $job; wait $job; has out '[rank 0] saved'; has out '[rank 1] saved'
 }
 a_stopped_job_goes_on_when_it_is_continued() {
-  start -n 2 sh -c 'echo $$ >pid.$RANK; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; sleep 0.4; echo went on'
+  start -n 2 sh -c 'echo $$ >pid.$RANK; [ $RANK = 0 ] && { sleep 0.2; touch ready; }; sleep 1; echo went on'
   kill -TSTP $job
   for p in $job $(cat pid.*); do for _ in $(seq 100); do ! grep -q '^State:.T' /proc/$p/status || continue 2; sleep 0.02; done; return 1; done
   kill -CONT $job; wait $job; has out '[rank 0] went on'; has out '[rank 1] went on'
@@ -452,6 +452,13 @@ END
   export parxrun hello
   timeout 60 unshare -rn bash network.sh "$without_v4" v6 >out 2>err
   timeout 60 unshare -rn bash network.sh "$without_v6" >out 2>err
+}
+a_job_of_one_host_has_no_connection_with_itself() {
+  command -v strace || { echo "NOT TRIED: the connections of parxrun: there is no strace" >&3; return 0; }
+  for more in '' '--max-restarts 1'; do
+    strace -f -o calls -e trace=connect,accept,accept4 "$parxrun" -n 2 $more true; has calls 'exited with 0'; ! grep -E '(connect|accept4?)\(' calls
+  done
+  strace -f -o calls -e trace=listen "$parxrun" -n 2 true; ! grep -F 'listen(' calls
 }
 a_number_of_ranks_after_the_program_is_warned_of() {
   run 0 printf '%s\n' -n 4; has out 4

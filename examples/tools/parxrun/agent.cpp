@@ -1,335 +1,498 @@
-// agent: parxrun on one host: starts a program as N ranks and supervises them.
+// agent: parxrun on one node of a job, which may be its only one.
 //
-// One thread, which waits in Boost.Asio for the ranks' output, for signals and timers. A job ends
-// in one of four ways. All ranks return 0. A rank fails: the others are ended within a second,
-// unless they go on (on_loss). parxrun is told to stop: the ranks have the time `grace` to save
-// their work. A rank returns 75 (stopped_exit_code) because it has saved its work: the others have
-// the time `grace` to do the same. No process that a rank has started is left behind: this process
-// adopts it (orphans.hpp), and where this one is killed its guard ends it (job_guard.hpp). Only
-// parxrun needs Boost; the ranks' programs do not.
+// It starts and ends the ranks of its node as the keeper says (generation_node.hpp), passes their
+// output on and reports how they ended. On the first node it has the keeper itself, and tells and
+// hears it by calls: a job of one node has no connection but those of its ranks.
+//
+// When a rank fails, the others are ended within a second, unless they go on (on_loss). When
+// parxrun is told to stop, or a rank returns 75 (stopped_exit_code) because it has saved its work,
+// the others have the time `grace` to do the same. No process that a rank has started is left
+// behind: this process adopts it (orphans.hpp), and where it is killed its guard ends it
+// (job_guard.hpp). One thread, which waits in Boost.Asio. Only parxrun needs Boost; the ranks'
+// programs do not.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "tools/common/find_program.hpp"
-#include "tools/common/flight/reader.hpp"
-#include "tools/common/job_report.hpp"
-#include "tools/common/rank_list.hpp"
 #include "tools/parxrun/agent_options.hpp"
-#include "tools/parxrun/agents.hpp"
 #include "tools/parxrun/failures/divergence_text.hpp"
 #include "tools/parxrun/failures/failure_folder.hpp"
-#include "tools/parxrun/failures/failure_report.hpp"
 #include "tools/parxrun/failures/job_end.hpp"
-#include "tools/parxrun/failures/verdict.hpp"
-#include "tools/parxrun/nodes/kept_store.hpp"
+#include "tools/parxrun/nodes/form_order.hpp"
+#include "tools/parxrun/nodes/generation_job.hpp"
+#include "tools/parxrun/nodes/generation_node.hpp"
+#include "tools/parxrun/nodes/keeper_way.hpp"
+#include "tools/parxrun/nodes/nodes_secret.hpp"
 #include "tools/parxrun/nodes/report_file.hpp"
 #include "tools/parxrun/nodes/report_of_node.hpp"
 #include "tools/parxrun/ranks/after.hpp"
 #include "tools/parxrun/ranks/caught_signals.hpp"
-#include "tools/common/child_process.hpp"
-#include "tools/parxrun/ranks/console.hpp"
-#include "tools/parxrun/ranks/job_guard.hpp"
+#include "tools/parxrun/ranks/node_drain.hpp"
 #include "tools/parxrun/ranks/node_ranks.hpp"
 #include "tools/parxrun/ranks/orphans.hpp"
-#include "tools/parxrun/ranks/output_channel.hpp"
 #include "tools/parxrun/ranks/rank_output.hpp"
-#include "tools/parxrun/ranks/rank_process.hpp"
 #include "tools/parxrun/ranks/rank_variables.hpp"
 #include "tools/parxrun/ranks/reserved_port.hpp"
 #include "tools/parxrun/ranks/secret_file.hpp"
-#include <parx/comm/flight/directory.hpp>
-#include <parx/core/check.hpp>
-#include <parx/core/deadline.hpp>
-#include <parx/core/descriptor.hpp>
+#include "tools/parxrun/ranks/stop_requests.hpp"
+#include "tools/parxrun/run_ranks.hpp"
+#include "tools/parxrun/ssh/ssh_start.hpp"
+#include "tools/parxrun/ssh/starter_words.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/core/hmac.hpp>
-#include <parx/core/job_key.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/signal_name.hpp>
+#include <parx/core/socket_address.hpp>
 #include <parx/core/stopped.hpp>
-#include <parx/core/unix_time.hpp>
-#include <parx/core/version.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 class agent {
  public:
-  explicit agent(const agent_options& options) : options_(options) {}
+  explicit agent(const agent_options& options)
+      : options_(options), nodes_(options.nodes), env_(process_environment()) {
+    for (const auto& [name, value] : options_.variables) env_.insert_or_assign(name, value);
+    node_ = own_node_name(env_);
+    if (nodes_.is_alone()) nodes_.host = loopback_address();
+    if (nodes_.is_alone() && nodes_.id.empty()) nodes_.id = random_hex();
+  }
+  agent(const agent&) = delete;
+  agent& operator=(const agent&) = delete;
 
   [[nodiscard]] int run() {
-    environment env = process_environment();
-    for (const auto& [name, value] : options_.variables) env.insert_or_assign(name, value);
-    env.erase("PARX_AGENT");  // of an outer parxrun
-    const std::string file = find_program(options_.command.front(), env);
-    const reserved_port port;
-    // Where parxrun keeps parx's store, a program that is not of parx needs another port.
-    const std::optional<reserved_port> other_port =
-        goes_on() ? std::make_optional<reserved_port>() : std::nullopt;
-    const bool encrypts = env_flag(env, "PARX_TLS").value_or(false);
-    // Without HMAC there is no secret; the ranks warn of that.
-    const std::string secret = why_no_hmac().empty() ? random_hex() : std::string();
-    const secret_file file_with_secret(secret);
-    const bool in_file = !secret.empty() && !file_with_secret.path().empty();
-    const local_job job{.ranks = options_.ranks,
-                        .port = port.number(),
-                        .other_port = other_port ? other_port->number() : std::uint16_t{0},
-                        .run_id = random_hex(),
-                        .secret_file = in_file ? file_with_secret.path() : std::string(),
-                        .secret = in_file ? std::string() : secret,
-                        .keeps_store = goes_on(),
-                        .threads_per_rank = threads_per_rank(options_.ranks),
-                        .threads = options_.threads};
-    job_ = {.id = job.run_id, .command = joined_text(options_.command, " "), .parx = PARX_VERSION};
-    job_.generations.push_back(
-        {.start = unix_seconds(),
-         .members = {{.node = own_node_name(env), .ranks = options_.ranks}}});
-    write_report(options_, job_);
-    failures_.emplace(env, name_of_start(job.run_id, job.host, job.port));
-
-    guard_.emplace("PARX_RUN_ID=" + job.run_id);
+    try {
+      file_ = find_program(options_.command.front(), env_);
+    } catch (const program_error& failure) {
+      if (nodes_.is_alone()) throw;
+      say(formatted("node {}: {}", node_, failure.what()));
+      no_program_ = failure.exit_code();
+    }
+    secret_ = secret_of_nodes(nodes_, env_, [this](const std::string& text) { say(text); });
+    if (options_.starter) listen_to_starter();
+    secret_file_.emplace(secret_);
+    guard_.emplace("PARX_AGENT=" + process_);
     orphans_.except(guard_->pid());
     signals_.emplace(io_, [this](int signal) { handle(signal); });
     around_.emplace(
         rank_surroundings{io_, console_, errors_, *guard_, orphans_, signals_->mask_before()});
-    ranks_.emplace(*around_, *failures_, rank_output::of(options_));
+    drain_.emplace(*around_);
     try {
-      ranks_->start(file, options_.command, 0, options_.ranks, [&](int rank) {
-        return rank_variables(env, job, rank, failures_->error_file(rank));
-      });
-      // After the forks, because it starts a thread. Ranks that are faster retry.
-      if (goes_on()) {
-        std::optional<job_key> key;
-        if (!secret.empty()) key.emplace(secret, job.run_id, encrypts);
-        store_.emplace(kept_store_options{
-            .address = job.host, .port = job.port, .run_id = job.run_id, .key = std::move(key)});
-      }
-      ranks_->pass_output_on();
+      way_.emplace(io_, nodes_, options_.command, env_, secret_, keeper_handlers());
+      way_->start(connect_limit());
       // run_one() always has work: the wait for the next signal.
-      while (!ranks_->all_ended()) io_.run_one();
-      end_leftovers();
-      while (!drained()) io_.run_one();
+      while (!has_finished()) io_.run_one();
     } catch (...) {
       end_leftovers();
       throw;
     }
-    ranks_->flush();
-    console_.queue(stream::err).add(errors_.summary());
-    const int code = report();
     while (!console_.empty() && !gave_up_on_output_) io_.run_one();
-    return code;
+    return *exit_code_;
   }
 
  private:
-  using clock = deadline::clock;
+  // The start.
 
-  [[nodiscard]] bool goes_on() const noexcept { return options_.on_loss == on_loss::go_on; }
-  void handle(int signal) {
-    switch (signal) {
-      case SIGCHLD:
-        static_cast<void>(orphans_.left());
-        notice_ends();
-        break;
-      case SIGUSR1:
-      case SIGUSR2:
-        signal_ranks(signal);
-        break;
-      case SIGTSTP:
-        signal_ranks(SIGSTOP);
-        ::raise(SIGSTOP);
-        signal_ranks(SIGCONT);
-        break;
-      // The reader of parxrun's output is gone (parxrun ... | head).
-      case SIGPIPE:
-        stop(SIGPIPE, SIGTERM);
-        break;
-      default:
-        stop(signal, signal);
+  /// How long it is worth while to try to reach the keeper. One that was there, and does not answer
+  /// for that long, has gone with its host.
+  [[nodiscard]] std::chrono::milliseconds connect_limit() const {
+    static constexpr std::chrono::milliseconds rejoin_limit{30'000};
+    // Without a program it only tells the others.
+    if (no_program_) return std::chrono::seconds(5);
+    return node_state_.was_admitted ? std::min(nodes_.join_limit, rejoin_limit) : nodes_.join_limit;
+  }
+  [[nodiscard]] keeper_way::handlers keeper_handlers() {
+    return {.agent = {.hello = [this] { return hello(); },
+                      .admitted = [this] { be_admitted(); },
+                      .text = [this](const json::value& text) { receive(text); },
+                      .silent = [this] { lose_keeper(); },
+                      .waits = [this](const std::string& text) { say(text + way_->listener()); },
+                      .gave_up =
+                          [this](const std::string& why) {
+                            say(why + (node_state_.was_admitted ? "" : way_->listener()));
+                            feed({.what = node_event::kind::gave_up});
+                          },
+                      .vacant = {}},
+            .say = [this](const std::string& text) { say(text); },
+            .record = [this](job_report& report) { write_report(options_, report); },
+            .report = [this](job_end& end) { report(end); }};
+  }
+  void lose_keeper() {
+    if (node_state_.phase != node_phase::over) {
+      say(formatted("node {} has lost the job's first parxrun at {}", node_, way_->link().place()));
+    }
+    feed({.what = node_event::kind::silent});
+  }
+  [[nodiscard]] json::object hello() {
+    return {{"node", node_},
+            {"process", process_},
+            {"nodes", formatted("{}:{}", nodes_.least, nodes_.most)},
+            {"ranks", options_.ranks},
+            {"port", draw_port()}};
+  }
+  void be_admitted() {
+    way_->tell(json::object{{"command", joined_text(options_.command, " ")}});
+    feed({.what = node_event::kind::admitted});
+    // The others would wait for this node.
+    if (no_program_) feed({.what = node_event::kind::told, .code = *no_program_}, no_program());
+  }
+  /// A port for rank 0, where the keeper has no store or the program is not of parx, kept until it
+  /// has ended.
+  [[nodiscard]] std::uint16_t draw_port() {
+    free_port_.emplace();
+    return free_port_->number();
+  }
+
+  // The protocol.
+
+  void receive(const json::value& text) {
+    if (const json::value* const form = text.find("form")) {
+      form_order order = form_from_json(*form, options_.ranks);
+      if (node_state_.phase != node_phase::waiting) return;
+      form_ = std::move(order);
+      feed({.what = node_event::kind::form, .generation = form_.generation});
+    } else if (const json::value* const stop = text.find("stop")) {
+      const int how = stop->as<int>("how");
+      if (how < 0 || how > static_cast<int>(stop_how::wait)) {
+        throw channel_error("it is a parxrun of another version");
+      }
+      feed({.what = node_event::kind::stop, .how = static_cast<stop_how>(how)});
+    } else if (text.contains("end_the_rest")) {
+      if (ranks_ != nullptr && !draining_) end_the_others();
+    } else if (const json::value* const end = text.find("end")) {
+      const int code = end->as<int>("code");
+      feed({.what = node_event::kind::end, .code = code});
+    } else if (const json::value* const members = text.find("waits")) {
+      say(
+          formatted("node {} waits: the job runs on {} nodes without it, and takes it in when one "
+                    "is lost or all stop",
+                    node_, members->as<int>()));
+    } else {
+      throw channel_error("it is a parxrun of another version");
     }
   }
 
-  /// Ends the job. A second request kills it, unless it is the same one.
-  void stop(int because, int tell) {
-    if (ranks_->all_ended()) {
-      gave_up_on_output_ = true;
-      return;
-    }
-    if (stopped_by_ || (failed_ && !goes_on())) {
-      if (because == SIGPIPE || clock::now() - asked_at_ <= same_request_within(because)) return;
-      asked_again_ = true;
-      return signal_ranks(SIGKILL);
-    }
-    stopped_by_ = because;
-    asked_at_ = clock::now();
-    signal_ranks(tell);
-    kill_after_grace();
-  }
-  void kill_after_grace() {
-    ranks_->kill_after(options_.grace, [this] { notice_ends(); });
+  void feed(const node_event& event, const std::string& why = {}) {
+    const node_step step = advance(node_state_, event);
+    node_state_ = step.state;
+    for (const node_action& each : step.actions) act(each, why);
   }
 
-  /// Signals the process groups of all ranks that still run.
-  void signal_ranks(int signal) {
-    notice_ends();  // first, so that a rank that has ended by itself does not count as signalled
-    ranks_->signal(signal);
+  void act(const node_action& action, const std::string& why) {
+    switch (action.what) {
+      case node_action::kind::start:
+        start_generation();
+        break;
+      case node_action::kind::stop:
+        end_ranks(action.how);
+        break;
+      case node_action::kind::abandon:
+        ranks_->signal(SIGTERM);
+        ranks_->kill_after(way_->link().time_left(), [this] { notice_ends(); });
+        break;
+      case node_action::kind::send:
+        send(action, why);
+        break;
+      case node_action::kind::connect:
+        boost::asio::post(io_, [this] {
+          if (starter_is_gone_) feed({.what = node_event::kind::gave_up});
+          else way_->link().connect(connect_limit());
+        });
+        break;
+      case node_action::kind::exit:
+        exit_code_ = node_state_.was_admitted ? action.code : no_program_.value_or(action.code);
+        way_->finish();
+        if (node_state_.was_admitted && node_state_.generation == 0 && action.code == 0) {
+          say(formatted("node {}: the job has ended, and did without this node", node_));
+        }
+        if (way_->own() == nullptr && action.code != 0 && action.code != stopped_exit_code &&
+            node_state_.was_admitted) {
+          say(formatted(
+              "node {}: the job has ended with code {}; its report is in the output of the "
+              "parxrun at {}",
+              node_, action.code, way_->link().place()));
+        }
+        after(std::chrono::seconds(no_program_ ? 5 : 2), finish_timer_,
+              [this] { waited_for_others_ = true; });
+        break;
+    }
+  }
+
+  void send(const node_action& action, const std::string& why) {
+    json::object text{{"event", std::string(name_of(action.message))},
+                      {"generation", action.generation},
+                      {"code", action.code},
+                      {"why", why}};
+    if (report_ && action.message != keeper_event::kind::started) {
+      text["report"] = json::to_json(way_->own() != nullptr ? *report_ : shortened(*report_));
+    }
+    if (action.message == keeper_event::kind::stopped) text["port"] = draw_port();
+    way_->tell(text);
+  }
+
+  [[nodiscard]] std::string no_program() const {
+    return formatted("on node {}: program \"{}\" was not found", node_, options_.command.front());
+  }
+
+  // The ranks.
+
+  void start_generation() {
+    const local_job job = job_of_generation(form_, nodes_, options_, secret_file_->path(), secret_);
+    report_.reset();
+    draining_ = false;
+    saved_ = false;
+    ends_by_force_ = false;
+    stopped_ranks_.clear();
+    former_ = std::move(ranks_);
+    former_failures_ = std::move(failures_);
+    failures_ =
+        std::make_unique<failure_folder>(env_, name_of_start(job.run_id, job.host, job.port));
+    ranks_ = std::make_unique<node_ranks>(*around_, *failures_,
+                                          rank_output::of(options_, job.place, nodes_.id, node_));
+    if (no_program_) return cannot_start(*no_program_, no_program());
+    environment variables = env_;
+    variables.insert_or_assign("PARX_AGENT", process_);
+    try {
+      ranks_->start(file_, options_.command, form_.first_rank, options_.ranks, [&](int rank) {
+        return rank_variables(variables, job, rank, failures_->error_file(rank));
+      });
+    } catch (const program_error& failure) {
+      if (nodes_.is_alone()) throw;
+      say(failure.what());
+      return cannot_start(failure.exit_code(), failure.what());
+    } catch (const std::exception& failure) {
+      if (nodes_.is_alone()) throw;
+      return cannot_start(1, formatted("on node {}: {}", node_, failure.what()));
+    }
+    ranks_->pass_output_on();
+    feed({.what = node_event::kind::started});
+    boost::asio::post(io_, [this] { notice_ends(); });  // of ranks that have ended by now
+  }
+  void cannot_start(int code, const std::string& why) {
+    feed({.what = node_event::kind::failed, .code = code}, why);
+    ranks_->signal(SIGKILL);
+    boost::asio::post(io_, [this] { notice_ends(); });
+  }
+
+  void end_ranks(stop_how how) {
+    const auto before = [this] { notice_ends(); };
+    switch (how) {
+      case stop_how::terminate:
+        return end_the_others();
+      case stop_how::save:
+        ranks_->signal(SIGUSR1);
+        break;
+      case stop_how::ask:
+        if (!requests_.was_asked()) ranks_->signal(SIGTERM);  // else they have the user's signal
+        break;
+      case stop_how::wait:
+        break;
+    }
+    ranks_->kill_after(options_.grace, before);
   }
 
   void notice_ends() {
-    const auto [failed, saved, ended] = ranks_->notice_ends();
-    if (goes_on() && !stopped_by_ && !ended.empty()) {
-      end_those_left_out(
-          store_->members_after(ended.front().rank, to_string(ended.front().status)));
+    static_cast<void>(orphans_.left());
+    if (ranks_ == nullptr || draining_) return;
+    const auto news = ranks_->notice_ends();
+    if (form_.goes_on) {
+      for (const auto& each : news.ended) {
+        const std::string how = to_string(each.status);
+        if (!nodes_.is_alone() && !each.status.success() && !requests_.was_asked() &&
+            node_state_.phase == node_phase::running) {
+          say(formatted("rank {} on {} was lost ({}); the others go on", each.rank, node_, how));
+        }
+        way_->tell(json::object{
+            {"rank_ended", each.rank}, {"how", how}, {"generation", node_state_.generation}});
+      }
+    } else if (news.failed && node_state_.phase == node_phase::running && !requests_.was_asked()) {
+      feed({.what = node_event::kind::failed, .code = code_of_failure(*ranks_)},
+           formatted("rank {} ended ({}){}", news.failed->rank, to_string(news.failed->status),
+                     nodes_.is_alone() ? std::string() : " on " + node_));
+      for (const rank_process& each : ranks_->ranks()) {
+        if (!each.ended && is_stopped(each.pid)) stopped_ranks_.push_back(each.rank);
+      }
+      end_the_others();
     }
-    if ((failed_ && !goes_on()) || stopped_by_) return;
-    if (saved && !std::exchange(saved_, true)) kill_after_grace();
-    if (!failed) return;
-    failed_ = true;
-    if (goes_on()) return;
-    for (const rank_process& process : ranks_->ranks()) {
-      if (!process.ended && is_stopped(process.pid)) stopped_ranks_.push_back(process.rank);
+    if (news.saved && node_state_.phase == node_phase::running && !std::exchange(saved_, true)) {
+      ranks_->kill_after(options_.grace, [this] { notice_ends(); });
     }
-    end_the_others();
+    if (ranks_->all_ended()) drain();
   }
-
   void end_the_others() {
+    ends_by_force_ = true;
     ranks_->end_the_others([this] { notice_ends(); });
   }
 
-  /// A rank that hung or was stopped while the others went on without it can only end.
-  void end_those_left_out(const std::optional<std::vector<int>>& members) {
-    if (!members || ranks_->all_ended()) return;
-    for (const int rank : *members) {
-      if (!ranks_->ranks()[static_cast<std::size_t>(rank)].ended) return;
-    }
-    failed_ = true;
-    end_the_others();
+  void drain() {
+    draining_ = true;
+    const auto failed = [this](const auto& rank) {
+      return ranks_->end_of(rank).failed_by_itself();
+    };
+    const bool in_order = node_state_.phase == node_phase::running && !requests_.was_asked() &&
+                          std::ranges::none_of(ranks_->ranks(), failed);
+    drain_->start(*ranks_, in_order ? leftovers::told : leftovers::untold, [this] { be_gone(); });
   }
-
-  /// Kills the processes that are left of the job, and reaps the ranks.
+  void be_gone() {
+    console_.queue(stream::err).add(std::exchange(errors_, {}).summary());
+    report_ = report_of(*ranks_, *failures_, node_, options_.command, env_);
+    const on_loss losses = form_.goes_on ? on_loss::go_on : on_loss::end;
+    const bool has_saved = saved_ && node_state_.phase == node_phase::running;
+    const int code = has_saved && !any_failed_by_itself(report_->ranks)
+                         ? stopped_exit_code  // also where others were too slow
+                         : code_of_ranks(*ranks_, losses);
+    if (nodes_.is_alone() && form_.goes_on && code == 0 && !requests_.was_asked() && !saved_) {
+      console_.queue(stream::err).add(losses_text(report_->ranks));
+    }
+    feed({.what = node_event::kind::gone, .code = code});
+  }
   void end_leftovers() {
-    if (!failed_ && !stopped_by_ && ranks_->all_ended()) tell_leftovers();
-    ranks_->kill_and_reap();
+    if (ranks_ != nullptr) ranks_->kill_and_reap();
     orphans_.kill();
-    // A process of another user, which cannot be killed, may keep a pipe open forever.
-    after(std::chrono::seconds(1), drain_timer_, [this] { drain_time_is_over_ = true; });
   }
 
-  /// A script that starts its program in the background and does not wait for it ends the job by
-  /// that. What ends by itself within a moment (a `tee` of the rank's output) is no matter.
-  void tell_leftovers() {
-    const auto limit = deadline::after(std::chrono::seconds(1));
-    std::vector<pid_t> left;
-    while (!(left = orphans_.left()).empty() && !limit.passed()) {
-      io_.run_one_for(std::chrono::milliseconds(2));
+  /// The keeper is in this process: prints how a generation has ended.
+  void report(job_end& end) {
+    const std::vector<rank_end> ends = ends_of(end.reports);
+    if (form_.nodes == 1 && any_failed_by_itself(ends)) {
+      end.divergence = divergence_headline(ends, failures_->recorders().directory, stopped_ranks_);
     }
-    if (!left.empty()) console_.queue(stream::err).add(orphans_text(left));
+    end.killed = killed_text(
+        ends, requests_.was_asked_twice() ? std::nullopt : std::optional(options_.grace));
+    print_end(console_, end);
   }
 
-  [[nodiscard]] bool drained() const {
-    if (gave_up_on_output_) return true;
-    // Output that waits for a slow reader is never dropped.
-    if (drain_time_is_over_ && console_.empty()) return true;
-    return ranks_->output_closed();
+  // This process's own signals and end.
+
+  /// The words of the parxrun that has started this one by ssh. Without it nobody sees the ranks.
+  void listen_to_starter() {
+    starter_.emplace(
+        io_, *options_.starter, [this](int signal) { handle(signal); }, [this] { lose_starter(); });
+    console_.queue(stream::out).add(std::string(agent_greeting) + "\n");
+  }
+  void lose_starter() {
+    if (node_state_.phase == node_phase::over || std::exchange(starter_is_gone_, true)) return;
+    give_up_on_output();
+    way_->link().close();
+    if (node_state_.phase == node_phase::apart) feed({.what = node_event::kind::gave_up});
+    else feed({.what = node_event::kind::silent});
   }
 
-  /// The headline for a rank that failed because of others: which rank left early or diverged.
-  /// Empty where it failed by itself or that is not known.
-  [[nodiscard]] std::string divergence_of(const verdict& found,
-                                          const std::vector<rank_end>& ends) const {
-    const auto& record = ends[found.cause].record;
-    if (!record || record->kind() == failure_kind::own) return {};
-    const std::vector<flight_log> logs = readable_logs(failures_->recorders().directory);
-    // A rank may leave early because its last call was another one, which needed nobody.
-    if (std::string text = differing_calls_text(logs); !text.empty()) return text;
-    if (record->code != errc::mismatch) {
-      if (std::string text = early_exit_text(found, ends); !text.empty()) return text;
+  void handle(int signal) {
+    switch (signal) {
+      case SIGCHLD:
+        return notice_ends();
+      case SIGPIPE:
+        return starter_ ? lose_starter() : tell(signal);
+      case SIGUSR1:
+      case SIGUSR2:
+        if (ranks_ != nullptr && !draining_) ranks_->signal(signal);
+        return;
+      case SIGTSTP:
+        if (ranks_ != nullptr) ranks_->signal(SIGSTOP);
+        ::raise(SIGSTOP);
+        if (ranks_ != nullptr) ranks_->signal(SIGCONT);
+        return;
+      default:
+        return tell(signal);
     }
-    std::string text = divergence_text(logs, stopped_ranks_);
-    return text.empty() && found.blamed >= 0 ? blame_text(*record, found.blamed) : text;
   }
 
-  /// Prints how the job ended, unless it succeeded, and returns parxrun's exit code.
-  [[nodiscard]] int report() {
-    const bool some_succeeded =
-        std::any_of(ranks_->ranks().begin(), ranks_->ranks().end(),
-                    [](const rank_process& each) { return each.ended->success(); });
-    const bool was_stopped = stopped_by_ || saved_;
-    const bool went_on = failed_ && goes_on() && some_succeeded && !was_stopped;
-    if (went_on) {
-      for (const rank_process& each : ranks_->ranks()) {
-        if (each.ended->success()) continue;
-        console_.queue(stream::err)
-            .add(formatted("parxrun: rank {} was lost ({}); others have gone on to the end\n",
-                           each.rank, to_string(*each.ended)));
+  /// Ends the job. A second request kills the ranks, unless it follows at once, and so does one
+  /// after a failure.
+  void tell(int signal) {
+    const bool has_ranks = ranks_ != nullptr && !draining_ && !ranks_->all_ended();
+    if (!nodes_.has_generations() && ranks_ != nullptr && !has_ranks) {
+      return give_up_on_output();  // the job has ended but for that
+    }
+    const stop_request request = requests_.take(signal, deadline::clock::now());
+    if (request == stop_request::same) return;
+    if (has_ranks) {
+      notice_ends();  // first, so that a rank that has ended by itself does not count as signalled
+      if (request == stop_request::second || ends_by_force_) {
+        ranks_->signal(SIGKILL);
+      } else {
+        ranks_->signal(signal == SIGPIPE ? SIGTERM : signal);
+        ranks_->kill_after(options_.grace, [this] { notice_ends(); });
       }
     }
-    const environment env = process_environment();
-    job_end end{.command = job_.command, .world_size = options_.ranks};
-    end.reports.push_back(
-        report_of(*ranks_, *failures_, own_node_name(env), options_.command, env));
-    const std::vector<rank_end>& ends = end.reports.front().ranks;
-    if (failed_ && !went_on && !(goes_on() && was_stopped)) {
-      const verdict found = judge(ends);
-      end.code = ends[found.cause].status.shell_code();
-      end.divergence = divergence_of(found, ends);
-    } else if (was_stopped) {
-      end.told = true;
-      end.why = "by " + (stopped_by_ ? signal_name(*stopped_by_) : "its ranks");
-      end.killed = killed_text(ends);
-      end.code =
-          stopped_by_ && !all_have_saved(end.reports) ? 128 + *stopped_by_ : stopped_exit_code;
+    if (request == stop_request::second) {
+      if (!has_ranks) give_up_on_output();
+      if (!has_ranks && !exit_code_) exit_code_ = 128 + signal;
+      waited_for_others_ = true;
+      return;
     }
-    print_end(console_, end);
-    job_.generations.front().end = unix_seconds();
-    job_.generations.front().outcome = outcome_of(end);
-    job_.generations.front().nodes = end.reports;
-    write_report(options_, job_);
-    return end.code;
+    feed({.what = node_event::kind::told, .code = 128 + signal},
+         formatted("by {}", signal_name(signal)));
+    if (nodes_.is_alone()) return;
+    // The keeper ends the job once all ranks have saved their work. One that never does is none.
+    after(options_.grace + std::chrono::seconds(15), told_timer_, [this, signal] {
+      if (!exit_code_) exit_code_ = 128 + signal;
+      waited_for_others_ = true;
+    });
   }
 
-  /// Which ranks have not ended in time after parxrun was told to stop.
-  [[nodiscard]] std::string killed_text(const std::vector<rank_end>& ends) const {
-    std::vector<int> killed;
-    for (const rank_end& each : ends) {
-      if (each.status.signal == SIGKILL) killed.push_back(each.rank);
-    }
-    if (killed.empty()) return {};
-    const double grace = std::chrono::duration<double>(options_.grace).count();
-    return formatted("; rank {} ", rank_list(killed)) +
-           (asked_again_ ? "was killed on the second signal"
-                         : formatted("did not end within {:.1f} s and was killed", grace));
+  [[nodiscard]] bool has_finished() const {
+    const keeper* const own = way_->own();
+    if (!exit_code_ || own == nullptr || waited_for_others_) return exit_code_.has_value();
+    // Nodes that come late would wait for a keeper that is gone.
+    return own->has_ended() && (!no_program_ || own->all_have_come());
   }
+
+  void give_up_on_output() {
+    gave_up_on_output_ = true;
+    drain_->give_up_on_output();
+  }
+  void say(const std::string& text) { console_.queue(stream::err).add("parxrun: " + text + "\n"); }
 
   const agent_options& options_;
+  job_nodes nodes_;
+  environment env_;
+  std::string node_;                          ///< its name
+  const std::string process_ = random_hex();  ///< this agent's own name
+  std::string file_;                          ///< the program
+  std::optional<int> no_program_;             ///< the exit code where there is no such program here
+  std::string secret_;
   boost::asio::io_context io_{1};
-  std::optional<caught_signals> signals_;
-  boost::asio::steady_timer drain_timer_{io_};
-  std::optional<failure_folder> failures_;
+  boost::asio::steady_timer finish_timer_{io_};
+  boost::asio::steady_timer told_timer_{io_};
   orphans orphans_;
+  std::optional<secret_file> secret_file_;
   std::optional<job_guard> guard_;
+  std::optional<caught_signals> signals_;
   console console_{io_};
   repeated_errors errors_;
   std::optional<rank_surroundings> around_;
-  std::optional<node_ranks> ranks_;
-  clock::time_point asked_at_{};
-  std::optional<int> stopped_by_;
-  bool asked_again_ = false;         ///< told to stop a second time
-  std::optional<kept_store> store_;  ///< if the ranks go on after a loss
-  bool failed_ = false;              ///< a rank failed by itself
-  std::vector<int> stopped_ranks_;   ///< those whose processes were stopped at that time
-  bool saved_ = false;               ///< a rank has ended with its work saved
-  job_report job_;
-  bool drain_time_is_over_ = false;
+  std::optional<node_drain> drain_;
+  std::optional<starter_words> starter_;
+  bool starter_is_gone_ = false;
+  std::optional<keeper_way> way_;
+  std::optional<reserved_port> free_port_;
+  node_state node_state_;
+  form_order form_;  ///< of the present generation
+  std::unique_ptr<failure_folder> former_failures_;
+  std::unique_ptr<failure_folder> failures_;  ///< of the present generation
+  std::unique_ptr<node_ranks> ranks_;         ///< of the present generation
+  std::unique_ptr<node_ranks> former_;        ///< whose handlers may still be pending
+  std::optional<node_report> report_;         ///< of the present generation, once it has ended
+  bool draining_ = false;
+  bool saved_ = false;              ///< a rank of the present generation has saved its work
+  bool ends_by_force_ = false;      ///< its ranks are ended within a second
+  std::vector<int> stopped_ranks_;  ///< whose processes were stopped when one of them failed
+  stop_requests requests_;
   bool gave_up_on_output_ = false;
+  bool waited_for_others_ = false;
+  std::optional<int> exit_code_;
 };
 
 int run_agent(const agent_options& options) { return agent(options).run(); }

@@ -47,11 +47,9 @@ struct agent_options {
   /// How long the ranks may take to end after parxrun was told to stop; the default is that of
   /// Slurm's KillWait.
   std::chrono::milliseconds grace{30'000};
-  parx::on_loss on_loss = parx::on_loss::end;
   environment variables = {};    ///< added to the ranks' environment
   std::string role = "default";  ///< ROLE_NAME of the ranks
-  /// For a job of several nodes, or one that is restarted; `ranks` are those of this node.
-  std::optional<job_nodes> nodes = {};
+  job_nodes nodes = {};          ///< of the job; `ranks` are those of this one
   /// With `nodes`, whose role is keeper_role::only.
   std::optional<ssh_start> by_ssh = {};
   /// The descriptor of the starter's words, in a parxrun that another one has started by ssh.

@@ -207,9 +207,6 @@ parx::agent_options read_options(const cxxopts::ParseResult& given) {
   read_output(given, options);
   options.grace =
       std::chrono::milliseconds(static_cast<long long>(number(given, "grace", 0.0, 1e6) * 1000));
-  if (choice(given, "on-loss", {"end", "continue"}) == "continue") {
-    options.on_loss = parx::on_loss::go_on;
-  }
   options.role = given["role"].as<std::string>();
   if (given.count("env") == 0) return options;
   for (const std::string& setting : given["env"].as<std::vector<std::string>>()) {
@@ -236,6 +233,7 @@ void read_nodes(const cxxopts::ParseResult& given, const parx::environment& env,
     }
   }
   const std::string joins = choice(given, "on-join", {"now", "wait", "never"});
+  const bool goes_on = choice(given, "on-loss", {"end", "continue"}) == "continue";
   const int restarts = number(given, "max-restarts", 0, 1'000'000);
   options.nodes = parx::find_nodes({.nodes = text("nnodes"),
                                     .endpoint = text("rdzv-endpoint"),
@@ -252,7 +250,7 @@ void read_nodes(const cxxopts::ParseResult& given, const parx::environment& env,
                                     .joins = joins == "now"    ? parx::on_join::now
                                              : joins == "wait" ? parx::on_join::wait
                                                                : parx::on_join::never,
-                                    .losses = options.on_loss},
+                                    .losses = goes_on ? parx::on_loss::go_on : parx::on_loss::end},
                                    env);
 }
 

@@ -19,7 +19,6 @@
 
 #include "tools/common/find_program.hpp"
 #include "tools/parxrun/agent_options.hpp"
-#include "tools/parxrun/agents.hpp"
 #include "tools/parxrun/nodes/endpoint_listener.hpp"
 #include "tools/parxrun/nodes/keeper.hpp"
 #include "tools/parxrun/nodes/nodes_secret.hpp"
@@ -28,6 +27,8 @@
 #include "tools/parxrun/ranks/caught_signals.hpp"
 #include "tools/parxrun/ranks/console.hpp"
 #include "tools/parxrun/ranks/node_ranks.hpp"
+#include "tools/parxrun/ranks/stop_requests.hpp"
+#include "tools/parxrun/run_ranks.hpp"
 #include "tools/parxrun/ssh/ssh_agent.hpp"
 #include "tools/parxrun/ssh/ssh_start.hpp"
 #include <parx/core/check.hpp>
@@ -79,7 +80,7 @@ namespace parx::inline PARX_ABI::detail {
 class keeper_process {
  public:
   explicit keeper_process(const agent_options& options)
-      : options_(options), nodes_(*options.nodes), env_(process_environment()) {
+      : options_(options), nodes_(options.nodes), env_(process_environment()) {
     for (const auto& [name, value] : options_.variables) env_.insert_or_assign(name, value);
   }
   keeper_process(const keeper_process&) = delete;
@@ -92,7 +93,7 @@ class keeper_process {
     descriptor listening = listen_at_endpoint(nodes_, env_);
     nodes_.port = bound_port(listening.get());
     keeper_.emplace(
-        io_, keeper_options_of(nodes_, secret, env_), std::move(listening),
+        io_, keeper_options_of(nodes_, options_.command, secret, env_), std::move(listening),
         [this](const std::string& text) { say(text); },
         [this](job_report& report) { write_report(options_, report); },
         [this](const job_end& end) { print_end(console_, end); });
@@ -151,9 +152,9 @@ class keeper_process {
     // As if each parxrun had the signal, so that all of its rules hold here as well.
     for (ssh_agent& each : agents_) each.signal(signal);
     if (!agents_.empty() && keeper_->has_guests()) return;
-    if (told_ && clock::now() - told_at_ > same_request_within(signal)) exit_code_ = 128 + signal;
-    if (std::exchange(told_, true)) return;
-    told_at_ = clock::now();
+    const stop_request request = requests_.take(signal, deadline::clock::now());
+    if (request == stop_request::second) exit_code_ = 128 + signal;
+    if (request != stop_request::first) return;
     keeper_->end_job(128 + signal, formatted("by {}", signal_name(signal)));
   }
 
@@ -188,8 +189,6 @@ class keeper_process {
 
   void say(const std::string& text) { console_.queue(stream::err).add("parxrun: " + text + "\n"); }
 
-  using clock = deadline::clock;
-
   const agent_options& options_;
   job_nodes nodes_;
   environment env_;
@@ -200,8 +199,7 @@ class keeper_process {
   console console_{io_};
   std::optional<keeper> keeper_;
   std::deque<ssh_agent> agents_;
-  bool told_ = false;
-  clock::time_point told_at_{};
+  stop_requests requests_;
   bool gave_up_on_output_ = false;
   bool waits_for_output_ = false;
   bool waited_for_output_ = false;

@@ -16,4 +16,12 @@ namespace parx::inline PARX_ABI {
 /// a program that cannot be started, error when the system refuses files, sockets or processes.
 [[nodiscard]] int run_ranks(const agent_options& options);
 
+namespace detail {
+
+/// The two kinds of parxrun, a class each: one with ranks, and one that only keeps the job.
+[[nodiscard]] int run_agent(const agent_options& options);
+[[nodiscard]] int run_keeper_process(const agent_options& options);
+
+}  // namespace detail
+
 }  // namespace parx

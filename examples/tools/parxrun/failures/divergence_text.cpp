@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include "tools/parxrun/failures/failure_report.hpp"
+#include "tools/parxrun/failures/verdict.hpp"
 #include <parx/core/joined_text.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -156,6 +158,21 @@ std::string divergence_text(const std::vector<flight_log>& logs, const std::vect
                      stopped_text);
   }
   return {};
+}
+
+std::string divergence_headline(const std::vector<rank_end>& ends, const std::string& recorders,
+                                const std::vector<int>& stopped) {
+  const verdict found = judge(ends);
+  const auto& record = ends[found.cause].record;
+  if (!record || record->kind() == failure_kind::own) return {};
+  const std::vector<flight_log> logs = readable_logs(recorders);
+  // A rank may leave early because its last call was another one, which needed nobody.
+  if (std::string text = differing_calls_text(logs); !text.empty()) return text;
+  if (record->code != errc::mismatch) {
+    if (std::string text = early_exit_text(found, ends); !text.empty()) return text;
+  }
+  std::string text = divergence_text(logs, stopped);
+  return text.empty() && found.blamed >= 0 ? blame_text(*record, found.blamed) : text;
 }
 
 }  // namespace parx::detail

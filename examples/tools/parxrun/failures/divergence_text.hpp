@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/common/flight/divergence.hpp"
+#include "tools/common/job_report.hpp"
 #include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -42,5 +43,12 @@ struct unentered {
 /// out. `stopped` are the ranks whose processes were stopped (SIGSTOP) when the job failed.
 [[nodiscard]] std::string divergence_text(const std::vector<flight_log>& logs,
                                           const std::vector<int>& stopped);
+
+/// The headline for a job whose cause, of `ends`, failed because of others: which rank left early
+/// or diverged, by the recorders in a directory. Empty where it failed by itself or that is not
+/// known.
+[[nodiscard]] std::string divergence_headline(const std::vector<rank_end>& ends,
+                                              const std::string& recorders,
+                                              const std::vector<int>& stopped);
 
 }  // namespace parx::detail

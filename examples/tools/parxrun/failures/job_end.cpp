@@ -1,11 +1,13 @@
 #include "tools/parxrun/failures/job_end.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <iterator>
 
 #include "tools/parxrun/failures/failure_report.hpp"
 #include "tools/common/exit_status.hpp"
+#include "tools/common/rank_list.hpp"
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 
@@ -38,6 +40,29 @@ bool all_have_saved(const std::vector<node_report>& reports) {
 bool any_failed_by_itself(const std::vector<rank_end>& ends) {
   return std::any_of(ends.begin(), ends.end(),
                      [](const rank_end& each) { return each.failed_by_itself(); });
+}
+
+std::string killed_text(const std::vector<rank_end>& ends,
+                        std::optional<std::chrono::milliseconds> grace) {
+  std::vector<int> killed;
+  for (const rank_end& each : ends) {
+    if (each.status.signal == SIGKILL) killed.push_back(each.rank);
+  }
+  if (killed.empty()) return {};
+  return formatted("; rank {} ", rank_list(killed)) +
+         (grace ? formatted("did not end within {:.1f} s and was killed",
+                            std::chrono::duration<double>(*grace).count())
+                : "was killed on the second signal");
+}
+
+std::string losses_text(const std::vector<rank_end>& ends) {
+  std::string text;
+  for (const rank_end& each : ends) {
+    if (each.status.success()) continue;
+    text += formatted("parxrun: rank {} was lost ({}); others have gone on to the end\n", each.rank,
+                      to_string(each.status));
+  }
+  return text;
 }
 
 std::vector<rank_end> ends_of(const std::vector<node_report>& reports) {

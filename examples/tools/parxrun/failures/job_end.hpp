@@ -2,6 +2,8 @@
 // the outcome, a record. Pure.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,14 @@ struct job_end {
 [[nodiscard]] bool all_have_saved(const std::vector<node_report>& reports);
 
 [[nodiscard]] bool any_failed_by_itself(const std::vector<rank_end>& ends);
+
+/// For job_end::killed: which ranks have not ended within `grace` after parxrun was told to stop;
+/// no `grace` where it was told twice. Empty where all have.
+[[nodiscard]] std::string killed_text(const std::vector<rank_end>& ends,
+                                      std::optional<std::chrono::milliseconds> grace);
+
+/// Lines about those of `ends` that were lost before others have succeeded without them.
+[[nodiscard]] std::string losses_text(const std::vector<rank_end>& ends);
 
 /// The ranks of all nodes, in ascending order.
 [[nodiscard]] std::vector<rank_end> ends_of(const std::vector<node_report>& reports);

@@ -62,7 +62,7 @@ class agent_link {
     std::function<void(const std::string&)> waits;    ///< once, where the keeper does not answer
     std::function<void(const std::string&)> gave_up;  ///< why
     /// Nobody has listened at the endpoint for a while, and no keeper was ever met there. If there
-    /// was one, its agents have ended their ranks by now.
+    /// was one, its agents have ended their ranks by now. May close this link.
     std::function<void()> vacant;
   };
 
@@ -166,6 +166,7 @@ class agent_link {
     } else {
       if (!refused_since_) refused_since_ = protocol_clock::now();
       if (!has_met_ && refused_for(vacant_after)) call_.vacant();
+      if (is_closed_) return;
     }
     failed(wrong == boost::asio::error::operation_aborted ? "no answer" : wrong.message(),
            was_admitted_ && refused_for(gone_after) ? is_final::yes : is_final::no);

@@ -18,11 +18,11 @@ struct form_order {
   int node_rank = 0;
   int nodes = 0;
   bool goes_on = false;     ///< the other ranks, where one is lost
-  std::string keeper;       ///< the name of it
+  std::string keeper;       ///< the name of it; empty in a job without generations
   std::string run_id;       ///< of the ranks
   std::string master_host;  ///< where rank 0 of a program that is not of parx listens
   std::uint16_t master_port = 0;
-  std::uint16_t store_port = 0;
+  std::uint16_t store_port = 0;  ///< 0: rank 0 keeps the store, at the master's port
 };
 
 [[nodiscard]] json::object to_json(const form_order& order);

@@ -11,6 +11,10 @@
 // Members are connections, not nodes: an agent that comes back is a new one. A lost agent ends its
 // ranks by itself once it has not heard of the keeper for a time that is shorter than its lease, so
 // the next generation waits until that lease is over (`fence`).
+//
+// The store of the ranks does not carry this, as torchrun's does: its keys keep no order between
+// messages, do not tell that their writer is gone, and would have to outlive the generation whose
+// ranks have the store. Of strangers both take the same (core/newcomers.hpp).
 #pragma once
 
 #include <algorithm>
@@ -155,6 +159,12 @@ inline constexpr std::array<std::pair<keeper_event::kind, std::string_view>, 6> 
      {keeper_event::kind::saved, "saved"},
      {keeper_event::kind::stopped, "stopped"},
      {keeper_event::kind::leave, "leave"}}};
+[[nodiscard]] constexpr std::string_view name_of(keeper_event::kind told) {
+  for (const auto& [kind, name] : told_events) {
+    if (kind == told) return name;
+  }
+  return {};
+}
 
 /// From the keeper to one agent.
 struct keeper_message {

@@ -145,7 +145,7 @@ generation_rules rules_of(const job_nodes& nodes) {
 
 }  // namespace detail
 
-std::optional<job_nodes> find_nodes(const node_flags& flags, const environment& env) {
+job_nodes find_nodes(const node_flags& flags, const environment& env) {
   using namespace detail;
   job_nodes nodes;
   nodes.restarts = flags.restarts;
@@ -167,11 +167,8 @@ std::optional<job_nodes> find_nodes(const node_flags& flags, const environment& 
           "--keeper keeps a job of several nodes: give their number by --nnodes, the meeting point "
           "by --rdzv-endpoint and the job's name by --rdzv-id, the same as on the nodes");
   if (nodes.most == 1) {
-    if (flags.restarts == 0) return std::nullopt;
-    nodes.host = loopback_address();
-    nodes.id = flags.id.empty() ? random_hex() : flags.id;
     nodes.role = keeper_role::yes;
-    nodes.node_rank = 0;
+    if (flags.restarts > 0) nodes.id = flags.id;
     return nodes;
   }
   const bool is_static =

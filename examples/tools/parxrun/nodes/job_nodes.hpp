@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +32,8 @@ struct job_nodes {
   int least = 1;  ///< nodes; with fewer the job waits
   int most = 1;
   std::string host;        ///< of the endpoint
-  std::uint16_t port = 0;  ///< 0: any; only for a job of one node
-  std::string id;
+  std::uint16_t port = 0;
+  std::string id;      ///< empty: a new one; only for a job of one node
   int node_rank = -1;  ///< this node's place in the order of ranks; -1: by arrival
   keeper_role role = keeper_role::by_address;
   int restarts = 0;  ///< after failures, of the whole job
@@ -45,6 +44,14 @@ struct job_nodes {
   /// Whether a parxrun that has ended may be started again. srun starts each of its tasks once, and
   /// ends the others some time after the first has ended (--wait).
   bool may_return = true;
+
+  /// Whether this node is the only one, and its parxrun keeps the job. Where nodes meet has no
+  /// meaning then.
+  [[nodiscard]] bool is_alone() const noexcept {
+    return most == 1 && role != keeper_role::no && role != keeper_role::only;
+  }
+  /// Whether the ranks may be started more than once.
+  [[nodiscard]] bool has_generations() const noexcept { return !is_alone() || restarts > 0; }
 };
 
 /// parxrun's options about nodes, as they were written; empty where they were not.
@@ -73,8 +80,7 @@ inline constexpr std::uint16_t default_endpoint_port = 29400;  // torchrun's
 
 }  // namespace detail
 
-/// Throws usage_error where the options contradict each other or the step of srun. nullopt for a
-/// job of this host alone that is not to be restarted, which needs no meeting point.
-[[nodiscard]] std::optional<job_nodes> find_nodes(const node_flags& flags, const environment& env);
+/// Throws usage_error where the options contradict each other or the step of srun.
+[[nodiscard]] job_nodes find_nodes(const node_flags& flags, const environment& env);
 
 }  // namespace parx

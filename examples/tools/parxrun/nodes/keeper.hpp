@@ -1,10 +1,11 @@
-// keeper: carries the keeper's half of the protocol in generation.hpp over TCP. It is in the first
-// node's parxrun, beside that node's agent, and keeps the store of the ranks' generation.
+// keeper: carries the keeper's half of the protocol in generation.hpp. It is in the first node's
+// parxrun, beside that node's agent, and keeps the store of the ranks' generation.
 //
-// Agents come in by its door (keeper_door.hpp), once they have proved to be of the job; a second
-// parxrun on a node that has one is told so and closed. Agents send beats, and it answers each.
-// Each generation has a store of its own, whose key contains its number, so that ranks of an
-// earlier one can reach neither it nor the ranks of this one. One thread; the store has its own.
+// The agent beside it is told by calls. Others come in by its door (keeper_door.hpp), over TCP,
+// once they have proved to be of the job; a second parxrun on a node that has one is told so and
+// closed. Agents send beats, and it answers each. Each generation has a store of its own, whose key
+// contains its number, so that ranks of an earlier one can reach neither it nor the ranks of this
+// one. One thread; the store has its own.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,9 +24,9 @@
 #include "tools/common/job_report.hpp"
 #include "tools/parxrun/failures/job_end.hpp"
 #include "tools/parxrun/nodes/form_order.hpp"
-#include "tools/parxrun/nodes/framed_socket.hpp"
 #include "tools/parxrun/nodes/generation.hpp"
 #include "tools/parxrun/nodes/generation_ranks.hpp"
+#include "tools/parxrun/nodes/guest.hpp"
 #include "tools/parxrun/nodes/keeper_door.hpp"
 #include "tools/parxrun/nodes/keeper_options.hpp"
 #include "tools/parxrun/ranks/after.hpp"
@@ -45,34 +45,46 @@ namespace parx::inline PARX_ABI::detail {
 
 class keeper {
  public:
-  /// `listening` is a socket that listens at the endpoint. `say` gets lines for the console,
-  /// `record` what is known of the job whenever a generation has begun or ended, and `report` how
-  /// one has ended, before the next one begins or where none does.
+  /// `listening` listens at the endpoint; not valid in a job of one node. `say` gets lines for the
+  /// console, `record` what is known of the job whenever a generation has begun or ended, and
+  /// `report`, which may add to it, how one has ended, before the next one begins or none does.
   keeper(boost::asio::io_context& io, keeper_options options, descriptor listening,
          std::function<void(const std::string&)> say, std::function<void(job_report&)> record,
-         std::function<void(const job_end&)> report)
+         std::function<void(job_end&)> report)
       : options_(std::move(options)),
         say_(std::move(say)),
         record_(std::move(record)),
         report_(std::move(report)),
         deadline_(io),
-        job_{.id = options_.id, .parx = PARX_VERSION} {
+        job_{.id = options_.id, .command = options_.command, .parx = PARX_VERSION} {
     if (!options_.secret.empty()) key_.emplace(options_.secret, options_.id, options_.encrypts);
     state_.join_over = protocol_clock::now() + options_.rules.join_limit;
-    door_.emplace(
-        io, std::move(listening), options_.id, key_ ? &*key_ : nullptr,
-        keeper_door::handlers{
-            .hello = [this](const auto& socket, const auto& text) { return admit(socket, text); },
-            .text = [this](agent_number number, const auto& text) { receive(number, text); },
-            .gone = [this](agent_number number, const std::string& why) { lose(number, why); },
-            .say = say_});
+    if (listening.valid()) {
+      door_.emplace(
+          io, std::move(listening), options_.id, key_ ? &*key_ : nullptr,
+          keeper_door::handlers{
+              .hello = [this](const auto& socket, const auto& text) { return admit(socket, text); },
+              .text = [this](agent_number number, const auto& text) { receive(number, text); },
+              .gone = [this](agent_number number, const std::string& why) { lose(number, why); },
+              .say = say_});
+    }
     wait_for_deadline();
   }
   keeper(const keeper&) = delete;
   keeper& operator=(const keeper&) = delete;
   ~keeper() {
-    for (auto& [number, each] : guests_) each.socket->close();
+    for (auto& [number, each] : guests_) each.close();
   }
+
+  /// The agent in this process says hello. `tell` gets what the keeper has to say to it, and must
+  /// not call the keeper before it returns.
+  void take_in(const json::value& hello, std::function<void(const json::value&)> tell) {
+    own_ = next_number_;
+    enter(guest::of(hello, std::move(tell), nullptr), hello.as<int>("order"), std::nullopt);
+  }
+  /// That agent says something else, or has ended.
+  void hear(const json::value& text) { receive(*own_, text); }
+  void let_go() { forget(*own_); }
 
   /// Whether the job is over and every agent has heard so, or has gone.
   [[nodiscard]] bool has_ended() const {
@@ -83,7 +95,6 @@ class keeper {
   /// The job's exit code, once it has ended.
   [[nodiscard]] int code() const { return state_.code.value_or(1); }
   [[nodiscard]] bool is_over() const { return state_.phase == keeper_phase::over; }
-  /// Whether an agent has a connection.
   [[nodiscard]] bool has_guests() const { return !guests_.empty(); }
   /// Ends the job: its ranks may save their work. `why` is for the report.
   void end_job(int code, const std::string& why) {
@@ -91,35 +102,22 @@ class keeper {
   }
 
  private:
-  struct guest {
-    std::shared_ptr<framed_socket> socket;
-    std::string node;
-    std::string process;
-    int ranks = 0;
-    std::uint16_t free_port = 0;  ///< that its agent holds for rank 0's use
-    bool lost = false;
-    bool told_to_wait = false;
-  };
-
   /// None where it is refused.
   [[nodiscard]] std::optional<agent_number> admit(const std::shared_ptr<framed_socket>& socket,
                                                   const json::value& text) {
-    guest fresh{.socket = socket,
-                .node = printable(text.at("node").text()),
-                .process = text.at("process").text(),
-                .ranks = text.as<int>("ranks"),
-                .free_port = text.as<std::uint16_t>("port")};
-    const std::string nodes = nodes_text();
-    if (text.at("nodes").text() != nodes) {
-      socket->refuse(formatted("it was started with --nnodes {}, and this one with --nnodes "
-                               "{}: all parxrun of a job need the same",
-                               nodes, printable(text.at("nodes").text())));
+    guest fresh = guest::of(
+        text, [to = socket.get()](const auto& each) { to->send(each); }, socket);
+    if (const std::string nodes = text.at("nodes").text(); nodes != nodes_text()) {
+      socket->refuse(
+          formatted("it was started with --nnodes {}, and this one with --nnodes "
+                    "{}: all parxrun of a job need the same",
+                    nodes_text(), printable(nodes)));
       return std::nullopt;
     }
     std::optional<agent_number> replaces;
     for (const auto& [number, each] : guests_) {
       if (each.process == fresh.process) replaces = number;
-      else if (each.node == fresh.node && !each.lost) {
+      else if (each.node == fresh.node) {
         socket->refuse(
             formatted("node {} has a parxrun of this job already: start one on each node (srun "
                       "--ntasks-per-node=1), which starts the ranks by -n",
@@ -133,14 +131,15 @@ class keeper {
     if (fresh.ranks < 1 || fresh.ranks > most_ranks_of_node) {
       throw channel_error("it is a parxrun of another version");
     }
+    return enter(std::move(fresh), text.as<int>("order"), replaces);
+  }
+  agent_number enter(guest fresh, int order, std::optional<agent_number> replaces) {
     const agent_number number = next_number_++;
     former_[fresh.process] = number;
-    socket->send(json::object{{"welcome", number}});
+    fresh.tell(json::object{{"welcome", number}});
     guests_.insert_or_assign(number, std::move(fresh));
-    handle({.what = keeper_event::kind::hello,
-            .agent = number,
-            .order = text.as<int>("order"),
-            .replaces = replaces});
+    handle(
+        {.what = keeper_event::kind::hello, .agent = number, .order = order, .replaces = replaces});
     if (replaces) forget(*replaces);
     return number;
   }
@@ -160,7 +159,7 @@ class keeper {
     }
     const json::value* const what = text.find("event");
     if (what == nullptr) {
-      if (text.contains("beat")) found->second.socket->send(text);
+      if (text.contains("beat")) found->second.tell(text);
       return handle({.what = kind::heard, .agent = number});
     }
     const auto* const known =
@@ -171,8 +170,8 @@ class keeper {
     if (const json::value* const port = text.find("port")) {
       found->second.free_port = port->as<std::uint16_t>();
     }
-    if (const json::value* const report = text.find("report");
-        report != nullptr && generation == state_.generation) {
+    const json::value* const report = text.find("report");
+    if (report != nullptr && generation == state_.generation) {
       reports_[number] = json::from_json<node_report>(*report);
       blame();
     }
@@ -202,13 +201,13 @@ class keeper {
   }
   void end_the_rest() {
     for (auto& [number, each] : guests_) {
-      each.socket->send(json::object{{"end_the_rest", state_.generation}});
+      each.tell(json::object{{"end_the_rest", state_.generation}});
     }
   }
 
   void lose(agent_number number, const std::string& why) {
     const auto found = guests_.find(number);
-    if (found == guests_.end() || found->second.lost) return;
+    if (found == guests_.end()) return;
     const bool was_member =
         std::any_of(state_.members.begin(), state_.members.end(),
                     [&](const auto& each) { return each.number == number && !each.done; });
@@ -226,7 +225,7 @@ class keeper {
   void forget(agent_number number) {
     const auto found = guests_.find(number);
     if (found == guests_.end()) return;
-    found->second.socket->close();
+    found->second.close();
     guests_.erase(found);
   }
 
@@ -236,9 +235,9 @@ class keeper {
     std::vector<node_report> reports;
     for (const auto& [number, each] : reports_) reports.push_back(each);
     const auto ends = ends_of(reports);
-    const bool is_complete = std::all_of(
-        state_.members.begin(), state_.members.end(),
-        [&](const auto& each) { return !each.live || reports_.contains(each.number); });
+    const bool is_complete =
+        std::all_of(state_.members.begin(), state_.members.end(),
+                    [&](const auto& each) { return !each.live || reports_.contains(each.number); });
     if (is_complete && all_have_saved(reports)) {
       handle({.what = keeper_event::kind::blamed, .code = stopped_exit_code});
     } else if (loss_.empty() && any_failed_by_itself(ends) && !was_told_) {
@@ -248,12 +247,13 @@ class keeper {
   }
 
   void handle(const keeper_event& event, const std::string& why = {}) {
+    using kind = keeper_event::kind;
     const keeper_phase before = state_.phase;
     const int restarts = state_.restarts;
     const int generation = state_.generation;
-    const bool tells =
-        event.what == keeper_event::kind::leave || event.what == keeper_event::kind::told;
-    if (tells && !std::exchange(was_told_, true)) why_ = why;
+    const bool tells = event.what == kind::leave || event.what == kind::told;
+    const bool has_failed = before == keeper_phase::stop && state_.code;
+    if (tells && !has_failed && !std::exchange(was_told_, true)) why_ = why;
     const std::vector<open_fence> fences = state_.fences;
     keeper_step step = advance(std::move(state_), options_.rules, event, protocol_clock::now());
     state_ = std::move(step.state);
@@ -274,9 +274,7 @@ class keeper {
       record_end(*ended_);
     }
     for (const keeper_message& each : step.messages) send(each);
-    if (event.what == keeper_event::kind::tick || event.what == keeper_event::kind::hello) {
-      drop_silent();
-    }
+    if (event.what == kind::tick || event.what == kind::hello) drop_silent();
     tell_waiting(before);
     wait_for_deadline();
   }
@@ -324,9 +322,8 @@ class keeper {
   }
   [[nodiscard]] double join_seconds() const {
     const generation_rules& rules = options_.rules;
-    return std::chrono::duration<double>(state_.generation == 0 ? rules.join_limit
-                                                                : rules.return_limit)
-        .count();
+    const auto limit = state_.generation == 0 ? rules.join_limit : rules.return_limit;
+    return std::chrono::duration<double>(limit).count();
   }
   [[nodiscard]] std::string names_of_guests() const {
     std::vector<std::string> names;
@@ -340,36 +337,37 @@ class keeper {
     const bool waits = state_.phase == keeper_phase::gather && state_.generation > 0 &&
                        static_cast<int>(state_.agents.size()) < least;
     if (waits && before != keeper_phase::gather) {
-      say_(formatted("{} of the {} nodes that the job needs {} here: {}; waits up to {:.0f} s for "
-                     "others",
-                     guests_.size(), least, guests_.size() == 1 ? "is" : "are", names_of_guests(),
-                     join_seconds()));
+      say_(
+          formatted("{} of the {} nodes that the job needs {} here: {}; waits up to {:.0f} s for "
+                    "others",
+                    guests_.size(), least, guests_.size() == 1 ? "is" : "are", names_of_guests(),
+                    join_seconds()));
     }
     if (state_.phase != keeper_phase::run) return;
     for (auto& [number, each] : guests_) {
       const auto is_this = [n = number](const auto& member) { return member.number == n; };
       if (std::any_of(state_.members.begin(), state_.members.end(), is_this)) continue;
       if (std::exchange(each.told_to_wait, true)) continue;
-      each.socket->send(json::object{{"waits", state_.members.size()}});
+      each.tell(json::object{{"waits", state_.members.size()}});
     }
   }
 
   void send(const keeper_message& message) {
     const auto found = guests_.find(message.to);
     if (found == guests_.end()) return;
-    framed_socket& socket = *found->second.socket;
+    const auto& tell = found->second.tell;
     switch (message.what) {
       case keeper_message::kind::form:
         if (message.to == state_.members.front().number) begin_generation();
-        socket.send(json::object{{"form", to_json(order_for(message.to))}});
+        tell(json::object{{"form", to_json(order_for(message.to))}});
         break;
       case keeper_message::kind::stop:
-        socket.send(json::object{{"stop", json::object{{"generation", message.generation},
-                                                       {"how", static_cast<int>(message.how)},
-                                                       {"why", why_}}}});
+        tell(json::object{{"stop", json::object{{"generation", message.generation},
+                                                {"how", static_cast<int>(message.how)},
+                                                {"why", why_}}}});
         break;
       case keeper_message::kind::end:
-        socket.send(json::object{{"end", json::object{{"code", *state_.code}}}});
+        tell(json::object{{"end", json::object{{"code", *state_.code}}}});
         break;
     }
   }
@@ -387,9 +385,8 @@ class keeper {
     lost_node_.clear();
     why_.clear();
     ranks_.reset();
-    const std::string run_id = run_id_of(options_.id, state_.generation);
     std::optional<job_key> key;
-    if (!options_.secret.empty()) key.emplace(options_.secret, run_id, options_.encrypts);
+    if (!options_.secret.empty()) key.emplace(options_.secret, run_id(), options_.encrypts);
     std::vector<std::string> names;
     std::vector<job_member> nodes;
     std::vector<std::pair<agent_number, int>> members;
@@ -399,10 +396,12 @@ class keeper {
       members.emplace_back(each.number, member.ranks);
       nodes.push_back({.node = member.node, .ranks = member.ranks});
     }
-    ranks_.emplace(
-        kept_store_options{
-            .address = options_.address, .port = 0, .run_id = run_id, .key = std::move(key)},
-        members);
+    std::optional<kept_store_options> store;
+    if (options_.has_generations || goes_on()) {
+      store.emplace(kept_store_options{
+          .address = options_.address, .port = 0, .run_id = run_id(), .key = std::move(key)});
+    }
+    ranks_.emplace(std::move(store), members);
     job_.generations.push_back({.generation = state_.generation,
                                 .restarts = state_.restarts,
                                 .start = unix_seconds(),
@@ -410,6 +409,12 @@ class keeper {
     record_(job_);
     if (state_.generation == 1) return;
     say_(formatted("generation {} on {}", state_.generation, joined_text(names, ", ")));
+  }
+
+  /// The id of the generation's ranks (PARX_RUN_ID).
+  [[nodiscard]] std::string run_id() const {
+    return options_.has_generations ? formatted("{}.{}", options_.id, state_.generation)
+                                    : options_.id;
   }
 
   void record_end(const job_end& end) {
@@ -426,9 +431,9 @@ class keeper {
     const auto place = std::find_if(state_.members.begin(), state_.members.end(),
                                     [&](const auto& each) { return each.number == to; });
     const guest& first = guests_.at(state_.members.front().number);
-    const std::string address = first.socket->remote_address();
-    // The keeper's own agent has come from a loopback address.
-    const bool is_own = address.empty() || is_loopback(address);
+    const std::string address = first.address();
+    // Others may have come from a loopback address, where several nodes are on one host.
+    const bool is_here = address.empty() || is_loopback(address);
     return {.generation = state_.generation,
             .restarts = state_.restarts,
             .first_rank = ranks_->first_rank(to),
@@ -436,9 +441,9 @@ class keeper {
             .node_rank = static_cast<int>(place - state_.members.begin()),
             .nodes = static_cast<int>(state_.members.size()),
             .goes_on = goes_on(),
-            .keeper = name_,
-            .run_id = run_id_of(options_.id, state_.generation),
-            .master_host = is_own ? options_.host : address,
+            .keeper = options_.has_generations ? name_ : std::string(),
+            .run_id = run_id(),
+            .master_host = is_here ? options_.host : address,
             .master_port = first.free_port,
             .store_port = ranks_->store_port()};
   }
@@ -451,6 +456,7 @@ class keeper {
     const auto next = next_deadline(state_, options_.rules);
     if (!next) return;
     after(*next - protocol_clock::now(), deadline_, [this] {
+      if (own_) handle({.what = keeper_event::kind::heard, .agent = *own_});
       note_silent();
       handle({.what = keeper_event::kind::tick});
     });
@@ -471,7 +477,7 @@ class keeper {
   const std::string name_ = random_hex();  ///< of all that this keeper starts
   std::function<void(const std::string&)> say_;
   std::function<void(job_report&)> record_;
-  std::function<void(const job_end&)> report_;
+  std::function<void(job_end&)> report_;
   std::optional<job_key> key_;
   boost::asio::steady_timer deadline_;
   keeper_state state_;
@@ -479,13 +485,14 @@ class keeper {
   std::map<std::string, agent_number> former_;   ///< by process: its last number
   std::map<agent_number, node_report> reports_;  ///< of the generation
   job_report job_;
-  std::optional<job_end> ended_;                 ///< the generation, before the next one begins
-  std::string why_;                              ///< the generation is stopped
-  std::string loss_;                             ///< of the first node that the generation has lost
+  std::optional<job_end> ended_;  ///< the generation, before the next one begins
+  std::string why_;               ///< the generation is stopped
+  std::string loss_;              ///< of the first node that the generation has lost
   std::string lost_node_;
-  bool was_told_ = false;                        ///< an agent was told to end the job
-  bool gave_up_waiting_ = false;                 ///< for nodes
+  bool was_told_ = false;         ///< an agent was told to end the job
+  bool gave_up_waiting_ = false;  ///< for nodes
   agent_number next_number_ = 0;
+  std::optional<agent_number> own_;        ///< the agent in this process
   std::optional<generation_ranks> ranks_;  ///< of the generation
   std::optional<keeper_door> door_;
 };

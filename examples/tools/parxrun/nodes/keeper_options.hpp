@@ -2,12 +2,13 @@
 #pragma once
 
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "tools/parxrun/nodes/generation.hpp"
 #include "tools/parxrun/nodes/job_nodes.hpp"
 #include <parx/core/env.hpp>
-#include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
+#include <parx/store/tcp_server.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -17,15 +18,23 @@ struct keeper_options {
   std::string id;       ///< of the job
   std::string secret;   ///< empty where it has none
   bool encrypts = false;
+  bool has_generations = true;
+  std::string command = {};  ///< of the ranks, as far as this process knows it
   generation_rules rules;
 };
 
-[[nodiscard]] keeper_options keeper_options_of(const job_nodes& nodes, const std::string& secret,
-                                               const environment& env);
-
-/// The id of one generation's ranks (PARX_RUN_ID).
-[[nodiscard]] inline std::string run_id_of(std::string_view job, int generation) {
-  return formatted("{}.{}", job, generation);
+[[nodiscard]] inline keeper_options keeper_options_of(const job_nodes& nodes,
+                                                      const std::vector<std::string>& command,
+                                                      const std::string& secret,
+                                                      const environment& env) {
+  return {.host = nodes.host,
+          .address = narrowest_address(nodes.host),
+          .id = nodes.id,
+          .secret = secret,
+          .encrypts = env_flag(env, "PARX_TLS").value_or(false),
+          .has_generations = nodes.has_generations(),
+          .command = joined_text(command, " "),
+          .rules = rules_of(nodes)};
 }
 
 }  // namespace parx::detail

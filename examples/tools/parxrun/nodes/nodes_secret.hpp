@@ -13,15 +13,15 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-/// The user's, else a fresh one where this process alone passes it on, else the one that all of a
+/// A fresh one where this process alone passes it on, else the user's, else the one that all of a
 /// user's hosts find in the home directory. Empty where there is none; `say` gets the reason.
 /// Throws as secret_in() does.
 template <typename Say>
 [[nodiscard]] std::string secret_of_nodes(const job_nodes& nodes, const environment& env, Say say) {
+  if (nodes.is_alone()) return why_no_hmac().empty() ? random_hex() : std::string();
   const environment with = with_secret(env);
   if (const auto given = env_string(with, "PARX_SECRET")) return *given;
   if (!why_no_hmac().empty()) return {};
-  if (nodes.most == 1) return random_hex();
   launch_env job;
   job.started_by = launcher::slurm;
   job.world_size = nodes.most;

@@ -17,7 +17,7 @@ void write_report(const agent_options& options, job_report& report) {
   }
   if (options.log_dir.empty()) return;
   const std::string folder =
-      options.log_dir + (options.nodes ? "/" + options.nodes->id : std::string());
+      options.log_dir + (options.nodes.has_generations() ? "/" + report.id : std::string());
   make_log_folder(folder);
   const std::string file = folder + "/report.json", next = temporary_name(file);
   if (!(std::ofstream(next) << json::dump(json::to_json(report), 2) << "\n").flush() ||

@@ -1,7 +1,6 @@
 // caught_signals: the signals that parxrun handles itself, one after another, in its io_context.
 #pragma once
 
-#include <chrono>
 #include <csignal>
 #include <functional>
 #include <utility>
@@ -12,13 +11,6 @@
 #include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::detail {
-
-/// How soon after a request to end a signal is still the same one: timeout(1) signals its child and
-/// then the child's process group. Only a person at the terminal (SIGINT) is as quick as a busy
-/// launcher.
-[[nodiscard]] constexpr std::chrono::milliseconds same_request_within(int signal) noexcept {
-  return std::chrono::milliseconds(signal == SIGINT ? 100 : 1000);
-}
 
 class caught_signals {
  public:

@@ -25,28 +25,19 @@ struct rank_output {
   /// A single rank inherits parxrun's output, so that it has the terminal that it expects.
   bool inherited_by_one = true;
 
-  /// For a job of this host alone.
-  [[nodiscard]] static rank_output of(const agent_options& options) {
-    rank_output where = common(options, 0);
-    if (!options.log_dir.empty()) {
+  /// For one generation of the ranks. Where there may be several, it makes the folder of this one,
+  /// `id` is the job's, and files of an earlier turn of the same job are kept.
+  [[nodiscard]] static rank_output of(const agent_options& options, const rank_placement& place,
+                                      const std::string& id, const std::string& node) {
+    rank_output where = common(options, place.first_rank);
+    where.inherited_by_one = place.world_size == 1;
+    if (!options.log_dir.empty() && !options.nodes.has_generations()) {
       where.log_stem = [folder = options.log_dir](int rank) {
         return formatted("{}/rank_{}", folder, rank);
       };
-    }
-    if (options.tags == output_tags::rank) {
-      where.prefix = [](int rank) { return formatted("[rank {}] ", rank); };
-    }
-    return where;
-  }
-
-  /// For a generation of a job that may have several; makes its folder. Files of an earlier turn of
-  /// the same job are kept.
-  [[nodiscard]] static rank_output of(const agent_options& options, const rank_placement& place,
-                                      const std::string& node) {
-    rank_output where = common(options, place.first_rank);
-    where.inherited_by_one = place.world_size == 1;
-    if (!options.log_dir.empty()) {
-      const std::string folder = folder_of(options, place.restarts, place.generation);
+    } else if (!options.log_dir.empty()) {
+      const std::string folder = formatted("{}/{}/attempt_{}.{}", options.log_dir, id,
+                                           place.restarts, place.generation);
       make_log_folder(folder);
       where.earlier = earlier_log::keep;
       where.log_stem = [folder, number = place.node_rank](int rank) {
@@ -54,18 +45,12 @@ struct rank_output {
       };
     }
     if (options.tags == output_tags::rank) {
-      const bool several = options.nodes && options.nodes->most > 1;
+      const bool several = options.nodes.most > 1;
       where.prefix = [several, node](int rank) {
         return several ? formatted("[rank {} on {}] ", rank, node) : formatted("[rank {}] ", rank);
       };
     }
     return where;
-  }
-
-  [[nodiscard]] static std::string folder_of(const agent_options& options, int restarts,
-                                             int generation) {
-    return formatted("{}/{}/attempt_{}.{}", options.log_dir, options.nodes->id, restarts,
-                     generation);
   }
 
  private:
