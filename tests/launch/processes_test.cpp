@@ -445,7 +445,7 @@ class line_of_rank_0 {
             const std::string given = share(line);
             return forged.empty() ? given : forged;
           };
-          options.job = self;
+          options.job = &self;
           options.rendezvous_timeout = 5s;
           const auto body = [](parx::world& world) {
             std::vector<int> x{world.rank()};

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <string_view>
 
 #include <parx/comm/process_group.hpp>
@@ -30,8 +29,8 @@ struct init_options {
   /// Give rank, world_size and share_line, local_rank and local_world_size where they are known,
   /// and in master_host a host that all ranks reach: rank 0 listens on its interface towards it.
   /// The secret is still that of `env`. Threads are then the program's affair: PARX_THREADS does
-  /// not count.
-  std::optional<launch_env> job = {};
+  /// not count. Borrowed until init() returns.
+  const launch_env* job = nullptr;
 };
 
 /// The group of all ranks of the job, and the owner of its connections. It cannot be copied or

@@ -131,7 +131,7 @@ class job {
     parx::init_options options;
     options.group.timeout = limit;
     options.rendezvous_timeout = limit;
-    options.job = std::move(self);
+    options.job = &self;
     world_.reset(new parx::world(parx::init(std::move(options))));
   }
 

@@ -279,8 +279,8 @@ PARX_INLINE std::unique_ptr<links> world::alone() {
   fill_standard_descriptors();
   options.env = detail::with_secret(detail::with_hydra_run_id(std::move(options.env)));
   hide_variable("PARX_SECRET");
-  launch_env job = options.job ? detail::complete(std::move(*options.job), options.env)
-                               : detect_launch(options.env);
+  launch_env job = options.job != nullptr ? detail::complete(*options.job, options.env)
+                                          : detect_launch(options.env);
   logger::instance().set_rank(job.rank, job.world_size);
   if (options.group.failures == nullptr) {
     options.group.failures = std::make_shared<failure_log>(
