@@ -70,6 +70,7 @@ struct host_facts {
   int cores = 0;                  ///< in the affinity mask
   double quota_cores = 0;         ///< of the control groups; 0: no quota
   std::string processor;          ///< "AVX2"
+  std::string why_not_amx;        ///< for products of bfloat16; empty: it can be used
   std::int64_t memory_mb = 0;     ///< available, within the control group's limit
   std::int64_t shm_mb = 0;        ///< free in /dev/shm
   std::int64_t tmp_mb = 0;        ///< free in TMPDIR
@@ -110,6 +111,7 @@ struct host_facts {
     visit("cores", self.cores);
     visit("quota_cores", self.quota_cores);
     visit("processor", self.processor);
+    visit("why_not_amx", self.why_not_amx);
     visit("memory_mb", self.memory_mb);
     visit("shm_mb", self.shm_mb);
     visit("tmp_mb", self.tmp_mb);

@@ -31,6 +31,7 @@
 #include <parx/core/host_name.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/core/thread_count.hpp>
+#include <parx/tensor/gemm/tile_registers.hpp>
 
 namespace examples {
 
@@ -224,6 +225,7 @@ inline parx::slurm::host_facts look_at_host(const host_questions& questions,
   facts.cores = static_cast<int>(parx::allowed_cores().size());
   facts.quota_cores = parx::detail::own_cpu_quota().value_or(0);
   facts.processor = detail::processor();
+  facts.why_not_amx = parx::detail::ask_for_tile_registers();
   facts.memory_mb = detail::meminfo_mb("MemAvailable");
   if (const auto left = detail::group_memory_mb(); left >= 0) {
     facts.memory_mb = std::min(facts.memory_mb, left);

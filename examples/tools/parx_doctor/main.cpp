@@ -49,6 +49,10 @@ void print_host(const std::vector<const rank_health*>& ranks) {
              numbers.size() == 1 ? "" : "s", parx::detail::some_of(numbers), cpus.size(),
              cpus.size() == 1 ? "" : "s", threads, threads == 1 ? "" : "s", first.host.address,
              first.host.files);
+  fmt::print("{:<16} {}\n", "",
+             first.host.why_not_amx.empty()
+                 ? "bfloat16 products by AMX"
+                 : "bfloat16 products without AMX: " + first.host.why_not_amx);
 }
 
 }  // namespace
