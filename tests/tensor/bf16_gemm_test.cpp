@@ -156,6 +156,15 @@ BOOST_AUTO_TEST_CASE(every_path_has_the_bits_of_the_stated_order) {
     for (std::size_t k = 0; k <= 70; ++k) {  // and whole tiles, and many blocks
       wrong += is_stated<float, float>(*path, {33, 35, k}, kind::moderate, random) ? 0 : 1;
     }
+    for (std::size_t t = 0; t < 200; ++t) {  // few rows, and terms across 32 and 512
+      const kind k = kinds[t % 5];
+      if (!holds(*path, k)) continue;
+      constexpr std::size_t terms[] = {0, 1, 30, 31, 32, 33, 63, 511, 512, 513, 543, 1030};
+      const sizes s{1 + t % 4, below(t % 9 == 0 ? 1100 : 80), terms[random() % 12]};
+      wrong += is_stated<float, float>(*path, s, k, random) ? 0 : 1;
+      wrong += is_stated<bfloat16, bfloat16>(*path, s, k, random) ? 0 : 1;
+      wrong += is_stated<float, bfloat16>(*path, s, k, random) ? 0 : 1;
+    }
     wrong += is_stated<float, bfloat16>(*path, {270, 33, 1100}, kind::moderate, random) ? 0 : 1;
     wrong += is_stated<float, float>(*path, {3, 1100, 40}, kind::moderate, random) ? 0 : 1;
     BOOST_TEST(wrong == 0, path->text << ": " << wrong << " products");

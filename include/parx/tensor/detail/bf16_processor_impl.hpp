@@ -16,6 +16,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
+#include <parx/tensor/gemm/bf16_direct.hpp>
 #include <parx/tensor/gemm/bf16_gemm.hpp>
 #include <parx/tensor/gemm/bf16_order.hpp>
 #include <parx/tensor/gemm/bf16_processor.hpp>
@@ -31,10 +32,10 @@ namespace detail::product {
 #if defined(__x86_64__)
 inline constexpr bf16_path bf16_by_amx{
     "amx", "AMX", 32, 32, 2048, 2048, amx::pack<amx::side::a>, amx::pack<amx::side::b>,
-    amx::multiply, vectors::add_512, amx::begin, amx::end};
+    amx::multiply, vectors::add_512, direct::multiply, amx::begin, amx::end};
 inline constexpr bf16_path bf16_by_dot{
     "dot", "AVX512_BF16", 12, 32, 12 * 64, 32 * 64, vectors::pack_pairs<12>,
-    vectors::pack_pairs<32>, vectors::multiply_dot, vectors::add_512};
+    vectors::pack_pairs<32>, vectors::multiply_dot, vectors::add_512, direct::multiply};
 inline constexpr bf16_path bf16_by_512{
     "wide", "AVX-512", 12, 32, 12 * 128, 32 * 128, vectors::pack_floats<12>,
     vectors::pack_floats<32>, vectors::multiply_512, vectors::add_512};

@@ -56,7 +56,10 @@ class bf16_product {
 
   void run() const {
     if (x_.m == 0 || x_.n == 0) return;
-    if (x_.m <= few_rows) {
+    const bool is_small = x_.m <= 32 && x_.m * x_.n * divided(x_.k, bf16_step) <= most_direct;
+    if (path_.multiply_directly != nullptr && (x_.m <= 4 || is_small)) {
+      multiply_directly();
+    } else if (x_.m <= few_rows) {
       const std::size_t tasks = wanted_tasks(x_.n * x_.k, work::by_memory);
       const std::size_t of_a_task = divided(x_.n, tasks * stream) * stream;
       parallel_for(x_.n, of_a_task, [&](std::size_t j, std::size_t last) {
@@ -70,7 +73,8 @@ class bf16_product {
   }
 
  private:
-  static constexpr std::size_t few_rows = 16, stream = 256, most_columns = 1024, most_rows = 256;
+  static constexpr std::size_t few_rows = 16, stream = 256, most_direct = 1024, most_columns = 1024,
+                               most_rows = 256;
 
   [[nodiscard]] static std::size_t divided(std::size_t count, std::size_t by) noexcept {
     return (count + by - 1) / by;
@@ -78,6 +82,52 @@ class bf16_product {
   /// Of a packed panel or strip: one line more, so that they begin in different sets of the cache.
   [[nodiscard]] std::size_t panel_bytes(std::size_t of_step) const noexcept {
     return divided(std::min(x_.k, bf16_block), bf16_step) * of_step + 64;
+  }
+
+  void multiply_directly() const {
+    const std::size_t a_step = divided(x_.k, bf16_step) * bf16_step;
+    const workspace<float> a(x_.m * a_step);
+    x_.a.values.visit([&](const auto* values) {
+      for (std::size_t i = 0; i < x_.m; ++i) {
+        const auto* const row = values + i * x_.a.down;
+        float* const to = a.data() + i * a_step;
+        for (std::size_t p = 0; p < x_.k; ++p) {
+          to[p] = operand_of_bits(bits_of_operand(row[p * x_.a.right]));
+        }
+        std::fill(to + x_.k, to + a_step, 0.0F);
+      }
+    });
+    const std::size_t tasks = wanted_tasks(x_.n * x_.k, work::by_memory);
+    const std::size_t of_a_task = divided(x_.n, tasks * stream) * stream;
+    // Where a column's terms are adjacent, the lines of few columns are used up at once.
+    const std::size_t width = x_.b.right == 1 ? 32 : bf16_most_sums / x_.m / 16 * 16;
+    parallel_for(x_.n, of_a_task, [&](std::size_t first, std::size_t last) {
+      alignas(64) float sums[bf16_most_sums];
+      for (std::size_t j = first; j < last; j += width) {
+        const std::size_t columns = std::min(width, last - j);
+        const std::size_t sums_step = divided(columns, 16) * 16;
+        for (std::size_t k0 = 0; k0 == 0 || k0 < x_.k; k0 += bf16_block) {
+          std::fill_n(sums, x_.m * sums_step, 0.0F);
+          path_.multiply_directly({a.data() + k0, a_step, x_.m, columns,
+                                   std::min(bf16_block, x_.k - k0), x_.b.from(j, k0), sums,
+                                   sums_step});
+          add(0, j, x_.m, columns, k0, sums, sums_step);
+        }
+      }
+      x_.finish({x_.c + first, x_.ldc, 0, first, x_.m, last - first});
+    });
+  }
+
+  /// Adds a block's sums to rows and columns of c.
+  void add(std::size_t row, std::size_t column, std::size_t rows, std::size_t columns,
+           std::size_t k0, const float* sums, std::size_t sums_step) const {
+    float* const c = x_.c + row * x_.ldc + column;
+    addend<float> base{c, x_.ldc, 1};
+    if (k0 == 0) {
+      base = x_.base;
+      if (base.data != nullptr) base.data += row * base.step + column;
+    }
+    path_.add({sums, sums_step, rows, columns, x_.alpha, base, c, x_.ldc});
   }
 
   /// Columns j to j + columns of c.
@@ -164,13 +214,7 @@ class bf16_product {
       for (std::size_t at = p.begin; at < p.end; at += path_.columns) {
         const std::size_t column = p.j + at, columns = std::min(path_.columns, p.end - at);
         path_.multiply(steps, a, packed_b + at / path_.columns * b_step_, rows, columns, sums);
-        float* const c = x_.c + row * x_.ldc + column;
-        addend<float> base{c, x_.ldc, 1};
-        if (p.k0 == 0) {
-          base = x_.base;
-          if (base.data != nullptr) base.data += row * base.step + column;
-        }
-        path_.add({sums, path_.columns, rows, columns, x_.alpha, base, c, x_.ldc});
+        add(row, column, rows, columns, p.k0, sums, path_.columns);
       }
       if (is_last) {
         x_.finish({x_.c + row * x_.ldc + p.j + p.begin, x_.ldc, row, p.j + p.begin, rows,

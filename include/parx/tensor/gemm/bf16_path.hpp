@@ -35,6 +35,15 @@ struct bf16_addition {
   std::size_t ldc;
 };
 
+/// Operands of few rows, not packed.
+struct bf16_direct_sums {
+  const float* a;  ///< rounded, padded with zeros to a multiple of 32 terms
+  std::size_t a_step, rows, columns, terms;
+  bf16_operand b;
+  float* sums;  ///< 0 before; aligned to 64 bytes, as is sums_step
+  std::size_t sums_step;
+};
+
 struct bf16_path {
   /// Packs `count` rows (at most those of a tile) and `terms` terms, padded with zeros, to `to`.
   using pack_function = void (*)(bf16_operand from, std::size_t count, std::size_t terms,
@@ -50,6 +59,7 @@ struct bf16_path {
   void (*multiply)(std::size_t steps, const std::byte* a, const std::byte* b, std::size_t rows,
                    std::size_t columns, float* sums);
   void (*add)(const bf16_addition& x);
+  void (*multiply_directly)(const bf16_direct_sums& x) = nullptr;
   void (*begin)() = nullptr;  ///< before and after the tiles of a task, on its thread
   void (*end)() = nullptr;
 };

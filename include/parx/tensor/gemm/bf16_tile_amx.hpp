@@ -106,13 +106,13 @@ PARX_BF16_SHUFFLE(odd_quarters, quads, 2, 3, 6, 7, 10, 11, 14, 15)
 
 enum class side { a, b };
 
-/// A register of 16 rows (or columns) and 32 terms.
+/// r = 16 rows (or columns) of 32 terms: for side::b, r[q] has terms 2 q and 2 q + 1 of each.
 template <side Side, typename T>
-[[PARX_BF16_VECTORS]] void pack_register(const T* from, std::size_t down, std::size_t right,
-                                         std::byte* to) noexcept {
+[[PARX_BF16_VECTORS, gnu::always_inline]] inline void load_register(const T* from, std::size_t down,
+                                                                    std::size_t right,
+                                                                    __m512i (&r)[16]) noexcept {
   // What is read are many short runs, which the processor does not foresee.
   constexpr std::size_t ahead = 256 / sizeof(T);
-  __m512i r[16];
   if (right == 1) {
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < 16; ++i) {
@@ -128,6 +128,34 @@ template <side Side, typename T>
     }
   }
   if ((right == 1) == (Side == side::b)) transpose(r);
+}
+
+/// The part of a register that is in the operand: `height` rows of `width` terms; the others are 0.
+template <typename T>
+struct padded_square {
+  alignas(64) T values[16 * bf16_step] = {};
+  std::size_t down, right;
+
+  padded_square(const T* from, std::size_t from_down, std::size_t from_right, std::size_t height,
+                std::size_t width) noexcept
+      : down(from_right == 1 ? bf16_step : 1), right(from_right == 1 ? 1 : 16) {
+    if (from_right == 1) {
+      for (std::size_t i = 0; i < height; ++i) {
+        for (std::size_t q = 0; q < width; ++q) values[i * down + q] = from[i * from_down + q];
+      }
+    } else {
+      for (std::size_t q = 0; q < width; ++q) {
+        for (std::size_t i = 0; i < height; ++i) values[q * right + i] = from[q * from_right + i];
+      }
+    }
+  }
+};
+
+template <side Side, typename T>
+[[PARX_BF16_VECTORS]] void pack_register(const T* from, std::size_t down, std::size_t right,
+                                         std::byte* to) noexcept {
+  __m512i r[16];
+  load_register<Side>(from, down, right, r);
 #pragma GCC unroll 16
   for (std::size_t i = 0; i < 16; ++i) _mm512_store_si512(to + 64 * i, r[i]);
 }
@@ -146,15 +174,8 @@ void pack(bf16_operand from, std::size_t count, std::size_t terms, std::byte* to
         } else if (height == 0) {
           std::memset(to, 0, 1024);
         } else {
-          alignas(64) T square[16 * bf16_step] = {};
-          for (std::size_t r = 0; r < height; ++r) {
-            for (std::size_t q = 0; q < width; ++q) {
-              square[from.right == 1 ? r * bf16_step + q : q * 16 + r] =
-                  first[r * from.down + q * from.right];
-            }
-          }
-          const bool along = from.right == 1;
-          pack_register<Side>(square, along ? bf16_step : 1, along ? 1 : 16, to);
+          const padded_square<T> square(first, from.down, from.right, height, width);
+          pack_register<Side>(square.values, square.down, square.right, to);
         }
       }
     }
