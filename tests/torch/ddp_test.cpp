@@ -14,21 +14,9 @@
 #include <vector>
 
 #include <ddp/ranks.hpp>
+#include <torch/models.hpp>
 
 namespace {
-
-namespace nn = torch::nn;
-using torch::Tensor;
-
-// Ranks as threads share the generator of random numbers: values are by formula.
-void fill(nn::Module& model) {
-  const torch::NoGradGuard guard;
-  double phase = 0;
-  for (auto& p : model.parameters()) {
-    const Tensor ramp = torch::arange(p.numel(), torch::kDouble) * 0.37 + (phase += 1);
-    p.copy_((torch::sin(ramp) * 0.3).view(p.sizes()));
-  }
-}
 
 struct mlp
     : nn::Module {  // one table at both ends, as a tied embedding, and a layer that is frozen
@@ -64,11 +52,6 @@ struct cnn : nn::Module {
   nn::Linear out{nullptr};
 };
 
-Tensor samples(std::int64_t first, std::int64_t count, torch::Dtype type) {
-  const Tensor index = torch::arange(first * 6, (first + count) * 6, torch::kDouble);
-  return torch::cos(index * 0.71).view({count, 6}).to(type);
-}
-
 // Values after three steps; `parts` of a batch of 12 samples, this rank's.
 template <typename Model>
 std::vector<double> trained(Model& model, std::int64_t first, std::int64_t count, torch::Dtype type,
@@ -83,30 +66,19 @@ std::vector<double> trained(Model& model, std::int64_t first, std::int64_t count
       else p.mutable_grad().reset();
     }
   }
-  std::vector<double> values;
-  for (auto& p : model.parameters()) {
-    const Tensor flat = p.detach().to(torch::kDouble).contiguous();
-    values.insert(values.end(), flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
-  }
-  return values;
-}
-
-double difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double most = a.size() == b.size() ? 0 : 1e9;
-  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
-    most = std::max(most, std::abs(a[i] - b[i]));
-  return most;
+  return values_of(model);
 }
 
 template <typename Model>
-void equals_one_process(torch::Dtype type, double tolerance) {
+void equals_one_process(torch::Dtype type, double tolerance,
+                        jobs::kind network = jobs::kind::inproc) {
   Model whole(type);
   const auto expected =
       trained(whole, 0, 12, type, false, [](const Tensor& loss) { loss.backward(); });
   for (const int world : {1, 2, 3}) {
     for (const bool fills_zeros : {false, true}) {
       for (const bool uneven : {false, true}) {
-        const auto all = on_ranks(world, [&](parx::process_group& group) {
+        const auto all = on_ranks_over(network, world, [&](parx::process_group& group) {
           // Even parts by loss.backward(); uneven ones, the last rank's of 2 samples, by weight.
           const std::int64_t each = 12 / world;
           std::int64_t first = group.rank() * each, count = each;
@@ -172,35 +144,17 @@ struct recomputed : torch::autograd::Function<recomputed> {
   }
 };
 
-std::string message_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no exception";
-}
-
-void says(const std::vector<std::string>& messages, const std::string& words) {
-  for (const auto& each : messages) {
-    BOOST_TEST(each.find(words) != std::string::npos, "\"" << words << "\" is not in: " << each);
-  }
-}
-
-// On a rank's thread, where Boost's checks may not be used.
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error("not so: " + what);
-}
-
 Tensor ones(double factor = 1) { return torch::full({2, 4}, factor); }
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(steps_are_those_of_one_process) {
   equals_one_process<mlp>(torch::kDouble, 1e-14);
+  equals_one_process<mlp>(torch::kDouble, 1e-14, jobs::kind::tcp);
   equals_one_process<mlp>(torch::kFloat, 1e-6);
   equals_one_process<mlp>(torch::kBFloat16, 2e-2);
   equals_one_process<cnn>(torch::kFloat, 1e-6);
+  equals_one_process<cnn>(torch::kFloat, 1e-6, jobs::kind::tcp);
 }
 
 // Passes of random losses, weights and parameters, under no_sync() or not, between two
@@ -410,6 +364,34 @@ BOOST_AUTO_TEST_CASE(values_buffers_and_frozen_parameters_are_rank_0s) {
   BOOST_TEST(std::abs(all[0] - fresh.frozen->weight.sum().item<double>() - 12) < 1e-4);
 }
 
+BOOST_AUTO_TEST_CASE(zero_grad_under_no_sync_drops_all_that_there_is) {
+  const auto all = on_ranks(2, [](parx::process_group& group) {
+    double most = 0;
+    for (const bool fills_zeros : {false, true}) {
+      two model, one_pass;
+      parx::torch_ddp ddp{model, group};
+      model.forward(ones(5)).sum().backward();
+      {
+        const auto local = ddp.no_sync();
+        model.forward(ones(7)).sum().backward();
+        for (auto& p : model.parameters()) {
+          if (fills_zeros) p.mutable_grad().zero_();
+          else p.mutable_grad().reset();
+        }
+        model.forward(ones(1)).sum().backward();
+      }
+      model.forward(ones(3)).sum().backward();
+      one_pass.forward(ones(2)).sum().backward();
+      for (std::size_t i = 0; i < 4; ++i) {
+        const Tensor wrong = model.parameters()[i].grad() - one_pass.parameters()[i].grad();
+        most = std::max(most, wrong.abs().max().item<double>());
+      }
+    }
+    return most;
+  });
+  for (const double each : all) BOOST_TEST(each < 1e-5, each);
+}
+
 // Tables of which rows are sent, and small ones, which are summed whole.
 BOOST_AUTO_TEST_CASE(gradients_of_embeddings_are_sparse_and_those_of_the_whole_batch) {
   for (const std::int64_t words : {20, 4000}) {
@@ -467,6 +449,32 @@ BOOST_AUTO_TEST_CASE(misuse_is_a_sentence) {
          parx::torch_ddp ddp{model, group};
          model.to(torch::kDouble);
          ddp(ones().to(torch::kDouble)).sum().backward();
+       }},
+      {"convert the model first",
+       [](parx::process_group& group) {
+         two model;
+         parx::torch_ddp ddp{model, group};
+         model.to(torch::kDouble);
+         model.forward(ones().to(torch::kDouble)).sum().backward();
+       }},
+      {"parameter [4, 4], number 2, is not the one",
+       [](parx::process_group& group) {
+         two model;
+         parx::torch_ddp ddp{model, group};
+         model.b = model.replace_module("b", nn::Linear(4, 4));
+         model.forward(ones()).sum().backward();
+       }},
+      {"were dropped twice",
+       [](parx::process_group& group) {
+         two model;
+         parx::torch_ddp ddp{model, group};
+         torch::optim::SGD optimizer(model.parameters(), 0.1);
+         const auto local = ddp.no_sync();
+         for (int step = 0; step < 3; ++step) {
+           model.forward(ones()).sum().backward();
+           optimizer.step();
+           optimizer.zero_grad();
+         }
        }},
       {"was frozen when the model was wrapped",
        [](parx::process_group& group) {

@@ -18,7 +18,13 @@ if(NOT TORCH_FOUND)
   set_tests_properties(torch/ddp PROPERTIES LABELS torch SKIP_RETURN_CODE 77)
   return()
 endif()
-parx_batch_source(source test_torch ${here}/ddp_test.cpp ${here}/file_test.cpp)  # reads PyTorch once
+if(PARX_TEST_ALL)
+  add_test(NAME torch/examples
+           COMMAND bash ${here}/examples.sh ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
+  set_tests_properties(torch/examples PROPERTIES TIMEOUT 900 LABELS torch PROCESSORS 2)
+endif()
+parx_batch_source(source test_torch  # reads PyTorch once
+                  ${here}/ddp_test.cpp ${here}/file_test.cpp ${here}/zero_test.cpp)
 add_executable(test_torch ${source})
 target_link_libraries(test_torch PRIVATE parx_program parx::parx ${TORCH_LIBRARIES}
                                          Boost::unit_test_framework)

@@ -39,11 +39,9 @@ class shard_scope {
   process_group* ranks_ = nullptr;
 };
 
-namespace detail {
-
 struct shard_groups {
-  process_group shards;    ///< the ranks whose parts together are the whole model
-  process_group replicas;  ///< the ranks that have the same part as this one
+  process_group shards;              ///< the ranks whose parts together are the whole model
+  process_group replicas;            ///< the ranks that have the same part as this one
   std::vector<std::size_t> part_of;  ///< by rank of the wrapper's group: the number of its part
 };
 
@@ -81,5 +79,4 @@ struct shard_groups {
           group.subgroup(replicas, {.name = group.name() + "/replicas"}, site), std::move(part_of)};
 }
 
-}  // namespace detail
 }  // namespace parx

@@ -13,32 +13,21 @@
 
 #include <concepts>
 #include <cstddef>
-#include <span>
 #include <type_traits>
 #include <utility>
 
 #include <torch/torch.h>
 #undef CHECK
 
-#include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/ddp.hpp>
 #include <parx/reduction/times.hpp>
 #include <parx/torch/module.hpp>
 
 namespace parx::inline PARX_ABI {
-
-namespace detail {
-
-/// A shared_ptr of a module, or what TORCH_MODULE defines.
-template <typename Holder>
-concept holds_torch_module = requires(Holder& holder) {
-  requires std::derived_from<std::remove_cvref_t<decltype(*holder)>, ::torch::nn::Module>;
-};
-
-}  // namespace detail
 
 template <std::derived_from<::torch::nn::Module> Model>
 class torch_ddp {
@@ -52,9 +41,11 @@ class torch_ddp {
                      call_site site = call_site::current())
       : model_(model),
         group_(group),
-        module_(model, site),
+        module_(model, formatted("torch_ddp at {}", site), detail::gradient_kind::sparse),
         ddp_(module_, group, checked(std::move(options), site), site) {
-    for (const auto& [name, parameter] : module_.frozen()) send(parameter, site);
+    for (const auto& [name, parameter] : module_.frozen()) {
+      detail::send_from_rank_0(parameter, group_, site);
+    }
     broadcast_buffers(site);
   }
   template <detail::holds_torch_module Holder>
@@ -86,9 +77,7 @@ class torch_ddp {
   /// Collective. Copies rank 0's buffers to all ranks, for instance before an evaluation. Running
   /// statistics stay local between steps; PyTorch's DDP copies them before every forward pass.
   void broadcast_buffers(call_site site = call_site::current()) {
-    for (const auto& item : model_.named_buffers()) {
-      if (item.value().defined()) send(item.value(), site);
-    }
+    detail::send_buffers(model_, group_, site);
   }
   /// Collective. Whether all ranks have the same values of the parameters that get gradients.
   [[nodiscard]] bool replicas_equal(call_site site = call_site::current()) {
@@ -117,15 +106,6 @@ class torch_ddp {
         "of the whole group when backward returns",
         site);
     return options;
-  }
-
-  /// Collective: rank 0's elements, in memory of any strides.
-  void send(const at::Tensor& tensor, call_site site) {
-    const at::NoGradGuard guard;
-    at::Tensor memory = tensor.contiguous();
-    broadcast(group_, std::span(static_cast<std::byte*>(memory.data_ptr()), memory.nbytes()),
-              {.root = 0}, site);
-    if (!memory.is_same(tensor)) tensor.detach().copy_(memory);
   }
 
   Model& model_;

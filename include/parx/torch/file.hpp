@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,36 +19,12 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/source.hpp>
+#include <parx/torch/dtype.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI {
 
 namespace detail {
-
-[[nodiscard]] inline std::optional<dtype> dtype_of_torch(at::ScalarType type) noexcept {
-  switch (type) {
-    case at::kFloat:
-      return dtype::float32;
-    case at::kDouble:
-      return dtype::float64;
-    case at::kHalf:
-      return dtype::float16;
-    case at::kBFloat16:
-      return dtype::bfloat16;
-    case at::kByte:
-      return dtype::uint8;
-    case at::kChar:
-      return dtype::int8;
-    case at::kShort:
-      return dtype::int16;
-    case at::kInt:
-      return dtype::int32;
-    case at::kLong:
-      return dtype::int64;
-    default:
-      return std::nullopt;
-  }
-}
 
 /// Calls visit(name, tensor) for each parameter, then each buffer; of one with several names, under
 /// the first.

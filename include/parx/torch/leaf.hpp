@@ -32,6 +32,12 @@ namespace parx::inline PARX_ABI::detail {
 
 enum class gradient_kind { strided, sparse };
 
+/// Whether `grad` is the dense tensor `view`.
+[[nodiscard]] inline bool is_view_of(const at::Tensor& grad, const at::Tensor& view) {
+  return view.defined() && grad.defined() && grad.layout() == at::kStrided &&
+         grad.data_ptr() == view.data_ptr();
+}
+
 struct torch_leaf {
   torch_leaf(std::string name_in_model, at::Tensor of, gradient_kind kind)
       : name(std::move(name_in_model)),
@@ -41,6 +47,7 @@ struct torch_leaf {
   torch_leaf(const torch_leaf&) = delete;
   torch_leaf& operator=(const torch_leaf&) = delete;
   ~torch_leaf() {
+    if (check) parameter.remove_hook(*check);
     if (post_hook != 0) accumulator->del_post_hook(post_hook);
     if (pre_hook == nullptr) return;
     std::erase_if(accumulator->pre_hooks(),
@@ -55,19 +62,71 @@ struct torch_leaf {
   std::shared_ptr<::torch::autograd::Node> accumulator = nullptr;
   ::torch::autograd::FunctionPreHook* pre_hook = nullptr;  ///< in the accumulator
   std::uintptr_t post_hook = 0;                            ///< its key there
-  at::Tensor view = {};                                    ///< of the wrapper's memory
-  bool is_in_view = false;    ///< the view holds a gradient of the step that is being computed
-  at::Tensor set_aside = {};  ///< the gradient of earlier steps, to which this one's is added
+  std::optional<unsigned> check = std::nullopt;            ///< the place of a hook of the tensor
+  at::Tensor view = {};      ///< of the wrapper's memory, while that is this gradient's
+  bool is_filled = false;    ///< grad() is a gradient of the step that is being computed
+  std::int64_t version = 0;  ///< of grad() when the last pass had written it
+  /// What the optimizer steps over, whose gradients earlier passes may have left: the parameter, or
+  /// this rank's part of it.
+  at::Tensor stepped = parameter;
+  at::Tensor stepped_view = {};  ///< of the wrapper's memory for its gradient
+  at::Tensor set_aside = {};     ///< its gradient of earlier passes, to which this one's is added
   /// Of a table: outside of these rows, which ascend, the view is zero; nullopt: it may not be.
   std::optional<std::vector<std::size_t>> rows = std::nullopt;
   backward_observer* observer = nullptr;
   std::size_t index = 0;  ///< the observer's
 
   /// Whether grad() is the view.
-  [[nodiscard]] bool shows_view() const {
+  [[nodiscard]] bool shows_view() const { return is_view_of(parameter.grad(), view); }
+  [[nodiscard]] bool has_grad() const {
+    return is_filled && parameter.grad().defined() && (!view.defined() || shows_view());
+  }
+  /// Whether the gradient was filled with zero since the last pass.
+  [[nodiscard]] bool was_zeroed() const {
     const at::Tensor& grad = parameter.grad();
-    return view.defined() && grad.defined() && grad.layout() == at::kStrided &&
-           grad.data_ptr() == view.data_ptr();
+    return grad._version() != version && !grad.any().item<bool>();
+  }
+  /// Gradients are written to `memory` from now on; that of this step so far moves there.
+  void bind_grad(void* memory) {
+    const at::NoGradGuard guard;
+    const bool moves = has_grad();
+    view = at::from_blob(memory, parameter.sizes(), parameter.strides(),
+                         parameter.options().requires_grad(false));
+    if (!moves) return;
+    view.copy_(parameter.grad());
+    show_view();
+  }
+  void unbind_grad() {
+    const at::NoGradGuard guard;
+    if (shows_view()) parameter.mutable_grad() = view.clone();
+    view.reset();
+  }
+  void show_view() {
+    parameter.mutable_grad() = view;
+    is_filled = true;
+  }
+  void drop_grad() {
+    parameter.mutable_grad().reset();
+    is_filled = false;
+  }
+
+  /// Before the first gradient of a pass is written.
+  void set_grad_aside() {
+    is_filled = false;
+    at::Tensor& grad = stepped.mutable_grad();
+    if (!grad.defined()) return;
+    if (!is_view_of(grad, stepped_view)) set_aside = std::move(grad);
+    else if (grad.any().item<bool>()) set_aside = grad.clone();
+    grad.reset();
+  }
+  /// After the last sum of a pass.
+  void add_what_was_set_aside() {
+    if (!set_aside.defined()) return;
+    at::Tensor& grad = stepped.mutable_grad();
+    if (!grad.defined()) grad = std::move(set_aside);
+    else if (grad.layout() == set_aside.layout()) grad.add_(set_aside);
+    else grad = grad.to_dense() + set_aside;
+    set_aside.reset();
   }
 
   /// Makes the memory of an absent gradient zero.
@@ -87,7 +146,7 @@ struct torch_leaf {
   void take_rows(const at::Tensor& contribution) {
     const at::Tensor sparse = contribution.coalesce();
     const at::Tensor touched = sparse.indices()[0].contiguous();
-    if (!is_in_view || !shows_view()) {
+    if (!has_grad()) {
       clear_view();
       view.index_copy_(0, touched, sparse.values());
     }
@@ -113,14 +172,14 @@ struct torch_leaf {
 
 /// Throws usage_error unless parx can send `tensor`, `what` of a module: memory of the host without
 /// gaps, of elements that parx has.
-inline void require_sendable(const at::Tensor& tensor, const std::string& what, call_site site) {
-  require(tensor.device().is_cpu(), "torch_ddp at {}: {} is on {}; parx sums memory of the host",
-          site, what, tensor.device().str());
-  require(
-      tensor.layout() == at::kStrided && tensor.is_non_overlapping_and_dense(),
-      "torch_ddp at {}: {} has no memory of its own for each element (it is sparse, expanded or a "
-      "part of another tensor): make it contiguous() before wrapping",
-      site, what);
+inline void require_sendable(const at::Tensor& tensor, const std::string& what,
+                             const std::string& who) {
+  require(tensor.device().is_cpu(), "{}: {} is on {}; parx sums memory of the host", who, what,
+          tensor.device().str());
+  require(tensor.layout() == at::kStrided && tensor.is_non_overlapping_and_dense(),
+          "{}: {} has no memory of its own for each element (it is sparse, expanded or a part of "
+          "another tensor): make it contiguous() before wrapping",
+          who, what);
 }
 
 /// A distributed_parameter with elements T. A copy refers to the same leaf.
@@ -136,26 +195,18 @@ class torch_parameter {
   }
   [[nodiscard]] const std::vector<std::size_t>& shape() const noexcept { return leaf_->shape; }
   void bind_grad(std::span<T> memory) const {
-    const at::NoGradGuard guard;
-    const at::Tensor& of = leaf_->parameter;
-    leaf_->view =
-        at::from_blob(memory.data(), of.sizes(), of.strides(), of.options().requires_grad(false));
+    leaf_->bind_grad(memory.data());
+    leaf_->stepped_view = leaf_->view;
   }
-  void unbind() const {
-    const at::NoGradGuard guard;
-    if (leaf_->shows_view()) leaf_->parameter.mutable_grad() = leaf_->view.clone();
-    leaf_->view.reset();
-    leaf_->is_in_view = false;
-  }
-  [[nodiscard]] bool has_grad() const { return leaf_->is_in_view && leaf_->shows_view(); }
+  void unbind() const { leaf_->unbind_grad(); }
+  [[nodiscard]] bool has_grad() const { return leaf_->has_grad(); }
   void assume_grad() const {
     leaf_->rows.reset();  // written by others
-    show_view();
+    leaf_->show_view();
   }
   void zero_grad() const {
-    leaf_->parameter.mutable_grad().reset();
+    leaf_->drop_grad();
     leaf_->set_aside.reset();
-    leaf_->is_in_view = false;
   }
   void attach(backward_observer* observer, std::size_t index) const noexcept {
     leaf_->observer = observer;
@@ -165,11 +216,6 @@ class torch_parameter {
   [[nodiscard]] backward_observer* observer() const noexcept { return leaf_->observer; }
 
  protected:
-  void show_view() const {
-    leaf_->parameter.mutable_grad() = leaf_->view;
-    leaf_->is_in_view = true;
-  }
-
   torch_leaf* leaf_;
 };
 
@@ -186,7 +232,7 @@ class torch_table : public torch_parameter<T>, public row_sparse_parameter {
   }
   [[nodiscard]] std::span<T> add_rows(std::span<const std::size_t> rows) const {
     clear_rows();
-    this->show_view();
+    this->leaf_->show_view();
     this->leaf_->note_rows(rows);
     return {static_cast<T*>(this->leaf_->view.data_ptr()), this->value().size()};
   }

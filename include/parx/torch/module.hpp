@@ -16,9 +16,12 @@
 // Threads: as the module; backward may be called by any one thread at a time.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -31,17 +34,43 @@
 #undef CHECK
 
 #include <parx/autograd/observer.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/source.hpp>
+#include <parx/torch/dtype.hpp>
 #include <parx/torch/leaf.hpp>
 #include <parx/types/half.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
+/// A shared_ptr of a module, or what TORCH_MODULE defines.
+template <typename Holder>
+concept holds_torch_module = requires(Holder& holder) {
+  requires std::derived_from<std::remove_cvref_t<decltype(*holder)>, ::torch::nn::Module>;
+};
+
+/// Collective: all ranks get rank 0's elements, in memory of any strides.
+inline void send_from_rank_0(const at::Tensor& tensor, process_group& group, call_site site) {
+  const at::NoGradGuard guard;
+  at::Tensor memory = tensor.contiguous();
+  broadcast(group, std::span(static_cast<std::byte*>(memory.data_ptr()), memory.nbytes()),
+            {.root = 0}, site);
+  if (!memory.is_same(tensor)) tensor.detach().copy_(memory);
+}
+inline void send_buffers(const ::torch::nn::Module& model, process_group& group, call_site site) {
+  for (const auto& item : model.named_buffers()) {
+    if (item.value().defined()) send_from_rank_0(item.value(), group, site);
+  }
+}
+
 class torch_module {
  public:
-  /// Throws usage_error for a parameter that parx cannot sum, by its name.
-  torch_module(::torch::nn::Module& model, call_site site) : site_(site) {
+  /// `who` begins errors. Throws usage_error for a parameter that parx cannot sum, by its name.
+  /// Gradients of embeddings made with .sparse(true) have the layout `of_tables`.
+  torch_module(::torch::nn::Module& model, std::string who, gradient_kind of_tables)
+      : model_(model), who_(std::move(who)) {
     std::unordered_set<const void*> tables;
     const auto look_at = [&tables](const ::torch::nn::Module& module) {
       const auto* const table = module.as<::torch::nn::EmbeddingImpl>();
@@ -54,16 +83,24 @@ class torch_module {
     for (const auto& item : model.named_parameters()) {
       const at::Tensor& parameter = item.value();
       const void* const identity = parameter.unsafeGetTensorImpl();
+      known_.push_back(identity);
       if (!seen.insert(identity).second) continue;
-      require_sendable(parameter, "parameter \"" + item.key() + "\"", site_);
-      if (parameter.requires_grad())
-        follow(item.key(), parameter,
-               tables.contains(identity) ? gradient_kind::sparse : gradient_kind::strided);
-      else frozen_.emplace_back(item.key(), parameter);
+      require_sendable(parameter, "parameter \"" + item.key() + "\"", who_);
+      if (!parameter.requires_grad()) {
+        frozen_.emplace_back(item.key(), parameter);
+        continue;
+      }
+      require(dtype_of_torch(parameter.scalar_type()).has_value(),
+              "{}: parameter \"{}\" has elements of type {}; parx sums float, double, Half and "
+              "BFloat16",
+              who_, item.key(), at::toString(parameter.scalar_type()));
+      const bool is_table = tables.contains(identity);
+      follow(item.key(), parameter, is_table ? of_tables : gradient_kind::strided);
     }
   }
   torch_module(const torch_module&) = delete;
   torch_module& operator=(const torch_module&) = delete;
+  virtual ~torch_module() = default;
 
   /// Calls visitor(name, torch_parameter<T>&) for each parameter that gets gradients.
   template <typename Visitor>
@@ -82,11 +119,8 @@ class torch_module {
         case at::kHalf:
           visit<float16>(visitor, *leaf);
           break;
-        default:
-          throw_usage(
-              "torch_ddp at {}: parameter \"{}\" has elements of type {}; parx sums float, "
-              "double, Half and BFloat16",
-              site_, leaf->name, at::toString(leaf->parameter.scalar_type()));
+        default:  // refused
+          break;
       }
     }
   }
@@ -94,16 +128,20 @@ class torch_module {
   [[nodiscard]] const std::vector<std::pair<std::string, at::Tensor>>& frozen() const noexcept {
     return frozen_;
   }
+  /// The others.
+  [[nodiscard]] const std::vector<std::unique_ptr<torch_leaf>>& leaves() const noexcept {
+    return leaves_;
+  }
+  [[nodiscard]] const std::string& who() const noexcept { return who_; }
 
   /// loss.backward() for a loss that is the mean over `count` samples. Where it reaches no
   /// parameter, this rank takes part in the sums without a gradient.
   void backward(const at::Tensor& loss, double count, call_site site) {
-    require(count >= 0, "torch_ddp::backward at {}: the number of samples is not negative: {}",
-            site, count);
-    require(
-        loss.numel() == 1,
-        "torch_ddp::backward at {}: a loss is one number, and this tensor has {}: take its mean()",
-        site, loss.numel());
+    require(count >= 0, "{}: backward at {}: the number of samples is not negative: {}", who_, site,
+            count);
+    require(loss.numel() == 1,
+            "{}: backward at {}: a loss is one number, and this tensor has {}: take its mean()",
+            who_, site, loss.numel());
     check_unchanged();
     const restored_count restored{*this};
     count_ = count;
@@ -117,24 +155,41 @@ class torch_module {
   }
 
   /// Throws usage_error where a parameter is no longer the one whose gradients are followed.
-  void check_unchanged() const {
-    for (const auto& leaf : leaves_) {
-      require(!leaf->parameter.requires_grad() || ::torch::autograd::impl::try_get_grad_accumulator(
-                                                      leaf->parameter) == leaf->accumulator,
-              "torch_ddp at {}: parameter \"{}\" was converted (to(), double(), half()) after the "
-              "model was wrapped, so its gradients would stay on this rank: convert the model "
-              "first",
-              site_, leaf->name);
-    }
+  virtual void check_unchanged() const {
+    for (const auto& leaf : leaves_) check_unchanged(*leaf);
     for (const auto& [name, parameter] : frozen_) {
-      require(!parameter.requires_grad(),
-              "torch_ddp at {}: parameter \"{}\" was frozen when the model was wrapped and wants a "
-              "gradient now, which would stay on this rank: wrap the model again",
-              site_, name);
+      require(
+          !parameter.requires_grad(),
+          "{}: parameter \"{}\" was frozen when the model was wrapped and wants a gradient now, "
+          "which would stay on this rank: wrap the model again",
+          who_, name);
+    }
+    std::size_t next = 0;
+    for (const at::Tensor& each : model_.parameters()) {
+      require(next < known_.size() && each.unsafeGetTensorImpl() == known_[next],
+              "{}: the model's parameter [{}], number {}, is not the one that it had when it was "
+              "wrapped. A layer was replaced or added, whose gradients would stay on this rank: "
+              "wrap the model again, and make an optimizer of its parameters",
+              who_, joined_text(each.sizes()), next);
+      ++next;
     }
   }
 
+ protected:
+  /// Before the gradients of earlier passes are set aside, and after they have been added again.
+  virtual void step_begins() {}
+  virtual void step_ended() noexcept {}
+
  private:
+  void check_unchanged(const torch_leaf& leaf) const {
+    require(
+        !leaf.parameter.requires_grad() ||
+            ::torch::autograd::impl::try_get_grad_accumulator(leaf.parameter) == leaf.accumulator,
+        "{}: parameter \"{}\" was converted (to(), double(), half()) after the model was wrapped, "
+        "so its gradients would stay on this rank: convert the model first",
+        who_, leaf.name);
+  }
+
   using engine_nodes = std::unordered_set<::torch::autograd::Node*>;
 
   /// Runs before an accumulator writes.
@@ -171,15 +226,17 @@ class torch_module {
   };
 
   void follow(const std::string& name, const at::Tensor& parameter, gradient_kind kind) {
-    torch_leaf& leaf = *leaves_.emplace_back(std::make_unique<torch_leaf>(name, parameter, layout));
+    torch_leaf& leaf = *leaves_.emplace_back(std::make_unique<torch_leaf>(name, parameter, kind));
     leaf.accumulator = ::torch::autograd::impl::grad_accumulator(parameter);
     for (const auto& hook : leaf.accumulator->pre_hooks()) {
-      require(
-          dynamic_cast<const before_first*>(hook.get()) == nullptr,
-          "torch_ddp at {}: parameter \"{}\" belongs to another wrapper that still lives: destroy "
-          "that one first, or use it instead of a second one",
-          site_, name);
+      require(dynamic_cast<const before_first*>(hook.get()) == nullptr,
+              "{}: parameter \"{}\" belongs to another wrapper that still lives: destroy "
+              "that one first, or use it instead of a second one",
+              who_, name);
     }
+    // Of the tensor, so it runs after a conversion, too, when the accumulator is another one.
+    leaf.check =
+        parameter.register_hook([this, &leaf](const at::TensorBase&) { check_unchanged(leaf); });
     auto first = std::make_unique<before_first>(*this);
     leaf.pre_hook = first.get();
     leaf.accumulator->add_pre_hook(std::move(first));
@@ -213,19 +270,18 @@ class torch_module {
     if (observer() == nullptr) return;
     const engine_nodes* const nodes = ::torch::autograd::get_current_graph_task_nodes_in_graph();
     if (is_running_) {
-      require(
-          nodes == nodes_,
-          "torch_ddp at {}: a backward pass began inside another one whose sums have begun (as by "
-          "checkpointing behind the first gradient), and the wrapper sums one at a time",
-          site_);
+      require(nodes == nodes_,
+              "{}: a backward pass began inside another one whose sums have begun (as by "
+              "checkpointing behind the first gradient), and the wrapper sums one at a time",
+              who_);
       return;
     }
     check_unchanged();
     require(!at::GradMode::is_enabled(),
-            "torch_ddp at {}: backward with create_graph: gradients that were summed over ranks "
+            "{}: backward with create_graph: gradients that were summed over ranks "
             "have no graph. Use torch::autograd::grad for a penalty, and backward() for the whole "
             "loss",
-            site_);
+            who_);
     begin(reached_by(*nodes));
     is_running_ = true;
     nodes_ = nodes;
@@ -252,20 +308,36 @@ class torch_module {
   }
 
   void begin(const std::vector<std::size_t>& reached) {
-    if (!observer()->adds_passes_up()) set_gradients_aside();
+    const at::NoGradGuard guard;
+    if (observer()->adds_passes_up()) {
+      drop_what_was_dropped();
+    } else {
+      step_begins();
+      for (const auto& leaf : leaves_) leaf->set_grad_aside();
+    }
     static_cast<void>(observer()->wanted());
     observer()->begin_backward({.count = count_, .reached = reached, .of = gradient_of::sum});
   }
 
-  void set_gradients_aside() {
-    const at::NoGradGuard guard;
+  /// Under no_sync(), where zero_grad() between two passes may have filled gradients with zero:
+  /// the samples before it do not count.
+  void drop_what_was_dropped() {
+    bool had_grads = false;
     for (const auto& leaf : leaves_) {
-      leaf->is_in_view = false;
-      at::Tensor& grad = leaf->parameter.mutable_grad();
-      if (!grad.defined()) continue;
-      if (!leaf->shows_view()) leaf->set_aside = std::move(grad);
-      else if (grad.any().item<bool>()) leaf->set_aside = grad.clone();
-      grad.reset();
+      if (!leaf->is_filled) continue;
+      had_grads = true;
+      if (leaf->has_grad() && !leaf->was_zeroed()) return;
+    }
+    if (!had_grads) return;
+    require(
+        ++drops_ < 2,
+        "{}: gradients of passes under no_sync() were dropped twice, without a pass that sums "
+        "them over the ranks. If optimizer.step() came before, each rank has trained alone: let "
+        "the result of no_sync() go before the last backward pass of a step",
+        who_);
+    for (const auto& leaf : leaves_) {
+      leaf->drop_grad();
+      leaf->set_aside.reset();
     }
   }
 
@@ -277,14 +349,13 @@ class torch_module {
     if (leaf.is_table && contribution.layout() == at::kSparse) {
       leaf.take_rows(contribution);
     } else {
-      require(grad.layout() == at::kStrided,
-              "torch_ddp at {}: the gradient of \"{}\" is sparse, which only an embedding's may be",
-              site_, leaf.name);
+      if (grad.layout() != at::kStrided) grad = grad.to_dense();
       leaf.rows.reset();
-      if (!leaf.shows_view()) leaf.view.copy_(grad);
+      if (leaf.view.defined() && !leaf.shows_view()) leaf.view.copy_(grad);
     }
-    grad = leaf.view;
-    leaf.is_in_view = true;
+    if (leaf.view.defined()) grad = leaf.view;
+    leaf.is_filled = true;
+    leaf.version = grad._version();
     leaf.observer->leaf_ready(leaf.index);
   }
 
@@ -293,40 +364,35 @@ class torch_module {
     observer()->end_backward();
     if (observer()->adds_passes_up()) return;
     const at::NoGradGuard guard;
+    drops_ = 0;
     for (const auto& leaf : leaves_) {
       if (leaf->is_table && leaf->shows_view()) leaf->show_rows();
+      leaf->add_what_was_set_aside();
     }
-    add_what_was_set_aside();
-  }
-
-  void add_what_was_set_aside() {
-    for (const auto& leaf : leaves_) {
-      if (!leaf->set_aside.defined()) continue;
-      at::Tensor& grad = leaf->parameter.mutable_grad();
-      if (!grad.defined()) grad = std::move(leaf->set_aside);
-      else if (grad.layout() == leaf->set_aside.layout()) grad.add_(leaf->set_aside);
-      else grad = grad.to_dense() + leaf->set_aside;
-      leaf->set_aside.reset();
-    }
+    step_ended();
   }
 
   /// Leaves the gradients as the failed pass found them.
   void abandon() noexcept {
     is_running_ = false;
     for (const auto& leaf : leaves_) {
-      leaf->parameter.mutable_grad() = std::move(leaf->set_aside);
+      leaf->drop_grad();
+      leaf->stepped.mutable_grad() = std::move(leaf->set_aside);
       leaf->set_aside.reset();
-      leaf->is_in_view = false;
     }
+    step_ended();
     if (observer() != nullptr) observer()->abandon_backward();
   }
 
-  const call_site site_;
+  const ::torch::nn::Module& model_;
+  const std::string who_;
+  std::vector<const void*> known_;  ///< the model's parameters
   std::vector<std::unique_ptr<torch_leaf>> leaves_;
   std::vector<std::pair<std::string, at::Tensor>> frozen_;
   const engine_nodes* nodes_ = nullptr;  ///< of the running pass, by which it is known
   bool is_running_ = false;
   std::size_t passes_ = 0;
+  int drops_ = 0;  ///< since the last sums
   double count_ = 1;
 };
 

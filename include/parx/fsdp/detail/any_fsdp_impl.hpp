@@ -87,7 +87,7 @@ any_fsdp<Model>::any_fsdp(Model model, process_group& group, fsdp_options option
       pin_(pin(model_, who_)) {
   detail::validate(options, group.size(), who_);
   std::vector<std::unique_ptr<detail::sharded_parameter>> all;
-  detail::shard_groups groups = detail::make_shard_groups(group, options.shard_within, site);
+  shard_groups groups = make_shard_groups(group, options.shard_within, site);
   unit_plan plan = make_plan(options, groups.shards.size(), all);
   check_layout(plan, all, options, site);
   detail::require_memory(plan, all, group, options,
