@@ -73,7 +73,7 @@ class bf16_product {
   }
 
  private:
-  static constexpr std::size_t few_rows = 16, stream = 256, most_direct = 1024, most_columns = 1024,
+  static constexpr std::size_t few_rows = 16, stream = 256, most_direct = 256, most_columns = 1024,
                                most_rows = 256;
 
   [[nodiscard]] static std::size_t divided(std::size_t count, std::size_t by) noexcept {
