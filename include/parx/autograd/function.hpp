@@ -110,7 +110,7 @@ class grad_sink {
       add_broadcast(contribution);
       return;
     }
-    const auto target = memory();
+    const auto target = sum().memory();
     if (target.add) {
       const auto add = [&](auto old, auto... v) { return old + f(v...); };
       if constexpr (is_on_packets<std::remove_cvref_t<Function>>) {
@@ -149,7 +149,8 @@ class grad_sink {
   }
 
  private:
-  /// Where contributions add up that are more than one addition to each element.
+  /// Where contributions add up that are more than one addition to each element, or one that a
+  /// compiler makes a multiply-add.
   [[nodiscard]] detail::node<T>& sum() const {
     if (apart_ == nullptr) return *input_;
     if (!*apart_) {
@@ -167,7 +168,8 @@ class grad_sink {
 /// runs in two halves: because it talks to other ranks, or because the gradients of its weights are
 /// small and their operands are not. The call is in the first half if any input leads to a border;
 /// contributions to the other inputs are kept and delivered in the second. To have the same bits in
-/// a whole backward, add to memory() once for each element; the other functions do it themselves.
+/// a whole backward, add to memory() once for each element, what is rounded already (no
+/// multiply-add); the other functions do it themselves.
 template <typename Function>
 struct single_call : Function {
   explicit single_call(Function function) : Function(std::move(function)) {}

@@ -27,6 +27,7 @@
 #include <parx/core/parallel_for.hpp>
 #include <parx/tensor/gemm/bf16_order.hpp>
 #include <parx/tensor/matmul.hpp>
+#include <parx/tensor/packet.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

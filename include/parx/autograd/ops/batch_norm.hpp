@@ -103,8 +103,6 @@ template <typename T, typename Combine>
         }
         if (!dx.needed()) return;
         const auto target = dx.memory();
-        const T keep = target.add ? T(1) : T(0);
-        if (!target.add) target.values.fill(T(0));  // 0 times NaN would be NaN
         const bool through_mean = source == statistics_of::this_batch && count > 0;
         each_channel_run(input.shape(), [&](std::size_t c, std::size_t begin, std::size_t length) {
           const T m = mean.data()[c], a = scale.data()[c];
@@ -115,10 +113,8 @@ template <typename T, typename Combine>
                   : T(0);
           const T* const u = upstream.data() + begin;
           const T* const v = input.data() + begin;
-          T* const to = target.values.data() + begin;
-          for (std::size_t i = 0; i < length; ++i) {
-            to[i] = keep * to[i] + a * (u[i] - level - (v[i] - m) * slope);
-          }
+          contribute(target.values.data() + begin, length, target.add,
+                     [=](std::size_t i) { return a * (u[i] - level - (v[i] - m) * slope); });
         });
       }),
       x, weight, bias);

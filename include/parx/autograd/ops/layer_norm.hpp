@@ -3,7 +3,6 @@
 // Ba, Kiros, Hinton: Layer Normalization (arXiv 1607.06450).
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
@@ -70,11 +69,9 @@ template <typename T>
             for (std::size_t i = 0; i < width; ++i) gained[i] = u[i] * weight[i];
             const T first = share * detail::row_sum<T>(gained, width);
             const T second = share * detail::row_dot<T>(gained, normal, width);
-            T* __restrict const d = target.values.data() + row * width;
-            if (!target.add) std::fill_n(d, width, T(0));
-            for (std::size_t i = 0; i < width; ++i) {
-              d[i] += r * (gained[i] - first - normal[i] * second);
-            }
+            detail::contribute(
+                target.values.data() + row * width, width, target.add,
+                [=](std::size_t i) { return r * (gained[i] - first - normal[i] * second); });
           }
         };
         const tensor<T> sums = detail::sum_over_rows<T>(rows, width, 2 * width, of_rows);

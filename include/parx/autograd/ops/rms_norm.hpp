@@ -53,15 +53,9 @@ template <typename T>
             const T along = share * r * r *
                             reduce_lanes(0, width, T(0), add_op{},
                                          [=](std::size_t i) { return u[i] * weight[i] * in[i]; });
-            T* __restrict const d = target.values.data() + row * width;
-            const auto value = [=](std::size_t i) {
-              return r * (u[i] * weight[i] - in[i] * along);
-            };
-            if (target.add) {
-              for (std::size_t i = 0; i < width; ++i) d[i] += value(i);
-            } else {
-              for (std::size_t i = 0; i < width; ++i) d[i] = value(i);
-            }
+            detail::contribute(
+                target.values.data() + row * width, width, target.add,
+                [=](std::size_t i) { return r * (u[i] * weight[i] - in[i] * along); });
           }
         };
         const tensor<T> sums = detail::sum_over_rows<T>(rows, width, width, of_rows);

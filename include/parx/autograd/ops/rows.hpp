@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include <parx/core/parallel_for.hpp>
@@ -66,6 +67,23 @@ template <typename T>
 template <typename T>
 [[nodiscard]] T row_dot(const T* x, const T* y, std::size_t width) {
   return reduce_lanes(0, width, T(0), add_op{}, [=](std::size_t i) { return x[i] * y[i]; });
+}
+/// to[i] = value(i), or adds it: rounded, as what is held until the second half of backward is. In
+/// one loop, compilers would round once, by a multiply-add.
+template <typename T, typename Value>
+[[gnu::always_inline]] inline void contribute(T* __restrict to, std::size_t count, bool adds,
+                                              const Value& value) {
+  if (!adds) {
+    for (std::size_t i = 0; i < count; ++i) to[i] = value(i);
+    return;
+  }
+  constexpr std::size_t at_once = 256;
+  std::array<T, at_once> terms;
+  for (std::size_t first = 0; first < count; first += at_once) {
+    const std::size_t last = std::min(count, first + at_once);
+    for (std::size_t i = first; i < last; ++i) terms[i - first] = value(i);
+    for (std::size_t i = first; i < last; ++i) to[i] += terms[i - first];
+  }
 }
 /// e[i] = exp(x[i] - shift). e may be x.
 template <typename T>
