@@ -183,61 +183,42 @@ void pack(bf16_operand from, std::size_t count, std::size_t terms, std::byte* to
 }
 
 // Registers 0 to 3 are the sums, 4 and 5 of a, 6 and 7 of b.
+template <bool HasLowerRows, bool HasRightColumns>
+[[PARX_BF16_TILES, gnu::always_inline]] inline void multiply_registers(std::size_t steps,
+                                                                       const std::byte* a,
+                                                                       const std::byte* b,
+                                                                       float* sums) {
+  _tile_zero(0);
+  if constexpr (HasRightColumns) _tile_zero(1);
+  if constexpr (HasLowerRows) _tile_zero(2);
+  if constexpr (HasLowerRows && HasRightColumns) _tile_zero(3);
+  for (std::size_t k = 0; k < steps; ++k, a += 2048, b += 2048) {
+    _tile_loadd(4, a, 64);
+    _tile_loadd(6, b, 64);
+    if constexpr (HasRightColumns) _tile_loadd(7, b + 1024, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (HasRightColumns) _tile_dpbf16ps(1, 4, 7);
+    if constexpr (HasLowerRows) _tile_loadd(5, a + 1024, 64);
+    if constexpr (HasLowerRows) _tile_dpbf16ps(2, 5, 6);
+    if constexpr (HasLowerRows && HasRightColumns) _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, sums, 128);
+  if constexpr (HasRightColumns) _tile_stored(1, sums + 16, 128);
+  if constexpr (HasLowerRows) _tile_stored(2, sums + 512, 128);
+  if constexpr (HasLowerRows && HasRightColumns) _tile_stored(3, sums + 528, 128);
+}
+
 [[PARX_BF16_TILES, gnu::noinline]] inline void multiply(std::size_t steps, const std::byte* a,
                                                         const std::byte* b, std::size_t rows,
                                                         std::size_t columns, float* sums) {
   __asm__ volatile("" ::: "memory");  // the packed operands are in memory
-  _tile_zero(0);
-  if (rows <= 16 && columns <= 16) {
-    for (std::size_t k = 0; k < steps; ++k, a += 2048, b += 2048) {
-      _tile_loadd(4, a, 64);
-      _tile_loadd(6, b, 64);
-      _tile_dpbf16ps(0, 4, 6);
-    }
-    _tile_stored(0, sums, 128);
-    return;
-  }
-  _tile_zero(1);
   if (rows <= 16) {
-    for (std::size_t k = 0; k < steps; ++k, a += 2048, b += 2048) {
-      _tile_loadd(4, a, 64);
-      _tile_loadd(6, b, 64);
-      _tile_loadd(7, b + 1024, 64);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(1, 4, 7);
-    }
-    _tile_stored(0, sums, 128);
-    _tile_stored(1, sums + 16, 128);
-    return;
+    if (columns <= 16) multiply_registers<false, false>(steps, a, b, sums);
+    else multiply_registers<false, true>(steps, a, b, sums);
+  } else {
+    if (columns <= 16) multiply_registers<true, false>(steps, a, b, sums);
+    else multiply_registers<true, true>(steps, a, b, sums);
   }
-  _tile_zero(2);
-  if (columns <= 16) {
-    for (std::size_t k = 0; k < steps; ++k, a += 2048, b += 2048) {
-      _tile_loadd(4, a, 64);
-      _tile_loadd(6, b, 64);
-      _tile_loadd(5, a + 1024, 64);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(2, 5, 6);
-    }
-    _tile_stored(0, sums, 128);
-    _tile_stored(2, sums + 512, 128);
-    return;
-  }
-  _tile_zero(3);
-  for (std::size_t k = 0; k < steps; ++k, a += 2048, b += 2048) {
-    _tile_loadd(4, a, 64);
-    _tile_loadd(6, b, 64);
-    _tile_loadd(7, b + 1024, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + 1024, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
-  _tile_stored(0, sums, 128);
-  _tile_stored(1, sums + 16, 128);
-  _tile_stored(2, sums + 512, 128);
-  _tile_stored(3, sums + 528, 128);
 }
 
 [[PARX_BF16_TILES]] inline void begin() {
