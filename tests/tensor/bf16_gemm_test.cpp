@@ -196,6 +196,36 @@ BOOST_AUTO_TEST_CASE(a_path_that_adds_in_another_order_is_found_out) {
   BOOST_TEST(!product::has_bf16_order(swapped));
 }
 
+BOOST_AUTO_TEST_CASE(few_rows_that_are_added_in_another_order_are_found_out) {
+  // One term after the other, for one layout of b each.
+  static const auto in_order = [](const product::bf16_direct_sums& x, bool of_adjacent_terms) {
+    x.b.values.visit([&](const auto* b) {
+      for (std::size_t i = 0; i < x.rows; ++i) {
+        for (std::size_t j = 0; j < x.columns; ++j) {
+          const bool is_wrong = (x.b.right == 1) == of_adjacent_terms;
+          std::vector<float> column(x.terms);
+          for (std::size_t p = 0; p < x.terms; ++p) column[p] = b[j * x.b.down + p * x.b.right];
+          float& sum = x.sums[i * x.sums_step + j];
+          const float* const a = x.a + i * x.a_step;
+          if (is_wrong) {
+            for (std::size_t p = 0; p < x.terms; ++p) {
+              sum += a[p] * product::operand_of_bits(product::bits_of_operand(column[p]));
+            }
+          } else {
+            const product::matrix<float> row{a, x.a_step, 1}, terms{column.data(), 1, 1};
+            sum = product::in_bf16_order(row, terms, x.terms, 1.0F, 0.0F);
+          }
+        }
+      }
+    });
+  };
+  product::bf16_path path = *product::bf16_paths_of_processor().back();
+  path.multiply_directly = [](const product::bf16_direct_sums& x) { in_order(x, true); };
+  BOOST_TEST(!product::has_bf16_order(path));
+  path.multiply_directly = [](const product::bf16_direct_sums& x) { in_order(x, false); };
+  BOOST_TEST(!product::has_bf16_order(path));
+}
+
 BOOST_AUTO_TEST_CASE(operands_are_rounded_to_nearest_and_denormals_to_zero) {
   const auto bits = [](std::uint32_t x) {
     return std::uint32_t{product::bits_of_operand(std::bit_cast<float>(x))};

@@ -21,7 +21,7 @@
 
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/detail/output_file.hpp>
-#include <parx/checkpoint/detail/xxh64.hpp>
+#include <parx/core/xxh64.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/core/error.hpp>
 

@@ -1,4 +1,4 @@
-// The dtype of a libtorch tensor's elements.
+// dtype_of_torch: parx's name of the type of PyTorch's elements.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 #include <parx/types/dtype.hpp>
 
-namespace parx::inline PARX_ABI::detail {
+namespace parx::inline PARX_ABI {
 
-/// nullopt for a type that parx does not have.
+/// The type of the elements of a tensor of PyTorch; nullopt for one that parx does not have.
 [[nodiscard]] inline std::optional<dtype> dtype_of_torch(at::ScalarType type) noexcept {
   switch (type) {
     case at::kFloat:
@@ -35,4 +35,4 @@ namespace parx::inline PARX_ABI::detail {
   }
 }
 
-}  // namespace parx::detail
+}  // namespace parx

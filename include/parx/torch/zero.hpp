@@ -25,12 +25,10 @@
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <span>
@@ -45,13 +43,14 @@
 
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/process_group.hpp>
-#include <parx/comm/rank_comparison.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/source.hpp>
+#include <parx/core/xxh64.hpp>
 #include <parx/ddp/bucket.hpp>
+#include <parx/fsdp/same_model.hpp>
 #include <parx/fsdp/shard_groups.hpp>
 #include <parx/fsdp/sharded_units.hpp>
 #include <parx/fsdp/unit_plan.hpp>
@@ -72,19 +71,6 @@ struct torch_zero_options {
 };
 
 namespace detail {
-
-/// Other bytes have another digest, but for chance. At the speed of memory.
-[[nodiscard]] inline std::uint64_t digest_of(std::span<const std::byte> bytes,
-                                             std::uint64_t seed) noexcept {
-  std::array<std::uint64_t, 4> lanes{seed, 1, 2, 3}, words{};
-  for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), sizeof words))) {
-    words.fill(0);
-    std::memcpy(words.data(), bytes.data(), std::min(bytes.size(), sizeof words));
-    for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i] = (lanes[i] ^ words[i]) * 0x100000001b3;
-  }
-  for (const std::uint64_t each : lanes) seed = (seed ^ each ^ (each >> 29)) * 0x100000001b3;
-  return seed;
-}
 
 /// A module of which this rank steps over parts.
 class sharded_torch_module final : public torch_module {
@@ -131,12 +117,12 @@ class sharded_torch_module final : public torch_module {
     for (sharded_leaf* const each : parts_) each->step_ended();
   }
   [[nodiscard]] std::uint64_t digest() const {
-    std::uint64_t all = 0;
+    xxh64 hash;
     for (const sharded_leaf* const each : parts_) {
       const at::Tensor& part = each->part();
-      all = digest_of({static_cast<const std::byte*>(part.data_ptr()), part.nbytes()}, all);
+      hash.update({static_cast<const std::byte*>(part.data_ptr()), part.nbytes()});
     }
-    return all;
+    return hash.value();
   }
 
   std::vector<sharded_leaf*> parts_;
@@ -337,7 +323,7 @@ unit_plan torch_zero<Model>::plan_of(const torch_zero_options& options) const {
   std::vector<unit_parameter> parameters;
   std::vector<bucket_parameter> sizes;
   for (const auto& leaf : module_.leaves()) {
-    const dtype type = detail::dtype_of_torch(leaf->parameter.scalar_type()).value();
+    const dtype type = dtype_of_torch(leaf->parameter.scalar_type()).value();
     parameters.push_back({leaf->name, {}, type, parx::shape(std::span(leaf->shape))});
     sizes.push_back({type, leaf->parameter.nbytes()});
   }
@@ -364,14 +350,7 @@ void torch_zero<Model>::require_alike(const unit_plan& plan, const torch_zero_op
   };
   for (const auto& leaf : module_.leaves()) line(leaf->name, leaf->parameter, "");
   for (const auto& [name, parameter] : module_.frozen()) line(name, parameter, ", frozen");
-  detail::rank_comparison comparison(group_, text, text, site);
-  comparison.exchange_texts();
-  if (const auto found = comparison.difference()) {
-    throw_error(errc::mismatch,
-                "{} on group \"{}\": rank {} differs from rank 0. All ranks must build the same "
-                "model, and wrap it alike:{}",
-                module_.who(), group_.name(), found->rank, found->text);
-  }
+  detail::require_same_model(group_, text, module_.who(), site);
 }
 
 }  // namespace parx

@@ -8,6 +8,7 @@
 #undef CHECK  // glog's
 
 #include <parx/core/check.hpp>
+#include <parx/torch/dtype.hpp>
 #include <parx/types/buffer.hpp>
 #include <parx/types/reduce.hpp>
 
@@ -23,31 +24,9 @@ namespace parx_torch {
 using at::Tensor;
 using tensors = std::vector<Tensor>;
 
-/// Whether `type` is one that parx knows, and as which.
-inline std::optional<parx::dtype> dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return parx::dtype::float32;
-    case at::kDouble:
-      return parx::dtype::float64;
-    case at::kHalf:
-      return parx::dtype::float16;
-    case at::kBFloat16:
-      return parx::dtype::bfloat16;
-    case at::kChar:
-      return parx::dtype::int8;
-    case at::kShort:
-      return parx::dtype::int16;
-    case at::kInt:
-      return parx::dtype::int32;
-    case at::kLong:
-      return parx::dtype::int64;
-    case at::kByte:
-    case at::kBool:
-      return parx::dtype::uint8;
-    default:
-      return std::nullopt;
-  }
+/// The type as which parx moves and reduces elements; nullopt for one that it does not know.
+inline std::optional<parx::dtype> dtype_of(at::ScalarType type) noexcept {
+  return type == at::kBool ? parx::dtype::uint8 : parx::dtype_of_torch(type);
 }
 
 /// The elements of a contiguous tensor; those of a type that parx does not know as bytes, which is

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include <parx/checkpoint/detail/xxh64.hpp>
+#include <parx/core/xxh64.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>

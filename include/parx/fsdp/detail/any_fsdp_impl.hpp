@@ -15,12 +15,12 @@
 
 #include <parx/autograd/distributed_module.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
-#include <parx/comm/rank_comparison.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/fsdp/any_fsdp.hpp>
 #include <parx/fsdp/options.hpp>
+#include <parx/fsdp/same_model.hpp>
 #include <parx/fsdp/shard_groups.hpp>
 #include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/fsdp/unit_choice.hpp>
@@ -250,14 +250,7 @@ void any_fsdp<Model>::check_layout(
                       all[i]->has_values() ? "with values" : "without values",
                       by_rows ? "by rows" : "in " + plan.name(place.unit));
   }
-  detail::rank_comparison comparison(group_, text, text, site);
-  comparison.exchange_texts();
-  if (const auto found = comparison.difference()) {
-    throw_error(errc::mismatch,
-                "{} on group \"{}\": rank {} differs from rank 0. All ranks must build the same "
-                "model, and wrap it alike:{}",
-                who_, group_.name(), found->rank, found->text);
-  }
+  detail::require_same_model(group_, text, who_, site);
 }
 
 template <typename Model>

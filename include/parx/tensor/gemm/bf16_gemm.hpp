@@ -60,9 +60,7 @@ class bf16_product {
     if (path_.multiply_directly != nullptr && (x_.m <= 4 || is_small)) {
       multiply_directly();
     } else if (x_.m <= few_rows) {
-      const std::size_t tasks = wanted_tasks(x_.n * x_.k, work::by_memory);
-      const std::size_t of_a_task = divided(x_.n, tasks * stream) * stream;
-      parallel_for(x_.n, of_a_task, [&](std::size_t j, std::size_t last) {
+      parallel_for(x_.n, columns_of_a_task(), [&](std::size_t j, std::size_t last) {
         for (; j < last; j += stream) add_columns(j, std::min(stream, last - j));
       });
     } else {
@@ -78,6 +76,11 @@ class bf16_product {
 
   [[nodiscard]] static std::size_t divided(std::size_t count, std::size_t by) noexcept {
     return (count + by - 1) / by;
+  }
+  /// Where rows are few, and reading b takes the time.
+  [[nodiscard]] std::size_t columns_of_a_task() const noexcept {
+    const std::size_t tasks = wanted_tasks(x_.n * x_.k, work::by_memory);
+    return divided(x_.n, tasks * stream) * stream;
   }
   /// Of a packed panel or strip: one line more, so that they begin in different sets of the cache.
   [[nodiscard]] std::size_t panel_bytes(std::size_t of_step) const noexcept {
@@ -97,11 +100,9 @@ class bf16_product {
         std::fill(to + x_.k, to + a_step, 0.0F);
       }
     });
-    const std::size_t tasks = wanted_tasks(x_.n * x_.k, work::by_memory);
-    const std::size_t of_a_task = divided(x_.n, tasks * stream) * stream;
     // Where a column's terms are adjacent, the lines of few columns are used up at once.
     const std::size_t width = x_.b.right == 1 ? 32 : bf16_most_sums / x_.m / 16 * 16;
-    parallel_for(x_.n, of_a_task, [&](std::size_t first, std::size_t last) {
+    parallel_for(x_.n, columns_of_a_task(), [&](std::size_t first, std::size_t last) {
       alignas(64) float sums[bf16_most_sums];
       for (std::size_t j = first; j < last; j += width) {
         const std::size_t columns = std::min(width, last - j);

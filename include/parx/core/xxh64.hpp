@@ -1,4 +1,4 @@
-// xxh64: a fast checksum of files: about memory bandwidth on one core, without special
+// xxh64: a fast checksum: about memory bandwidth on one core, without special
 // instructions.
 //
 // Detects damage, not tampering. Pure. Source: xxHash's specification, "XXH64 algorithm
