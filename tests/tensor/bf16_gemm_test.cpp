@@ -197,12 +197,12 @@ BOOST_AUTO_TEST_CASE(a_path_that_adds_in_another_order_is_found_out) {
 }
 
 BOOST_AUTO_TEST_CASE(few_rows_that_are_added_in_another_order_are_found_out) {
-  // One term after the other, for one layout of b each.
-  static const auto in_order = [](const product::bf16_direct_sums& x, bool of_adjacent_terms) {
+  // One term after the other where b has one layout, as stated where it has the other.
+  static const auto multiply = [](const product::bf16_direct_sums& x, bool of_adjacent_terms) {
+    const bool is_wrong = (x.b.right == 1) == of_adjacent_terms;
     x.b.values.visit([&](const auto* b) {
       for (std::size_t i = 0; i < x.rows; ++i) {
         for (std::size_t j = 0; j < x.columns; ++j) {
-          const bool is_wrong = (x.b.right == 1) == of_adjacent_terms;
           std::vector<float> column(x.terms);
           for (std::size_t p = 0; p < x.terms; ++p) column[p] = b[j * x.b.down + p * x.b.right];
           float& sum = x.sums[i * x.sums_step + j];
@@ -220,9 +220,9 @@ BOOST_AUTO_TEST_CASE(few_rows_that_are_added_in_another_order_are_found_out) {
     });
   };
   product::bf16_path path = *product::bf16_paths_of_processor().back();
-  path.multiply_directly = [](const product::bf16_direct_sums& x) { in_order(x, true); };
+  path.multiply_directly = [](const product::bf16_direct_sums& x) { multiply(x, true); };
   BOOST_TEST(!product::has_bf16_order(path));
-  path.multiply_directly = [](const product::bf16_direct_sums& x) { in_order(x, false); };
+  path.multiply_directly = [](const product::bf16_direct_sums& x) { multiply(x, false); };
   BOOST_TEST(!product::has_bf16_order(path));
 }
 

@@ -21,9 +21,9 @@
 
 #include <parx/checkpoint/atomic_file.hpp>
 #include <parx/checkpoint/detail/output_file.hpp>
-#include <parx/core/xxh64.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/xxh64.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

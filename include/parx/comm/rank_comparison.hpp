@@ -104,4 +104,14 @@ class rank_comparison {
   std::array<sent_text, 2> sent_;
 };
 
+/// Collective: the lines in which `text` differs between the ranks of a group; nullopt if all have
+/// the same. Equal on all ranks.
+[[nodiscard]] inline std::optional<difference_of_ranks> compare_over(process_group& group,
+                                                                     const std::string& text,
+                                                                     call_site site) {
+  rank_comparison comparison(group, text, text, site);
+  comparison.exchange_texts();
+  return comparison.difference();
+}
+
 }  // namespace parx::detail

@@ -1,5 +1,4 @@
-// xxh64: a fast checksum: about memory bandwidth on one core, without special
-// instructions.
+// xxh64: a fast checksum: about memory bandwidth on one core, without special instructions.
 //
 // Detects damage, not tampering. Pure. Source: xxHash's specification, "XXH64 algorithm
 // description" (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), seed 0; `xxhsum -H1` prints the

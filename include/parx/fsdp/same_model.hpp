@@ -15,9 +15,7 @@ namespace parx::inline PARX_ABI::detail {
 /// ranks, with the lines that differ, where the texts do; `who` wraps the model.
 inline void require_same_model(process_group& group, const std::string& text, std::string_view who,
                                call_site site) {
-  rank_comparison comparison(group, text, text, site);
-  comparison.exchange_texts();
-  if (const auto found = comparison.difference()) {
+  if (const auto found = compare_over(group, text, site)) {
     throw_error(errc::mismatch,
                 "{} on group \"{}\": rank {} differs from rank 0. All ranks must build the same "
                 "model, and wrap it alike:{}",

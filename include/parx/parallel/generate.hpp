@@ -34,9 +34,7 @@ namespace detail {
 /// differ, where they were given other arguments.
 inline void require_same_arguments(process_group* ranks, const std::string& given, call_site site) {
   if (ranks == nullptr) return;
-  rank_comparison same(*ranks, given, given, site);
-  same.exchange_texts();
-  const auto other = same.difference();
+  const auto other = compare_over(*ranks, given, site);
   if (!other) return;
   throw_usage(
       "generate at {}: rank {} of group \"{}\" was given other arguments than its rank 0:{}\nThese "

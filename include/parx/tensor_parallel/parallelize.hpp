@@ -131,9 +131,7 @@ template <typename Model>
   if (fault.empty()) fault = tp::detail::plan_fault(layers, lines, {group.rank(), group.size()});
   const std::string shown = tp::detail::plan_table(layers, lines);
   const std::string told = (fault.empty() ? "" : "  " + fault) + shown;
-  detail::rank_comparison comparison(all, told, told, site);
-  comparison.exchange_texts();
-  const auto different = comparison.difference();
+  const auto different = detail::compare_over(all, told, site);
   require(!different || fault.empty(), "{}: {}. Rank {} of {} differs from rank 0:{}", who, fault,
           different ? different->rank : 0, all.name(), different ? different->text : "");
   require(!different,

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <utility>
 
-#include <parx/core/xxh64.hpp>
 #include <parx/checkpoint/manifest.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/json.hpp>
+#include <parx/core/xxh64.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -9,10 +9,10 @@
 
 #include <parx/checkpoint/agreement.hpp>
 #include <parx/checkpoint/detail/input_file.hpp>
-#include <parx/core/xxh64.hpp>
 #include <parx/checkpoint/saved_checkpoint.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/xxh64.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

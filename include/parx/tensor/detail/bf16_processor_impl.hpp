@@ -79,7 +79,7 @@ PARX_INLINE std::span<const bf16_path* const> bf16_paths_of_processor() {
 }
 
 PARX_INLINE bool has_bf16_order(const bf16_path& path) {
-  constexpr std::size_t n = 29, k = 70;
+  constexpr std::size_t m = 39, n = 29, k = 70;
   std::uint32_t state = 1;
   const auto values = [&](std::size_t count) {
     std::vector<float> made(count);
@@ -93,28 +93,28 @@ PARX_INLINE bool has_bf16_order(const bf16_path& path) {
     }
     return made;
   };
+  const std::vector<float> a = values(m * k), b = values(k * n);
+  std::vector<float> transposed(n * k), stated(m * n);
+  for (std::size_t i = 0; i < k * n; ++i) transposed[i % n * k + i / n] = b[i];
+  const matrix<float> left{a.data(), k, 1}, right{b.data(), n, 1};
+  for (std::size_t i = 0; i < m * n; ++i) {
+    stated[i] = in_bf16_order(left.from(i / n, 0), right.from(0, i % n), k, 1.0F, 0.0F);
+  }
   // As many rows as are packed into tiles, and as few as are multiplied directly.
-  for (const std::size_t m : {std::size_t{39}, std::size_t{3}}) {
-    for (const bool terms_are_adjacent : {false, true}) {
-      const std::vector<float> a = values(m * k), b = values(k * n);
-      std::vector<float> c(m * n);
-      const std::size_t down = terms_are_adjacent ? k : 1, right = terms_are_adjacent ? 1 : n;
-      const bf16_multiplication x{.m = m,
+  for (const std::size_t rows : {m, std::size_t{3}}) {
+    for (const bf16_operand columns : {bf16_operand{b.data(), 1, n}, {transposed.data(), k, 1}}) {
+      std::vector<float> c(rows * n);
+      const bf16_multiplication x{.m = rows,
                                   .n = n,
                                   .k = k,
                                   .alpha = 1,
                                   .a = {a.data(), k, 1},
-                                  .b = {b.data(), down, right},
+                                  .b = columns,
                                   .base = {},
                                   .c = c.data(),
                                   .ldc = n};
       bf16_product(x, path).run();
-      const matrix<float> left{a.data(), k, 1}, columns{b.data(), right, down};
-      for (std::size_t i = 0; i < m * n; ++i) {
-        const float stated =
-            in_bf16_order(left.from(i / n, 0), columns.from(0, i % n), k, 1.0F, 0.0F);
-        if (std::memcmp(&stated, &c[i], sizeof stated) != 0) return false;
-      }
+      if (std::memcmp(stated.data(), c.data(), c.size() * sizeof(float)) != 0) return false;
     }
   }
   return true;

@@ -65,9 +65,7 @@ namespace parx::inline PARX_ABI::train::detail {
 /// Throws errc::mismatch on every rank, with the first settings that differ.
 inline void require_same_settings(process_group& group, const std::string& mine, call_site site) {
   if (group.size() == 1) return;
-  parx::detail::rank_comparison comparison(group, mine, mine, site);
-  comparison.exchange_texts();
-  const auto different = comparison.difference();
+  const auto different = parx::detail::compare_over(group, mine, site);
   if (!different) return;
   throw_error(errc::mismatch,
               "trainer on group \"{}\": rank {} has other settings than rank 0. Give all ranks "
