@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -213,7 +212,8 @@ BOOST_AUTO_TEST_CASE(an_invalid_number_of_connections_is_refused) {
 
 BOOST_AUTO_TEST_CASE(where_each_connection_is_limited_several_carry_more_and_a_slow_one_gets_less) {
   static constexpr std::size_t bytes = std::size_t{16} << 20;
-  static constexpr std::uint64_t limit = 50'000'000;
+  // So low that a busy host can take what comes: then the connections are what limits.
+  static constexpr std::uint64_t limit = 5'000'000;
   const auto seconds_over = [](const char* streams, bool one_is_slow) {
     pair_of_ranks ranks(streams, streams);
     const auto all = connections();
@@ -222,19 +222,14 @@ BOOST_AUTO_TEST_CASE(where_each_connection_is_limited_several_carry_more_and_a_s
       limit_each_connection({all[2]}, limit / 10);  // the sender has opened the first ones
     return transfer_seconds(ranks, bytes);
   };
-  // The least of five, since other work on this host only adds to a time.
-  constexpr double never = std::numeric_limits<double>::infinity();
-  double one = never, four = never, four_with_a_slow_one = never;
-  for (int i = 0; i < 5; ++i) {
-    one = std::min(one, seconds_over("1", false));
-    four = std::min(four, seconds_over("4", false));
-    four_with_a_slow_one = std::min(four_with_a_slow_one, seconds_over("4", true));
-  }
+  const double one = seconds_over("1", false);
+  const double four = seconds_over("4", false);
+  const double four_with_a_slow_one = seconds_over("4", true);
   BOOST_TEST_MESSAGE("16 MiB: " << one << " s over one connection, " << four << " s over four, "
                                 << four_with_a_slow_one
                                 << " s where one of the four has a tenth of the speed");
   BOOST_TEST(four < 0.5 * one);
-  BOOST_TEST(four_with_a_slow_one < 0.9 * one);  // dealt in turn it would take 0.84 s
+  BOOST_TEST(four_with_a_slow_one < 0.9 * one);  // dealt in turn it would take 8.4 s
 }
 
 BOOST_AUTO_TEST_CASE(losing_one_connection_is_losing_the_peer) {
