@@ -33,7 +33,7 @@ need_packages $build_packages libboost-test1.81-dev libeigen3-dev
 want_packages "running under a real srun" slurmctld slurmd slurm-client
 want_packages "meeting the real PyTorch" python3-torch
 want_packages "LibTorch's modules under parx" libtorch-dev
-want_packages "parx below torch.distributed" python3-torch python3-dev python3-setuptools pybind11-dev
+want_packages "parx below torch.distributed" python3-torch python3-dev python3-pip pybind11-dev
 want_packages "training on Fashion-MNIST" dataset-fashion-mnist
 want_packages "UCX between hosts" libucx-dev
 want_packages "module files" environment-modules

@@ -1,10 +1,16 @@
 """Builds parx_torch against the PyTorch of this Python: pip install --no-build-isolation ."""
 
 import os
+import sys
 from pathlib import Path
 
 from setuptools import setup
-from torch.utils.cpp_extension import BuildExtension, CppExtension
+
+try:
+    from torch.utils.cpp_extension import BuildExtension, CppExtension
+except ModuleNotFoundError:
+    sys.exit(f"parx_torch is built against the PyTorch of your Python, and {sys.executable} has "
+             "none here. If it has one outside of pip: pip install --no-build-isolation")
 
 # PARX_INCLUDE: parx's headers, if this folder was taken out of its tree. PARX_LIBRARY: the compiled
 # parx::comm, instead of compiling it here; CFLAGS then has what it was compiled with.
@@ -34,5 +40,8 @@ setup(
         )
     ],
     cmdclass={"build_ext": BuildExtension},
-    entry_points={"torch.distributed.backends": ["parx = parx_torch:_register"]},
+    # PyTorch 2.5 and newer calls the first at its import, the versions that have the second only
+    # when a program asks for the backend.
+    entry_points={group: ["parx = parx_torch:_register"]
+                  for group in ("torch.backends", "torch.distributed.backends")},
 )
