@@ -26,6 +26,7 @@ setup(
     name="parx_torch",
     version="0.1",
     description="parx as a backend of torch.distributed",
+    python_requires=">=3.9",
     packages=["parx_torch"],
     ext_modules=[
         CppExtension(

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -517,13 +518,21 @@ def print_checks(count, backend):
     return wrong
 
 
+def line_of(call):
+    """As messages name it."""
+    lines = Path(__file__).read_text().splitlines()
+    return f"check.py:{1 + next(i for i, line in enumerate(lines) if 'dist.' + call in line)}"
+
+
 def print_failures(count, backend):
     wrong = 0
     results = on_ranks(count, "failures", backend)
-    # Both calls by name, on every rank; of the killed rank its number, within a second.
-    wanted = {"other sizes": ["of 3 float32", "of 4 float32"],
-              "other operations": ["all_reduce of 3 float32", "broadcast of 4 float32"],
-              "killed": [f"rank {count - 1}"]}
+    # Both calls by name and line, on every rank; of the killed rank its number, within a second.
+    wanted = {"other sizes": ["of 3 float32", "of 4 float32", line_of("all_reduce(torch.ones(4 if")],
+              "other operations": ["all_reduce of 3 float32", "broadcast of 4 float32",
+                                   line_of("broadcast(torch.ones(4), 0)"),
+                                   line_of("all_reduce(torch.ones(4 if")],
+              "killed": [f"rank {count - 1}", line_of("all_reduce(torch.ones(4 if")]}
     for case, words in wanted.items():
         for rank, result in enumerate(results):
             if rank == count - 1 and case == "killed":

@@ -27,6 +27,7 @@
 
 #include "job.hpp"
 #include "message_work.hpp"
+#include "python_line.hpp"
 #include "tensors.hpp"
 #include "work_queue.hpp"
 
@@ -37,6 +38,7 @@ using backend = c10d::Backend;
 #else
 using backend = c10d::ProcessGroup;
 #endif
+using parx::call_site;
 using work_ptr = c10::intrusive_ptr<c10d::Work>;
 
 class group final : public backend {
@@ -61,9 +63,9 @@ class group final : public backend {
     require_one("all_reduce", data);
     const auto how = reduction_of("all_reduce", options.reduceOp, data[0]);
     return issue(c10d::OpType::ALLREDUCE, options.timeout, data, data,
-                 [how](auto& ranks, const tensors& flat, milliseconds limit) {
+                 [how](auto& ranks, const tensors& flat, milliseconds limit, call_site site) {
                    parx::all_reduce(ranks, view_of(flat[0]),
-                                    {.op = how.op, .factor = how.factor, .timeout = limit}, {});
+                                    {.op = how.op, .factor = how.factor, .timeout = limit}, site);
                  });
   }
   work_ptr allreduce_coalesced(tensors& data,
@@ -72,29 +74,29 @@ class group final : public backend {
     require_dense("all_reduce_coalesced", data);
     const auto how = reduction_of("all_reduce_coalesced", options.reduceOp, data[0]);
     return issue(c10d::OpType::ALLREDUCE_COALESCED, options.timeout, data, data,
-                 [how](auto& ranks, const tensors& flat, milliseconds limit) {
+                 [how](auto& ranks, const tensors& flat, milliseconds limit, call_site site) {
                    parx::all_reduce_coalesced(
                        ranks, views_of(flat),
-                       {.op = how.op, .factor = how.factor, .timeout = limit}, {});
+                       {.op = how.op, .factor = how.factor, .timeout = limit}, site);
                  });
   }
   work_ptr broadcast(tensors& data, const c10d::BroadcastOptions& options) override {
     require_one("broadcast", data);
     return issue(c10d::OpType::BROADCAST, options.timeout, data, data,
                  [root = static_cast<int>(options.rootRank)](auto& ranks, const tensors& flat,
-                                                             milliseconds limit) {
-                   parx::broadcast(ranks, view_of(flat[0]), {.root = root, .timeout = limit}, {});
+                                                             milliseconds limit, call_site site) {
+                   parx::broadcast(ranks, view_of(flat[0]), {.root = root, .timeout = limit}, site);
                  });
   }
   work_ptr reduce(tensors& data, const c10d::ReduceOptions& options) override {
     require_one("reduce", data);
     const auto how = reduction_of("reduce", options.reduceOp, data[0]);
     return issue(c10d::OpType::REDUCE, options.timeout, data, data,
-                 [how, root = static_cast<int>(options.rootRank)](auto& ranks, const tensors& flat,
-                                                                  milliseconds limit) {
+                 [how, root = static_cast<int>(options.rootRank)](
+                     auto& ranks, const tensors& flat, milliseconds limit, call_site site) {
                    parx::reduce(
                        ranks, view_of(flat[0]),
-                       {.root = root, .op = how.op, .factor = how.factor, .timeout = limit}, {});
+                       {.root = root, .op = how.op, .factor = how.factor, .timeout = limit}, site);
                  });
   }
 
@@ -103,9 +105,10 @@ class group final : public backend {
     require_one("all_gather", inputs);
     const tensors& out = one_list("all_gather", outputs);
     return issue(c10d::OpType::ALLGATHER, options.timeout, out, out,
-                 [in = contiguous(inputs)](auto& ranks, const tensors& flat, milliseconds limit) {
+                 [in = contiguous(inputs)](auto& ranks, const tensors& flat, milliseconds limit,
+                                           call_site site) {
                    parx::all_gather_into(ranks, view_of(in[0]), views_of(flat), {.timeout = limit},
-                                         {});
+                                         site);
                  });
   }
   work_ptr _allgather_base(Tensor& output, Tensor& input,
@@ -128,14 +131,15 @@ class group final : public backend {
       all.insert(all.end(), each.begin(), each.end());
     }
     return issue(c10d::OpType::ALLGATHER_COALESCED, options.timeout, all, all,
-                 [in = contiguous(inputs)](auto& ranks, const tensors& flat, milliseconds limit) {
+                 [in = contiguous(inputs)](auto& ranks, const tensors& flat, milliseconds limit,
+                                           call_site site) {
                    for (std::size_t i = 0; i < in.size(); ++i) {
                      tensors of_ranks;
                      for (std::size_t at = i; at < flat.size(); at += in.size()) {
                        of_ranks.push_back(flat[at]);
                      }
                      parx::all_gather_into(ranks, view_of(in[i]), views_of(of_ranks),
-                                           {.timeout = limit}, {});
+                                           {.timeout = limit}, site);
                    }
                  });
   }
@@ -145,10 +149,10 @@ class group final : public backend {
     const tensors& in = one_list("reduce_scatter", inputs);
     const auto how = reduction_of("reduce_scatter", options.reduceOp, outputs[0]);
     return issue(c10d::OpType::REDUCE_SCATTER, options.timeout, outputs, outputs,
-                 [how, in](auto& ranks, const tensors& flat, milliseconds limit) {
+                 [how, in](auto& ranks, const tensors& flat, milliseconds limit, call_site site) {
                    parx::reduce_scatter_v(
                        ranks, view_of(joined(in)), view_of(flat[0]), counts_of(in),
-                       {.op = how.op, .factor = how.factor, .timeout = limit}, {});
+                       {.op = how.op, .factor = how.factor, .timeout = limit}, site);
                  });
   }
   work_ptr _reduce_scatter_base(Tensor& output, Tensor& input,
@@ -175,10 +179,10 @@ class group final : public backend {
     require_equal("gather", out, inputs[0]);
     return issue(c10d::OpType::GATHER, options.timeout, out, {},
                  [out, in = contiguous(inputs), root = static_cast<int>(options.rootRank)](
-                     auto& ranks, const tensors&, milliseconds limit) {
+                     auto& ranks, const tensors&, milliseconds limit, call_site site) {
                    const Tensor all = at::empty({elements_of(out)}, in[0].options());
                    parx::gather(ranks, view_of(in[0]), view_of(all),
-                                {.root = root, .timeout = limit}, {});
+                                {.root = root, .timeout = limit}, site);
                    split(all, out);
                  });
   }
@@ -189,11 +193,11 @@ class group final : public backend {
     const tensors in = is_root ? one_list("scatter", inputs) : tensors();
     require_equal("scatter", in, outputs[0]);
     return issue(c10d::OpType::SCATTER, options.timeout, outputs, outputs,
-                 [in, root = static_cast<int>(options.rootRank)](auto& ranks, const tensors& flat,
-                                                                 milliseconds limit) {
+                 [in, root = static_cast<int>(options.rootRank)](
+                     auto& ranks, const tensors& flat, milliseconds limit, call_site site) {
                    const Tensor all = in.empty() ? at::empty({0}, flat[0].options()) : joined(in);
                    parx::scatter(ranks, view_of(all), view_of(flat[0]),
-                                 {.root = root, .timeout = limit}, {});
+                                 {.root = root, .timeout = limit}, site);
                  });
   }
   work_ptr alltoall_base(Tensor& output, Tensor& input, std::vector<std::int64_t>& output_splits,
@@ -203,9 +207,9 @@ class group final : public backend {
     return issue(c10d::OpType::ALLTOALL_BASE, options.timeout, {output}, {output},
                  [in = contiguous({input}), to = counts_by(input, input_splits),
                   from = counts_by(output, output_splits)](auto& ranks, const tensors& flat,
-                                                           milliseconds limit) {
+                                                           milliseconds limit, call_site site) {
                    parx::all_to_all_v(ranks, view_of(in[0]), to, view_of(flat[0]), from,
-                                      {.timeout = limit}, {});
+                                      {.timeout = limit}, site);
                  });
   }
   work_ptr alltoall(tensors& outputs, tensors& inputs,
@@ -216,39 +220,44 @@ class group final : public backend {
                     "parx: all_to_all is given a list of {} tensors for {} ranks", each->size(),
                     getSize());
     }
-    return issue(c10d::OpType::ALLTOALL, options.timeout, outputs, {},
-                 [outputs, inputs](auto& ranks, const tensors&, milliseconds limit) {
-                   const Tensor in = joined(inputs);
-                   const Tensor out = at::empty({elements_of(outputs)}, in.options());
-                   parx::all_to_all_v(ranks, view_of(in), counts_of(inputs), view_of(out),
-                                      counts_of(outputs), {.timeout = limit}, {});
-                   split(out, outputs);
-                 });
+    return issue(
+        c10d::OpType::ALLTOALL, options.timeout, outputs, {},
+        [outputs, inputs](auto& ranks, const tensors&, milliseconds limit, call_site site) {
+          const Tensor in = joined(inputs);
+          const Tensor out = at::empty({elements_of(outputs)}, in.options());
+          parx::all_to_all_v(ranks, view_of(in), counts_of(inputs), view_of(out),
+                             counts_of(outputs), {.timeout = limit}, site);
+          split(out, outputs);
+        });
   }
   work_ptr barrier(const c10d::BarrierOptions& options) override {
     return issue(c10d::OpType::BARRIER, options.timeout, {}, {},
-                 [](auto& ranks, const tensors&, milliseconds limit) {
-                   parx::barrier(ranks, {.timeout = limit}, {});
+                 [](auto& ranks, const tensors&, milliseconds limit, call_site site) {
+                   parx::barrier(ranks, {.timeout = limit}, site);
                  });
   }
 
   work_ptr send(tensors& data, int to, int tag) override {
     require_one("send", data);
-    return begin_message(c10d::OpType::SEND, data[0].contiguous(), [&](auto& ranks, auto view) {
-      return parx::async_send(ranks, view, to, {.tag = tag, .timeout = limit_}, {});
-    });
+    return begin_message(c10d::OpType::SEND, data[0].contiguous(),
+                         [&, site = python_line()](auto& ranks, auto view) {
+                           return parx::async_send(ranks, view, to, {.tag = tag, .timeout = limit_},
+                                                   site);
+                         });
   }
   work_ptr recv(tensors& data, int from, int tag) override {
     require_one("recv", data);
-    return begin_message(c10d::OpType::RECV, data[0], [&](auto& ranks, auto view) {
-      return parx::async_recv(ranks, view, from, {.tag = tag, .timeout = limit_}, {});
-    });
+    return begin_message(
+        c10d::OpType::RECV, data[0], [&, site = python_line()](auto& ranks, auto view) {
+          return parx::async_recv(ranks, view, from, {.tag = tag, .timeout = limit_}, site);
+        });
   }
   work_ptr recvAnysource(tensors& data, int tag) override {
     require_one("recv", data);
-    return begin_message(c10d::OpType::RECVANYSOURCE, data[0], [&](auto& ranks, auto view) {
-      return parx::async_recv_any(ranks, view, {.tag = tag, .timeout = limit_}, {});
-    });
+    return begin_message(
+        c10d::OpType::RECVANYSOURCE, data[0], [&, site = python_line()](auto& ranks, auto view) {
+          return parx::async_recv_any(ranks, view, {.tag = tag, .timeout = limit_}, site);
+        });
   }
 
   void setSequenceNumberForGroup() override {}
@@ -291,10 +300,11 @@ class group final : public backend {
     require_dense("all_gather_into_tensor", outputs);
     require_dense("all_gather_into_tensor", inputs);
     return issue(type, options.timeout, outputs, outputs,
-                 [in = contiguous(inputs)](auto& ranks, const tensors& flat, milliseconds limit) {
+                 [in = contiguous(inputs)](auto& ranks, const tensors& flat, milliseconds limit,
+                                           call_site site) {
                    for (std::size_t i = 0; i < in.size(); ++i) {
                      parx::all_gather(ranks, view_of(in[i]), view_of(flat[i]), {.timeout = limit},
-                                      {});
+                                      site);
                    }
                  });
   }
@@ -306,14 +316,15 @@ class group final : public backend {
     for (const Tensor& each : inputs) {
       how.push_back(reduction_of("reduce_scatter_tensor", options.reduceOp, each));
     }
-    return issue(
-        type, options.timeout, outputs, outputs,
-        [how, in = contiguous(inputs)](auto& ranks, const tensors& flat, milliseconds limit) {
-          for (std::size_t i = 0; i < in.size(); ++i) {
-            parx::reduce_scatter(ranks, view_of(in[i]), view_of(flat[i]),
-                                 {.op = how[i].op, .factor = how[i].factor, .timeout = limit}, {});
-          }
-        });
+    return issue(type, options.timeout, outputs, outputs,
+                 [how, in = contiguous(inputs)](auto& ranks, const tensors& flat,
+                                                milliseconds limit, call_site site) {
+                   for (std::size_t i = 0; i < in.size(); ++i) {
+                     parx::reduce_scatter(
+                         ranks, view_of(in[i]), view_of(flat[i]),
+                         {.op = how[i].op, .factor = how[i].factor, .timeout = limit}, site);
+                   }
+                 });
   }
   /// The entries of all ranks, gathered and added: ranks may have entries at other places.
   work_ptr sparse_sum(const Tensor& data, const c10d::AllreduceOptions& options) {
@@ -321,12 +332,12 @@ class group final : public backend {
                   "parx: all_reduce of a sparse tensor takes ReduceOp.SUM alone");
     return issue(
         c10d::OpType::ALLREDUCE, options.timeout, {data}, {},
-        [data](auto& ranks, const tensors&, milliseconds limit) {
+        [data](auto& ranks, const tensors&, milliseconds limit, call_site site) {
           const at::NoGradGuard guard;
           const Tensor own = data.detach().coalesce();
           const std::int64_t entries = own._nnz();
           std::vector<std::int64_t> of_ranks(static_cast<std::size_t>(ranks.size()));
-          parx::all_gather(ranks, entries, of_ranks, {.timeout = limit}, {});
+          parx::all_gather(ranks, entries, of_ranks, {.timeout = limit}, site);
           // Entries become the first dimension, so that ranks' parts are cut along it.
           const auto gather = [&](const Tensor& part) {
             tensors all;
@@ -335,7 +346,7 @@ class group final : public backend {
               sizes[0] = each;
               all.push_back(at::empty(sizes, part.options()));
             }
-            parx::all_gather_into(ranks, view_of(part), views_of(all), {.timeout = limit}, {});
+            parx::all_gather_into(ranks, view_of(part), views_of(all), {.timeout = limit}, site);
             return at::cat(all);
           };
           const Tensor indices = gather(own._indices().t().contiguous()).t();
@@ -349,9 +360,9 @@ class group final : public backend {
   work_ptr issue(c10d::OpType type, milliseconds timeout, tensors results, const tensors& received,
                  Run run) {
     ++issued_;
-    auto all = [of = members_.get(), received, flat = contiguous(received),
-                run = std::move(run)](milliseconds limit) {
-      run(of->collectives(), flat, limit);
+    auto all = [of = members_.get(), received, flat = contiguous(received), run = std::move(run),
+                site = python_line()](milliseconds limit) {
+      run(of->collectives(), flat, limit, site);
       put_back(received, flat);
     };
     auto work = c10::make_intrusive<collective_work>(

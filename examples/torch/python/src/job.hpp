@@ -77,7 +77,8 @@ class job;
 /// which other threads send and receive meanwhile.
 class members {
  public:
-  members(std::shared_ptr<job> of, std::span<const int> ranks, const std::string& name);
+  members(std::shared_ptr<job> of, std::span<const int> ranks, const std::string& name,
+          parx::call_site site);
   ~members() { close(); }
   members(const members&) = delete;
   members& operator=(const members&) = delete;
@@ -159,10 +160,10 @@ class job {
 };
 
 inline members::members(std::shared_ptr<job> of, std::span<const int> ranks,
-                        const std::string& name)
+                        const std::string& name, parx::call_site site)
     : job_(std::move(of)) {
-  collectives_.emplace(job_->world().subgroup(ranks, {.name = name}));
-  messages_.emplace(job_->world().subgroup(ranks, {.name = name + ", messages"}));
+  collectives_.emplace(job_->world().subgroup(ranks, {.name = name}, site));
+  messages_.emplace(job_->world().subgroup(ranks, {.name = name + ", messages"}, site));
 }
 
 inline void members::close() {

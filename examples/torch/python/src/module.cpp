@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "group.hpp"
+#include "python_line.hpp"
 
 namespace parx_torch {
 namespace {
@@ -36,7 +37,8 @@ c10::intrusive_ptr<backend> create(const c10d::DistributedBackendOptions& option
     jobs.push_back(of);
     if (is_whole) whole = of;
   }
-  auto group_members = std::make_shared<members>(of, ranks, is_whole ? "world" : options.group_id);
+  auto group_members =
+      std::make_shared<members>(of, ranks, is_whole ? "world" : options.group_id, python_line());
   of->add(group_members);
   return c10::make_intrusive<group>(std::move(group_members), options.group_rank,
                                     options.group_size, limit);
@@ -55,6 +57,8 @@ void leave(const std::string& reason) {
 }  // namespace parx_torch
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  const auto path = pybind11::module_::import("torch").attr("__path__")[pybind11::int_(0)];
+  parx_torch::torch_folder = path.cast<std::string>() + '/';
   module.def("create", &parx_torch::create);
   module.def("leave", &parx_torch::leave, pybind11::call_guard<pybind11::gil_scoped_release>());
 }
