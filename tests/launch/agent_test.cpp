@@ -236,11 +236,29 @@ BOOST_AUTO_TEST_CASE(the_report_names_the_first_failure_and_groups_the_others) {
                                                             first,
                                                             {3, 4, {1, 0}, false, 1.4}}});
   for (const char* part :
-       {"rank 2 of 4 failed: killed by SIGKILL (signal 9), 1.2 s", "./train", "400",
-        "logs/rank_2.err", "    | out of memory\n", "ranks 0,3: exit code 1\n",
-        "rank 1: killed by SIGTERM (signal 15), after parxrun ended the job", "code 137"}) {
+       {"rank 2 of 4 failed: killed by SIGKILL (signal 9), 1.2 s", "./train", "logs/rank_2.err",
+        "    | out of memory\n", "; ranks 0,3: exit code 1",
+        "; rank 1: killed by SIGTERM (signal 15), after parxrun ended the job"}) {
     BOOST_TEST((report.find(part) != report.npos), part);
   }
+}
+
+BOOST_AUTO_TEST_CASE(the_report_of_a_mistake_of_all_ranks_that_is_in_sight_has_two_lines) {
+  parx::detail::rank_end first{1, 400, {2, 0}, false, 0.25};
+  first.last_lines = {"[parx rank 1] error: no data"};
+  first.is_in_sight = true;
+  first.record = parx::failure_record{.text = "no data"};
+  parx::detail::job_failure failure{"./train", first, {{0, 1, {2, 0}, false, 0.3}, first}};
+  failure.recorder = "/dev/shm/x";
+  BOOST_TEST(parx::detail::failure_report(failure) ==
+             "parxrun: rank 1 of 2 failed: exit code 2, 0.2 s after the start; rank 0: exit code "
+             "2\n  command   ./train\n");
+  // On another node they are not, and what only others have told is found by the recorders.
+  failure.node = "n2";
+  failure.cause.record = std::nullopt;
+  const std::string report = parx::detail::failure_report(failure);
+  BOOST_TEST((report.find("    | [parx rank 1] error: no data\n") != report.npos), report);
+  BOOST_TEST((report.find("  recorder  /dev/shm/x") != report.npos), report);
 }
 
 BOOST_AUTO_TEST_CASE(the_same_exit_code_of_all_ranks_is_not_a_failure) {
@@ -321,8 +339,9 @@ BOOST_AUTO_TEST_CASE(an_error_of_all_ranks_is_one_whatever_their_own_numbers) {
   BOOST_TEST(prints(1, "1: 2 is lost"));
   BOOST_TEST(prints(0, "0: 1 is lost"));
   const std::string summary = errors.summary();
-  BOOST_TEST(summary.find("[ranks 0,3] printed the same error as rank 1: rank 1 says: scan "
-                          "(1 of 4, a.cpp:31): 40, not 7\n") != summary.npos, summary);
+  BOOST_TEST(summary.find("[ranks 0,3] the same error as rank 1: rank 1 says: scan "
+                          "(1 of 4, a.cpp:31): 40, not 7\n") != summary.npos,
+             summary);
   BOOST_TEST(std::count(summary.begin(), summary.end(), '\n') == 2, summary);
 }
 
@@ -331,6 +350,42 @@ BOOST_AUTO_TEST_CASE(an_error_is_hidden_only_where_all_of_its_lines_are_the_same
   BOOST_TEST(shown(errors, 0, {"the models differ:", "weight", "bias"}).size() == 3U);
   BOOST_TEST(shown(errors, 1, {"the models differ:", "weight", "scale"}).size() == 3U);
   BOOST_TEST(shown(errors, 2, {"the models differ:", "weight", "bias"}).empty());
+  BOOST_TEST(errors.summary().starts_with("[rank 2] the same error as rank 0: the models differ:"));
+}
+
+BOOST_AUTO_TEST_CASE(what_ranks_say_of_the_failure_of_another_is_one_line) {
+  const texts own{"[parx rank 1] error: no data"};
+  const auto told = [](int rank) {
+    return texts{
+        parx::formatted("[parx rank {}, after another rank] error: rank 1: no data", rank)};
+  };
+  const auto accuses = [](int rank, int other) {
+    return texts{parx::formatted("[parx rank {}, after rank {} on n1] error: lost", rank, other)};
+  };
+  {
+    parx::detail::repeated_errors errors;
+    BOOST_TEST(shown(errors, 3, told(3)).empty());  // whether it comes before or after
+    BOOST_TEST(shown(errors, 1, own) == own);
+    BOOST_TEST(shown(errors, 0, accuses(0, 1)).empty());
+    BOOST_TEST(shown(errors, 2, own).empty());
+    BOOST_TEST(errors.summary() ==
+               "[rank 2] the same error as rank 1\n[ranks 0,3] ended because of another rank\n");
+  }
+  {  // A killed rank has no error of its own, and ranks may accuse several.
+    parx::detail::repeated_errors errors;
+    BOOST_TEST(shown(errors, 0, accuses(0, 1)) == accuses(0, 1));
+    BOOST_TEST(shown(errors, 2, accuses(2, 1)).empty());
+    BOOST_TEST(shown(errors, 3, accuses(3, 2)) == accuses(3, 2));
+    BOOST_TEST(errors.summary() == "[rank 2] ended because of another rank\n");
+  }
+  {  // The other rank is of another node.
+    parx::detail::repeated_errors errors;
+    BOOST_TEST(shown(errors, 2, told(2)).empty());
+    BOOST_TEST(errors.summary() == told(2).front() + "\n");
+    BOOST_TEST(shown(errors, 3, told(3)).empty());
+    BOOST_TEST(errors.summary() ==
+               told(2).front() + "\n[ranks 2,3] ended because of another rank\n");
+  }
 }
 
 }  // namespace

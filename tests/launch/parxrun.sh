@@ -134,8 +134,12 @@ the_first_failing_ranks_code_is_parxruns_and_the_others_end_within_a_second() {
   local before; before=$(now)
   run 7 -n 4 sh -c 'echo $$ >pid.$RANK; [ $RANK = 2 ] && { echo "cannot open data" >&2; exit 7; }; sleep 60 & wait'
   [ $(($(now) - before)) -lt 1500 ]
-  has err 'rank 2 of 4 failed: exit code 7'; has err '    | cannot open data'; has err 'ranks 0,1,3: killed by SIGTERM'
+  has err 'rank 2 of 4 failed: exit code 7'; has err '[rank 2] cannot open data'; has err 'ranks 0,1,3: killed by SIGTERM'
   gone $(cat pid.*)
+}
+its_last_lines_are_shown_again_where_others_have_written_much_after_them() {
+  run 7 -n 2 sh -c '[ $RANK = 1 ] && { echo "cannot open data" >&2; sleep 0.2; exit 7; }; for i in $(seq 99); do sleep 0.001; echo $i; done; exec sleep 9'
+  has err '    | cannot open data'
 }
 a_killed_rank_is_reported_by_its_signal() {
   run 137 -n 3 sh -c '[ $RANK = 1 ] && kill -9 $$; exec sleep 60'; has err 'rank 1 of 3 failed: killed by SIGKILL (signal 9)'
@@ -162,7 +166,7 @@ case $RANK in
 esac
 END
   for code in aborted peer_lost timeout mismatch; do
-    run 7 -n 3 --env CODE=$code sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'; has err '    | no data'
+    run 7 -n 3 --env CODE=$code sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'; has err '[rank 1] no data'
     run 7 -n 3 --env CODE=$code --env PARX_RECORDER=off sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'
   done
   run 7 -n 3 --env CODE=aborted --log-dir echo_logs sh echo.sh; has err 'rank 1 of 3 failed: exit code 7'; has err 'echo_logs/rank_1.err'
@@ -211,7 +215,13 @@ an_error_of_all_ranks_is_printed_once() {
   echo "$leave_sh" >leave.sh
   run 2 -n 4 sh -c 'sh leave.sh io -1 x; sleep 0.2; echo "any words, $RANK of 4: 40, not 7" >&2; sleep 0.3; exit 2'
   [ "$(grep -c '^\[rank .*40, not 7' err)" = 1 ]
-  grep -qE '^\[ranks [0-3],?-?[0-3],?[0-3]?\] printed the same error as rank [0-3]: any words, [0-3] of 4: 40, not 7$' err
+  grep -qE '^\[ranks [0-3],?-?[0-3],?[0-3]?\] the same error as rank [0-3]$' err
+}
+a_mistake_of_all_ranks_takes_few_lines_and_no_second_prefix() {
+  [ -x "$hello" ] || { echo "NOT TRIED: a mistake of parx's ranks: there is no $hello" >&3; return 0; }
+  run 2 -n 4 --env PARX_THREADS=none "$hello"
+  # The error, "the same", parxrun's two lines, and its record, as this is no terminal.
+  [ "$(wc -l <err)" = 5 ]; grep -qE '^\[parx (rank|pid) [0-9]+\] error: .*PARX_THREADS' err; ! grep -qF '] [parx' err
 }
 ranks_that_ignore_sigterm_are_killed_within_a_second_of_a_failure() {
   local before; before=$(now)

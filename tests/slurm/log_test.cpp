@@ -206,6 +206,13 @@ BOOST_AUTO_TEST_CASE(ranks_are_known_by_what_launchers_write_before_a_line) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_line_of_parx_names_the_node_of_its_writer_and_not_of_whom_it_blames) {
+  const std::string blames = ", after rank 4 on n3] error: x";
+  BOOST_TEST((writer_of_line("[parx rank 5 on n2" + blames) == log_writer{5, "n2"}));
+  BOOST_TEST((writer_of_line("[parx rank 5" + blames) == log_writer{5, ""}));
+  BOOST_TEST((writer_of_line("[rank 5 on n2] x") == log_writer{5, "n2"}));
+}
+
 BOOST_AUTO_TEST_CASE(slurms_verdict_is_read_where_there_is_no_accounting) {
   BOOST_TEST(state_from_lines({"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026 DUE TO TIME "
                                "LIMIT ***"}) == "TIMEOUT");
@@ -230,10 +237,9 @@ namespace {
 std::string report_of(parx::job_outcome outcome) {
   outcome.world_size = 6;
   outcome.has_failed = true;
-  const std::string rule = std::string(78, '=') + "\n";
   return outcome.goes_on
              ? parx::line_of(outcome)
-             : rule + "parxrun: ANY WORDS\n  OF ANY LENGTH\n" + rule + parx::line_of(outcome);
+             : "parxrun: ANY WORDS\n  OF ANY LENGTH\n" + parx::line_of(outcome);
 }
 const parx::job_outcome kill_of_rank_4{.code = 137,
                                        .rank = 4,
@@ -244,9 +250,9 @@ const std::string report_of_rank_4 = report_of(kill_of_rank_4);
 parx::job_outcome failure_of(int rank, const std::string& node, const std::string& why) {
   return {.code = 1, .rank = rank, .node = node, .why = why};
 }
-const std::string echoes = "[rank 0 on node1] step 8\n[rank 5 on node3] " +
-                           error_of(5, "ANY WORDS", 4, "node3") + "[rank 0 on node1] " +
-                           error_of(0, "ANY WORDS", 4, "node3");
+const std::string echoes =
+    "[rank 0 on node1] step 8\n[parx rank 5 on node3, after rank 4 on node3] error: ANY WORDS\n"
+    "[rank 0 on node1] " + error_of(0, "ANY WORDS", 4, "node3");
 
 }  // namespace
 

@@ -43,6 +43,7 @@ struct rank_end {
   std::optional<failure_record> record = std::nullopt;  ///< what it has left of its failure
   std::string log_file = {};                 ///< of its standard error; empty where it has none
   std::vector<std::string> last_lines = {};  ///< of its standard error
+  bool is_in_sight = false;  ///< they are among the last lines that parxrun has shown
 
   [[nodiscard]] bool failed_by_itself() const noexcept {
     return !status.success() && !status.has_saved() && !was_signalled;
@@ -58,6 +59,7 @@ struct rank_end {
     visit("record", self.record);
     visit("log_file", self.log_file);
     visit("last_lines", self.last_lines);
+    visit("is_in_sight", self.is_in_sight);
   }
 };
 

@@ -42,8 +42,8 @@ std::optional<int> rank_of_line(std::string_view line) {
 log_writer writer_of_line(std::string_view line) {
   log_writer writer{.rank = detail::rank_of_line(line), .node = {}};
   if (writer.rank && *writer.rank >= most_ranks) writer.rank.reset();
-  if (writer.rank && line.starts_with("[rank ")) {
-    const std::string_view tag = detail::text_between(line, "[", "]");
+  if (writer.rank && (line.starts_with("[rank ") || line.starts_with("[parx rank "))) {
+    const std::string_view tag = detail::text_between(line, "[", ",]");
     if (const auto on = tag.find(" on "); on != tag.npos) writer.node = tag.substr(on + 4);
   }
   return writer;

@@ -38,7 +38,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// What a line says of its writer itself: "[rank 3 on n2] ..." is parxrun's over several nodes.
+/// What a line says of its writer itself: "[rank 3 on n2] ..." and "[parx rank 3 on n2] ..." are
+/// parxrun's over several nodes.
 [[nodiscard]] log_writer writer_of_line(std::string_view line);
 
 /// "rank 4 on n3"; empty where the rank is not known.

@@ -51,41 +51,52 @@ std::string cause_text(const rank_end& cause) {
   return formatted("{}, {:.1f} s after the start", to_string(cause.status), cause.seconds);
 }
 
-std::string failure_report(const job_failure& failure) {
-  const std::string rule(78, '=');
-  const std::string cause = formatted("rank {} of {} failed: {}", failure.cause.rank,
-                                      failure.ends.size(), cause_text(failure.cause));
-  std::string text =
-      formatted("{}\nparxrun: {}\n", rule, failure.divergence.empty() ? cause : failure.divergence);
-  const auto field = [&](std::string_view name, std::string_view value) {
-    text += formatted("  {:<9} {}\n", name, value);
-  };
-  if (!failure.divergence.empty()) field("told by", cause);
-  if (!failure.reason.empty()) field("reason", failure.reason);
-  field("command", failure.command);
-  if (!failure.node.empty()) field("node", failure.node);
-  field("pid", std::to_string(failure.cause.pid));
-  if (!failure.cause.log_file.empty()) field("log", failure.cause.log_file);
-  // A Python rank may have written its error to its TORCHELASTIC_ERROR_FILE alone.
-  if (failure.cause.record && failure.cause.is_silent) field("error", failure.cause.record->text);
-  if (!failure.cause.last_lines.empty()) {
-    text += "  its last lines on standard error:\n";
-    for (const std::string& line : failure.cause.last_lines) text += "    | " + line + "\n";
-  }
+namespace {
+
+/// How the ranks beside the cause have ended: "; ranks 0,2: exit code 1; rank 3: ...".
+[[nodiscard]] std::string others_text(const job_failure& failure) {
   std::map<std::string, std::vector<int>> others;
   for (const rank_end& end : failure.ends) {
     if (end.rank == failure.cause.rank) continue;
     const char* const why = end.was_signalled ? ", after parxrun ended the job" : "";
     others[to_string(end.status) + why].push_back(end.rank);
   }
+  std::string text;
   for (const auto& [how, ranks] : others) {
-    text += formatted("  {} {}: {}\n", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks), how);
+    text += formatted("; {} {}: {}", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks), how);
   }
-  if (!failure.recorder.empty()) {
+  return text;
+}
+
+}  // namespace
+
+std::string failure_report(const job_failure& failure) {
+  const rank_end& cause = failure.cause;
+  const bool is_own = cause.record && cause.record->kind() == failure_kind::own;
+  const std::string ends = formatted("rank {} of {} failed: {}{}", cause.rank, failure.ends.size(),
+                                     cause_text(cause), others_text(failure));
+  std::string text =
+      formatted("parxrun: {}\n", failure.divergence.empty() ? ends : failure.divergence);
+  const auto field = [&](std::string_view name, std::string_view value) {
+    text += formatted("  {:<9} {}\n", name, value);
+  };
+  if (!failure.divergence.empty()) field("told by", ends);
+  if (!failure.reason.empty()) field("reason", failure.reason);
+  if (!failure.node.empty()) field("node", failure.node);
+  field("command", failure.command);
+  if (!cause.log_file.empty()) field("log", cause.log_file);
+  // A Python rank may have written its error to its TORCHELASTIC_ERROR_FILE alone.
+  if (cause.record && cause.is_silent) field("error", cause.record->text);
+  const bool are_in_sight = cause.is_in_sight && failure.node.empty();
+  if (!cause.last_lines.empty() && !are_in_sight) {
+    text += "  its last lines on standard error:\n";
+    for (const std::string& line : cause.last_lines) text += "    | " + line + "\n";
+  }
+  // The last operations say nothing of a mistake that needed no other rank.
+  if (!failure.recorder.empty() && !is_own) {
     field("recorder", failure.recorder + " (read it by: parx_doctor recorder DIR)");
   }
-  return text +
-         formatted("  parxrun exits with code {}\n{}\n", failure.cause.status.shell_code(), rule);
+  return text;
 }
 
 }  // namespace parx::detail

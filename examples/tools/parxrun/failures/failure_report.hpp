@@ -1,5 +1,6 @@
 // failure_report: what parxrun prints when a job fails: which rank caused it (verdict.hpp), how
-// that rank ended, its last lines of output, and how the others ended. Pure.
+// that rank and the others ended, and its last lines of output where these are out of sight. Few
+// lines: the whole is in report.json. Pure.
 #pragma once
 
 #include <string>

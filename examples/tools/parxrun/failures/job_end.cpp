@@ -129,11 +129,9 @@ std::string report_text(const job_end& end) {
   const std::vector<rank_end> ends = ends_of(end.reports);
   const std::string saved = all_have_saved(end.reports) ? saved_text(end.reports, end.unheard) : "";
   switch (blame_of(end, ends)) {
-    case blame::missing_nodes: {
-      const std::string rule(78, '=');
-      return formatted("{}\nparxrun: {}{}\n  command   {}\n  parxrun exits with code {}\n{}\n",
-                       rule, end.loss, saved, end.command, end.code, rule);
-    }
+    case blame::missing_nodes:
+      return formatted("parxrun: {}{}\n  command   {}\n  parxrun exits with code {}\n", end.loss,
+                       saved, end.command, end.code);
     case blame::nobody:
       return formatted("parxrun: {}{}{}{}{}\n", how_it_ended(end), end.command.empty() ? "" : ": ",
                        end.command, saved, end.killed);

@@ -1,8 +1,11 @@
-// repeated_errors: finds out which ranks print the same error, so that parxrun shows it once.
+// repeated_errors: finds out which ranks print the same error, or only that another one failed, so
+// that parxrun shows it once.
 //
 // Ranks run the same program, so each of them prints a mistake in it. An error is what a rank
 // prints at once after it has left the record of its failure. Two errors are the same if their
-// whole texts are, but for the printing rank's own number. Pure.
+// whole texts are, but for the printing rank's own number. An echo is an error of parx whose tag
+// blames another rank (failure_record.hpp): one that names no rank quotes what others print
+// themselves, and of those that name the same one the first is enough. Pure.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +19,9 @@
 #include <vector>
 
 #include "tools/common/rank_list.hpp"
-#include "tools/parxrun/failures/failure_report.hpp"
+#include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/log.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -28,11 +32,23 @@ class repeated_errors {
   /// Keeps the next line of a rank's error until end_of_error().
   void take(int rank, std::string_view line) { printing_[rank].emplace_back(line); }
 
-  /// The lines that a rank's take() has kept, unless another rank has just printed the same ones.
-  /// Each rank's error is left out once.
+  /// The lines that a rank's take() has kept, unless another rank has just printed the same ones,
+  /// or what they say of others is known. Each rank's error is left out once.
   [[nodiscard]] std::vector<std::string> end_of_error(int rank, clock::time_point now) {
     std::vector<std::string> lines = std::exchange(printing_[rank], {});
     if (lines.empty()) return lines;
+    if (const auto tag = blame_in_line(lines.front())) {
+      if (tag->rank < 0) {
+        if (untold_.empty()) untold_ = lines;
+      } else if (known_failures_.insert(tag->rank).second) {
+        any_shown_ = true;
+        return lines;
+      }
+      if (echoes_.insert(rank).second) return {};
+      return lines;
+    }
+    any_shown_ = true;
+    known_failures_.insert(rank);
     const told_error told = without_numbers(lines);
     const auto [begin, end] = errors_.equal_range(told.text);
     const auto found = std::find_if(begin, end, [&](const auto& each) {
@@ -49,19 +65,21 @@ class repeated_errors {
     return {};
   }
 
-  /// A line for each error that was left out: "[ranks 0,2] printed the same error as rank 1: ...".
+  /// Of what was left out, "[ranks 0,2] the same error as rank 1", with its text where there are
+  /// several, and "[rank 3] ended because of another rank". An echo of what is unknown comes whole.
   [[nodiscard]] std::string summary() const {
     std::string result;
     for (const auto& [text, each] : errors_) {
       if (each.others.empty()) continue;
-      const std::string& head = each.head;
-      const std::vector<int> ranks(each.others.begin(), each.others.end());
-      std::size_t shown = std::min<std::size_t>(head.size(), 80);
-      while (shown < head.size() && (head[shown] & 0xC0) == 0x80) --shown;  // whole characters
-      result +=
-          formatted("[{} {}] printed the same error as rank {}: {}{}\n",
-                    ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks), each.first,
-                    std::string_view(head).substr(0, shown), shown < head.size() ? " ..." : "");
+      result += of_ranks(each.others) + formatted("the same error as rank {}", each.first);
+      if (errors_.size() > 1) result += ": " + excerpt(each.head);
+      result += "\n";
+    }
+    if (!any_shown_) {
+      for (const std::string& line : untold_) result += line + "\n";
+    }
+    if (any_shown_ ? !echoes_.empty() : echoes_.size() > 1) {
+      result += of_ranks(echoes_) + "ended because of another rank\n";
     }
     return result;
   }
@@ -78,6 +96,21 @@ class repeated_errors {
     std::vector<std::string> numbers;
     std::set<int> others;
   };
+
+  [[nodiscard]] static std::string of_ranks(const std::set<int>& ranks) {
+    return formatted("[{} {}] ", ranks.size() == 1 ? "rank" : "ranks",
+                     rank_list({ranks.begin(), ranks.end()}));
+  }
+  /// Its begin, without the tag of its writer.
+  [[nodiscard]] static std::string excerpt(std::string_view head) {
+    if (const auto at = head.find(log_line_error);
+        head.starts_with(log_line_begin) && at != head.npos)
+      head.remove_prefix(at + log_line_error.size());
+    std::size_t shown = std::min<std::size_t>(head.size(), 80);
+    while (shown < head.size() && (head[shown] & 0xC0) == 0x80) --shown;  // whole characters
+    return std::string(head.substr(0, shown)) + (shown < head.size() ? " ..." : "");
+  }
+
   /// Its lines with a placeholder for each whole number, and these numbers.
   struct told_error {
     std::string text;
@@ -112,8 +145,12 @@ class repeated_errors {
                       });
   }
 
-  std::multimap<std::string, error> errors_;  ///< by told_error::text
+  std::multimap<std::string, error> errors_;          ///< by told_error::text
   std::map<int, std::vector<std::string>> printing_;  ///< by rank
+  std::set<int> echoes_;                              ///< the ranks whose echo was left out
+  std::set<int> known_failures_;     ///< the ranks whose own error, or an echo of it, was shown
+  std::vector<std::string> untold_;  ///< the first echo that names no rank
+  bool any_shown_ = false;
 };
 
 }  // namespace parx::detail

@@ -126,10 +126,13 @@ class console {
 
   /// Writes a line, given without its line feed.
   void line(stream which, std::string_view prefix, std::string_view text) {
+    ++lines_;
     erase_live();
     queue(which).add(std::string(prefix) + std::string(text) + "\n");
     draw_live();
   }
+  /// How many there were.
+  [[nodiscard]] std::size_t lines() const noexcept { return lines_; }
 
   /// Sets the line that is redrawn in place on a terminal; empty text when it is finished.
   void live(stream which, std::string_view prefix, std::string_view text) {
@@ -155,6 +158,7 @@ class console {
   }
 
   std::array<output_queue, 2> queues_;
+  std::size_t lines_ = 0;
   std::string live_;
   stream live_stream_ = stream::out;
   bool same_terminal_ = false;

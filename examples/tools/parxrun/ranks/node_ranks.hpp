@@ -179,7 +179,8 @@ class node_ranks {
             !inherits_ && process.last_lines.empty(),
             failures_.record_of_rank(process.rank),
             process.error_log,
-            {process.last_lines.begin(), process.last_lines.end()}};
+            {process.last_lines.begin(), process.last_lines.end()},
+            process.console_lines && around_.output.lines() - *process.console_lines <= lines_kept};
   }
 
  private:

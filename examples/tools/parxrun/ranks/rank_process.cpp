@@ -6,26 +6,43 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 #include <parx/core/file_limit.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/log.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
 namespace {
 
+/// parx's own lines name their rank already: "[parx rank 1] error: ..." gets no second prefix, but
+/// where that of several nodes is known, the node.
+void show(const rank_process& process, stream which, std::string_view line, console& to) {
+  const std::string own = formatted("{}rank {}", log_line_begin, process.rank);
+  if (process.prefix.empty() || !line.starts_with(own) ||
+      (line.size() > own.size() && line[own.size()] != ']' && line[own.size()] != ',')) {
+    return to.line(which, process.prefix, line);
+  }
+  std::string_view node = process.prefix;  // "[rank 1 on n2] "
+  node.remove_prefix(own.size() - log_line_begin.size() + 1);
+  node.remove_suffix(2);
+  to.line(which, own + std::string(node), line.substr(own.size()));
+}
+
 /// Shows the error that `errors` has kept, unless another rank has printed the same one.
 void show_error(const rank_process& process, console& to, repeated_errors& errors) {
   for (const std::string& line : errors.end_of_error(process.rank, repeated_errors::clock::now()))
-    to.line(stream::err, process.prefix, line);
+    show(process, stream::err, line, to);
 }
 
 void pass_line_on(rank_process& process, stream which, std::string_view line, console& to,
                   repeated_errors& errors) {
   if (which == stream::out) {
-    if (process.shown) to.line(which, process.prefix, line);
+    if (process.shown) show(process, which, line, to);
     return;
   }
   if (process.shown) {
+    process.console_lines = to.lines();
     if (process.has_failed) errors.take(process.rank, line);
-    else to.line(which, process.prefix, line);
+    else show(process, which, line, to);
   }
   process.last_lines.emplace_back(line);
   if (process.last_lines.size() > lines_kept) process.last_lines.pop_front();

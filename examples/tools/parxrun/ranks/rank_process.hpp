@@ -38,6 +38,8 @@ struct rank_process {
   rank_stream streams[2];
   std::string error_log;               ///< the file of its standard error, if it has one
   std::deque<std::string> last_lines;  ///< of its standard error, if parxrun passes it on
+  /// The console's lines before the last of them; empty where it is not shown.
+  std::optional<std::size_t> console_lines = {};
   bool was_signalled = false;          ///< by parxrun, before it ended
   bool has_failed = false;  ///< it has left a record: what it prints now may be its error
   std::optional<exit_status> ended;
