@@ -1,5 +1,6 @@
 #!/bin/bash
-# What the user has given is read before an initializer begins, not inside it:   braces.sh FOLDER...
+# What the user has given is read before an initializer begins, not inside it, in programs and in
+# the C++ of Markdown pages:   braces.sh FILE_OR_FOLDER...
 #
 #   settings s{.batch = number(given, "batch", 1, 99)};     // refused
 #   const auto batch = number(given, "batch", 1, 99);
@@ -8,11 +9,13 @@
 # When an initializer of an aggregate throws, g++ 12 destroys the members before it that are
 # aggregates themselves twice: a wrong number of the user ends with "double free" in place of the
 # sentence that names the flag. A call that may refuse what it is given takes it as `given`, or by
-# the name of a flag. given["x"].as<...>(), text("x") and list(given, "x") refuse nothing.
+# the name of a flag, or is one of std::stoi's family. given["x"].as<...>(), text("x") and
+# list(given, "x") refuse nothing.
 set -u
-found=$(find "$@" \( -name '*.hpp' -o -name '*.cpp' \) -print0 | sort -z | LC_ALL=C xargs -0 awk '
-  FNR == 1 { depth = inside = 0; before = "" }
-  {
+found=$(find "$@" \( -name '*.hpp' -o -name '*.cpp' -o -name '*.md' \) -print0 | sort -z | LC_ALL=C xargs -0 awk '
+  FNR == 1 { depth = inside = 0; in_code = FILENAME !~ /\.md$/ }
+  FILENAME ~ /\.md$/ && /^ *```/ { in_code = /```cpp/; depth = inside = 0; next }
+  in_code {
     line = $0
     quoted = 0
     gsub(/\\./, "__", line)
@@ -42,6 +45,8 @@ found=$(find "$@" \( -name '*.hpp' -o -name '*.cpp' \) -print0 | sort -z | LC_AL
         name = substr(call, RSTART)
         if (substr(call, RSTART - 1, 1) == ".") continue
         if (rest ~ /^(given[^a-zA-Z_0-9]|"[a-z][a-z-]*"[,)])/ && name !~ /(^|::)(text|list)$/)
+          printf "%s:%d: %s(%s\n", FILENAME, FNR, name, rest
+        else if (name ~ /(^|::)sto(i|l|ll|ul|ull|f|d|ld)$/)
           printf "%s:%d: %s(%s\n", FILENAME, FNR, name, rest
       }
     }
