@@ -119,6 +119,11 @@ inline void add_trees_flags(cxxopts::Options& options) {
       ("monotone-constraints", "by column: 1 rising, -1 falling, 0 free: (0,1,-1)", text(""))
       ("base-score", "prediction before the first tree; without it the objective's", text(""))
       ("seed", "of sampling", text(d.seed))
+      ("tree-learner", "data, or voting: few columns are sent, but another number of ranks gives "
+       "other trees", text("data"))
+      ("num-grad-quant-bins", "units that gradients are rounded to at random, which sends less; 0: "
+       "exact sums", text(d.num_grad_quant_bins))
+      ("top-k", "columns of a node that each rank votes for", text(d.top_k))
       ("eval-metric", "rmse, mae, logloss, error, auc, mlogloss, merror, ndcg@5 ...; several by "
        "commas; without it the objective's", text(""))
       ("early-stopping-rounds", "stop after so many rounds without progress; 0: never", text(0))
@@ -196,6 +201,10 @@ inline trees_settings trees_flags(const cxxopts::ParseResult& given) {
   }
   if (!string("base-score").empty()) b.base_score = number(given, "base-score", -any, any);
   b.seed = number<std::uint64_t>(given, "seed", 0, UINT64_MAX);
+  b.tree_learner = choice(given, "tree-learner", {"data", "voting"}) == "data"
+                       ? trees::tree_learner::data
+                       : trees::tree_learner::voting;
+  b.top_k = count("top-k"), b.num_grad_quant_bins = count("num-grad-quant-bins");
 
   for (const std::string& name : detail::parts(string("eval-metric"))) {
     s.metrics.push_back(trees::find_metric(name));

@@ -58,6 +58,9 @@ says '[5]'
 same one.json threads.json
 ends 0 2 "${table[@]}" --num-round 40 --eval-data train.csv --early-stopping-rounds 2 --eta 1 --verbose-eval 0
 says 'rounds in'
+ends 0 2 "${table[@]}" --num-round 2 --tree-learner voting --top-k 1 --explain --save voting.json
+says 'votes       15 nodes x 1 x 4 B x 2 x 1 = 120 B'
+says 'voting sends no less than data: 4 x top_k = 4, and 3 columns'
 
 # A rank that is killed: the other goes on, and ends in the same bytes.
 ends 0 1 "${table[@]}" --num-round 300 --verbose-eval 0 --save long.json

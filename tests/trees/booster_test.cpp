@@ -1,4 +1,4 @@
-// What fit() refuses, when it stops, what it sends, and that monotone columns are monotone.
+// What fit() refuses, when it stops, and that monotone columns are monotone.
 #include <parx/trees/booster.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -91,6 +91,9 @@ BOOST_AUTO_TEST_CASE(bad_rows_are_refused_on_all_ranks_in_one_sentence) {
 BOOST_AUTO_TEST_CASE(options_that_are_none_are_refused_by_name) {
   BOOST_CHECK_EXCEPTION(booster({.subsample = 0}), parx::usage_error,
                         [](const auto& thrown) { return mentions(thrown.what(), "subsample"); });
+  BOOST_CHECK_EXCEPTION(
+      booster({.num_grad_quant_bins = 1}), parx::usage_error,
+      [](const auto& thrown) { return mentions(thrown.what(), "num_grad_quant_bins"); });
   BOOST_CHECK_EXCEPTION(booster({.max_depth = 0}), parx::usage_error,
                         [](const auto& thrown) { return mentions(thrown.what(), "max_leaves"); });
 }
@@ -111,42 +114,6 @@ BOOST_AUTO_TEST_CASE(training_stops_when_the_figure_has_not_become_better) {
     jobs::check(reports[2].figures[0] == std::pair<std::string, double>("eval-given", 3), "figure");
   });
   BOOST_TEST(failure == "");
-}
-
-BOOST_AUTO_TEST_CASE(a_tree_sends_the_bytes_of_the_formula) {
-  table all = numbers(600);
-  for (std::size_t row = 0; row < 600; ++row) {  // halves at every level
-    all.label[row] = 0;
-    for (std::size_t c = 0; c < 3; ++c) {
-      if (all.values[row * 6 + c] > 0.5F) all.label[row] += static_cast<float>(1U << c);
-    }
-  }
-  constexpr int depth = 3;
-  const auto sent = [&](int rounds, std::string& explained) {
-    std::size_t bytes = 0;
-    std::mutex lock;
-    const std::string failure = jobs::run(jobs::kind::inproc, 2, [&](parx::process_group& world) {
-      booster model{{.num_round = rounds, .max_depth = depth, .min_child_weight = 0}};
-      model.fit(world, generated::part(all, 300 * world.rank(), 300 * world.rank() + 300));
-      for (const trees::tree& each : model.model().trees) {
-        jobs::check(each.nodes() == 15, "a full tree");
-      }
-      const std::lock_guard hold(lock);
-      bytes += world.bytes_sent();
-      explained = model.explain(2);
-    });
-    BOOST_TEST(failure == "");
-    return bytes;
-  };
-  std::string explained;
-  const std::size_t one = sent(1, explained);
-  const std::size_t tree = sent(2, explained) - one;
-  const auto formula = trees::traffic_of_tree(6 * 256, depth, 2);
-  BOOST_TEST(formula.histogram_bytes == 4U * 6 * 256 * 16);
-  BOOST_TEST(formula.split_bytes == 2U * 7 * 40);
-  constexpr std::size_t header = 64;  // of each of the two ranks' messages
-  BOOST_TEST(tree == formula.bytes() + 2 * header * static_cast<std::size_t>(formula.messages));
-  BOOST_TEST(mentions(explained, "98304 B"));
 }
 
 BOOST_AUTO_TEST_CASE(predictions_rise_with_a_column_that_is_constrained_to) {

@@ -49,6 +49,28 @@ inline table mixed(std::int64_t rows) {
   return made;
 }
 
+/// The rows of `ranks` ranks, one after the other, made from the numbers from `first_row` on. The
+/// label counts which of five columns are above a half: columns 5 r ... 5 r + 4 for the rows of
+/// rank r.
+inline table by_rank(int ranks, std::int64_t rows_of_rank, std::size_t width,
+                     std::uint64_t first_row) {
+  table made;
+  made.rows = rows_of_rank * ranks;
+  made.columns = static_cast<std::int64_t>(width);
+  for (std::int64_t row = 0; row < made.rows; ++row) {
+    const auto number = first_row + static_cast<std::uint64_t>(row);
+    const auto first = static_cast<std::size_t>(row / rows_of_rank) * 5;
+    float label = 0;
+    for (std::size_t c = 0; c < width; ++c) {
+      const double x = uniform(number, c);
+      made.values.push_back(static_cast<float>(x));
+      if (c >= first && c < first + 5 && x > 0.5) label += 1;
+    }
+    made.label.push_back(label);
+  }
+  return made;
+}
+
 /// Rows first ... last - 1 of a dense table.
 inline table part(const table& all, std::int64_t first, std::int64_t last) {
   table made;
@@ -63,6 +85,11 @@ inline table part(const table& all, std::int64_t first, std::int64_t last) {
   made.label = copy(all.label, 1);
   made.weight = copy(all.weight, 1);
   return made;
+}
+
+/// What rank `rank` of `ranks` holds, equally much.
+inline table even_part(const table& all, int rank, int ranks) {
+  return part(all, all.rows * rank / ranks, all.rows * (rank + 1) / ranks);
 }
 
 /// What rank `rank` of `ranks` holds: unequal parts, and of three ranks or more rank 1 nothing.

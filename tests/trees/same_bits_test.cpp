@@ -135,6 +135,41 @@ BOOST_AUTO_TEST_CASE(long_tails_are_the_same) {
   is_one_model({.num_round = 2, .max_depth = 4}, rows, rows);
 }
 
+BOOST_AUTO_TEST_CASE(quantised_gradients_are_rounded_alike_by_row_numbers_of_all_ranks) {
+  // 33,001 rows of 4 are sent in 8 bytes a cell, 1,501 in 4.
+  is_one_model({.objective = trees::logistic{},
+                .num_round = 3,
+                .subsample = 0.8,
+                .seed = 3,
+                .num_grad_quant_bins = 4},
+               few(), many());
+}
+
+BOOST_AUTO_TEST_CASE(trees_of_few_units_are_about_as_good) {
+  const table held_out = generated::part(generated::mixed(50'000), 40'000, 50'000);
+  const table rows = generated::part(generated::mixed(40'000), 0, 40'000);
+  const auto logloss = [&](int bins) {
+    double value = 0;
+    const std::string failure = jobs::run(jobs::kind::inproc, 1, [&](parx::process_group& world) {
+      booster model{{.objective = trees::logistic{},
+                     .num_round = 30,
+                     .learning_rate = 0.2,
+                     .num_grad_quant_bins = bins}};
+      const auto reports =
+          model.fit(world, rows, {.evaluate = {held_out}, .metrics = {trees::logloss()}});
+      value = reports.back().figures[0].second;
+    });
+    BOOST_TEST(failure == "");
+    return value;
+  };
+  const double exact = logloss(0);
+  for (const auto& [bins, worse] : {std::pair{4, 0.005}, {16, 0.002}}) {
+    const double found = logloss(bins);
+    BOOST_TEST_MESSAGE("logloss " << exact << ", of " << bins << " units " << found);
+    BOOST_TEST(found < exact + worse);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(classes_are_the_same) {
   table rows = few();
   rows.weight.clear();

@@ -1,7 +1,8 @@
 // booster: gradient-boosted trees, trained by all ranks of a group, each on its rows.
 //
 //   parx::trees::booster model{{.objective = parx::trees::logistic{}, .num_round = 100}};
-//   model.fit(world, rows);  // the same model, bit for bit, at any number of ranks and threads
+//   model.fit(world, rows);  // the same model, bit for bit, at any number of ranks and threads;
+//                            // of tree_learner::voting at the same division of rows alone
 //
 // fit() adds rounds until there are num_round, so a booster that has some goes on where it stands:
 // after a failure, with the group that is left once its ranks hold the lost rows, too; and from a
@@ -10,12 +11,14 @@
 // before it, the rows, the seed and the round's number.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +39,7 @@
 #include <parx/trees/traffic.hpp>
 #include <parx/trees/training_rows.hpp>
 #include <parx/trees/tree.hpp>
+#include <parx/trees/voting.hpp>
 
 namespace parx::inline PARX_ABI::trees {
 
@@ -110,11 +114,7 @@ class booster {
   [[nodiscard]] const booster_options& options() const noexcept { return options_; }
 
   /// Local. What making a tree sends over `ranks` ranks, for the columns of the last fit().
-  [[nodiscard]] std::string explain(int ranks) const {
-    require(cells_ > 0, "booster::explain: no fit() yet, so the number of bins is not known");
-    require(options_.max_depth > 0, "booster::explain: the formula is for a max_depth");
-    return explain_traffic(cells_, options_.max_depth, ranks);
-  }
+  [[nodiscard]] std::string explain(int ranks) const;
 
  private:
   /// The margins of one evaluation.
@@ -141,7 +141,8 @@ class booster {
 
   booster_options options_;
   forest model_;
-  std::size_t cells_ = 0;
+  std::vector<std::size_t> cells_;  ///< of a histogram, by column
+  std::int64_t rows_ = 0;           ///< of all ranks
 };
 
 inline std::vector<round_report> booster::fit(process_group& group, const table& rows,
@@ -219,7 +220,11 @@ inline std::vector<round_report> booster::fit(process_group& group, const table&
 /// The parts of the model that are there before the first tree.
 inline void booster::begin(process_group& group, const table& rows, boosting& rounds,
                            const row_numbers& numbers) {
-  cells_ = rounds.cells();
+  rows_ = numbers.rows;
+  cells_.clear();
+  for (const column_cuts& each : rounds.cuts()) {
+    cells_.push_back(static_cast<std::size_t>(each.codes()));
+  }
   if (model_.rounds() > 0) {
     const auto columns = static_cast<std::size_t>(model_.num_feature);
     if (columns != numbers.columns) {
@@ -267,6 +272,30 @@ inline round_report booster::judge(process_group& group, const fit_options& how,
     }
   }
   return report;
+}
+
+inline std::string booster::explain(int ranks) const {
+  require(!cells_.empty(), "booster::explain: no fit() yet, so the number of bins is not known");
+  require(options_.max_depth > 0, "booster::explain: the formula is for a max_depth");
+  std::vector<std::size_t> sent = cells_;
+  tree_shape shape{.depth = options_.max_depth, .ranks = ranks};
+  const std::int64_t bins = options_.num_grad_quant_bins;
+  if (bins > 0) shape.cell_bytes = bytes_of_cell(rows_ * bins);
+  std::string remark;
+  if (options_.tree_learner == tree_learner::voting) {
+    const auto k = static_cast<std::size_t>(options_.top_k);
+    if (votes(options_, sent.size())) {
+      shape.top_k = options_.top_k;
+      std::sort(sent.begin(), sent.end(), std::greater<>());
+      sent.resize(2 * k);
+    }
+    if (4 * k >= cells_.size()) {
+      remark = formatted("voting sends no less than data: 4 x top_k = {}, and {} columns\n", 4 * k,
+                         cells_.size());
+    }
+  }
+  shape.cells = std::accumulate(sent.begin(), sent.end(), std::uint64_t{0});
+  return explain_traffic(shape) + remark;
 }
 
 inline bool booster::notes_no_progress(const fit_options& how, const round_report& report,

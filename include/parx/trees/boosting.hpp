@@ -84,7 +84,6 @@ class boosting {
   boosting& operator=(const boosting&) = delete;
 
   [[nodiscard]] std::span<const column_cuts> cuts() const noexcept { return cuts_; }
-  [[nodiscard]] std::size_t cells() const noexcept { return bins_.cells(); }
 
   /// Collective. One tree for each output, added to `margins`. All gradients are of the margins
   /// before the round.
@@ -97,7 +96,8 @@ class boosting {
     for (std::size_t output = 0; output < outputs_; ++output) {
       const std::uint64_t number = static_cast<std::uint64_t>(round) * outputs_ + output;
       const std::uint64_t stream = tree_seed(options_->seed, number);
-      fix_gradients(*group_, sampled(output, stream), numbers_.rows, fixed_);
+      fix_gradients(*group_, sampled(output, stream), numbers_.rows, fixed_,
+                    {options_->num_grad_quant_bins, hash_of(stream, 4), numbers_.first_row});
       made.push_back(grower_.grow(fixed_, stream));
       const std::vector<grown_leaf> leaves = grower_.leaves();
       if (const std::optional<double> part = options_->objective.leaf_quantile()) {

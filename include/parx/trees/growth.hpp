@@ -7,6 +7,9 @@
 // and searches both children: each rank its own columns, then one all_reduce by a total order finds
 // the best of all ranks. Every decision is a function of integers that all ranks share, so the
 // trees are equal at any number of ranks and threads, without being sent.
+//
+// With voting the ranks keep the histograms of their own rows, and sum those of the elected columns
+// of both children, which are dealt out over ranks to be searched.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -28,6 +32,7 @@
 #include <parx/trees/sampling.hpp>
 #include <parx/trees/split.hpp>
 #include <parx/trees/tree.hpp>
+#include <parx/trees/voting.hpp>
 
 namespace parx::inline PARX_ABI::trees {
 
@@ -46,8 +51,10 @@ class tree_grower {
         data_(&data),
         cuts_(cuts),
         options_(&options),
-        exchange_(group, data),
-        lists_(data) {}
+        exchange_(group, data, votes(options, data.columns()) ? 1 : group.size()),
+        lists_(data) {
+    if (votes(options, data.columns()) && group.size() > 1) election_.emplace(group, cuts, options);
+  }
 
   /// Collective. `of_tree` is the tree's stream of draws, see tree_seed(). The leaves have the
   /// values learning_rate * w. Throws parx::error when communication fails.
@@ -67,7 +74,8 @@ class tree_grower {
     int depth = 0;
     row_range rows{};
     node_sums sums{};
-    std::vector<trees::sums> histogram{};  ///< of this rank's columns
+    /// Of this rank's columns; with voting of all, but of its own rows.
+    std::vector<trees::sums> histogram{};
     split_candidate split{};
     std::vector<std::int64_t> right_categories{};  ///< a bit each, for splits by category
   };
@@ -100,11 +108,6 @@ class tree_grower {
     return split.column >= 0 && split.gain > least_gain &&
            static_cast<double>(split.gain) >= options_->gamma;
   }
-  [[nodiscard]] column_search search_of(const gain_rule& rule, const open_node& node,
-                                        std::size_t column) const {
-    return column_search(rule, *options_, node.sums, static_cast<std::int32_t>(column),
-                         cuts_[column], exchange_.cells_of(node.histogram, column));
-  }
   void close(const open_node& node) { leaves_.push_back({node.id, node.rows}); }
 
   void settle(std::vector<open_node> fresh);
@@ -114,8 +117,10 @@ class tree_grower {
   [[nodiscard]] row_split row_split_of(const open_node& node) const;
   void make_histograms(std::vector<open_node>& parents, std::vector<open_node>& children,
                        const fixed_gradients& gradients);
-  void search(std::vector<open_node>& nodes, const gain_rule& rule, const column_sampler& sampler);
-  void share_categories(std::vector<open_node>& nodes, const gain_rule& rule);
+  void search(std::vector<open_node>& nodes, const fixed_gradients& gradients,
+              const gain_rule& rule, const column_sampler& sampler);
+  void share_categories(std::vector<open_node>& nodes, std::span<const search_task> tasks,
+                        const gain_rule& rule);
   std::int32_t add_node(std::int32_t parent, const node_sums& sums, const gain_rule& rule);
   void record_split(const open_node& node, std::int32_t left, const gain_rule& rule);
   void finish_categories();
@@ -124,6 +129,7 @@ class tree_grower {
   const bins* data_;
   std::span<const column_cuts> cuts_;
   const booster_options* options_;
+  std::optional<election> election_;  ///< nullopt: no voting
   histogram_exchange exchange_;
   row_lists lists_;
 
@@ -136,6 +142,7 @@ class tree_grower {
 
 inline tree tree_grower::grow(const fixed_gradients& gradients, std::uint64_t of_tree) {
   const gain_rule rule(*options_, gradients);
+  if (election_) election_->begin(gradients);
   const column_sampler sampler(data_->columns(), options_->colsample_bytree,
                                options_->colsample_bylevel, options_->colsample_bynode, of_tree);
   made_ = {};
@@ -151,13 +158,13 @@ inline tree tree_grower::grow(const fixed_gradients& gradients, std::uint64_t of
   root.id = add_node(no_parent, root.sums, rule);
   const std::array all_rows{lists_.rows_of(root.rows)};
   root.histogram = std::move(exchange_.sum(gradients, all_rows).front());
-  search(fresh, rule, sampler);
+  search(fresh, gradients, rule, sampler);
   settle(std::move(fresh));
   while (!open_.empty()) {
     std::vector<open_node> parents = take();
     std::vector<open_node> children = split(parents, rule);
     make_histograms(parents, children, gradients);
-    search(children, rule, sampler);
+    search(children, gradients, rule, sampler);
     settle(std::move(children));
   }
   finish_categories();
@@ -290,26 +297,25 @@ inline void tree_grower::make_histograms(std::vector<open_node>& parents,
 }
 
 /// Finds the best split of each node: of this rank's columns, then of all ranks'.
-inline void tree_grower::search(std::vector<open_node>& nodes, const gain_rule& rule,
-                                const column_sampler& sampler) {
+inline void tree_grower::search(std::vector<open_node>& nodes, const fixed_gradients& gradients,
+                                const gain_rule& rule, const column_sampler& sampler) {
   if (nodes.empty()) return;
-  struct task {
-    std::size_t node;
-    std::size_t column;
-  };
-  std::vector<task> tasks;
+  std::vector<search_task> tasks;
   for (std::size_t node = 0; node < nodes.size(); ++node) {
     for (const std::size_t column : sampler.of_node(nodes[node].depth, nodes[node].id)) {
       if (column < exchange_.first_column() || column >= exchange_.end_column()) continue;
-      if (!cuts_[column].empty) tasks.push_back({node, column});
+      if (cuts_[column].empty) continue;
+      tasks.push_back({node, column, exchange_.cells_of(nodes[node].histogram, column)});
     }
   }
-  std::vector<split_candidate> found(tasks.size());
-  parallel_for(tasks.size(), 16, [&](std::size_t first, std::size_t last) {
-    for (std::size_t i = first; i < last; ++i) {
-      found[i] = search_of(rule, nodes[tasks[i].node], tasks[i].column).best();
-    }
-  });
+  std::vector<node_sums> sums_of_node;
+  for (const open_node& node : nodes) sums_of_node.push_back(node.sums);
+  if (election_) {
+    std::vector<std::span<const std::uint32_t>> rows;
+    for (const open_node& node : nodes) rows.push_back(lists_.rows_of(node.rows));
+    tasks = election_->hold(sums_of_node, tasks, most_of_sums(*group_, gradients, rows));
+  }
+  const auto found = best_splits(rule, *options_, cuts_, sums_of_node, tasks);
   std::vector<split_candidate> best(nodes.size());
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     split_candidate& of_node = best[tasks[i].node];
@@ -322,12 +328,14 @@ inline void tree_grower::search(std::vector<open_node>& nodes, const gain_rule& 
     all_reduce(*group_, best, user_op(better, {.order = reduction_order::any}));
   }
   for (std::size_t node = 0; node < nodes.size(); ++node) nodes[node].split = best[node];
-  share_categories(nodes, rule);
+  share_categories(nodes, tasks, rule);
 }
 
 /// The rank that has the column knows which categories a split of several sends right, and tells
 /// the others: a bit each.
-inline void tree_grower::share_categories(std::vector<open_node>& nodes, const gain_rule& rule) {
+inline void tree_grower::share_categories(std::vector<open_node>& nodes,
+                                          std::span<const search_task> tasks,
+                                          const gain_rule& rule) {
   std::vector<std::int64_t> words;
   bool is_sent = false;
   for (open_node& node : nodes) {
@@ -340,14 +348,14 @@ inline void tree_grower::share_categories(std::vector<open_node>& nodes, const g
       node.right_categories[static_cast<std::size_t>(category / 64)] |=
           static_cast<std::int64_t>(bit);
     };
-    const bool is_mine = column >= exchange_.first_column() && column < exchange_.end_column();
     if (node.split.kind == split_kind::one) {
       list(node.split.position);
       continue;
     }
     is_sent = true;
-    if (is_mine) {
-      const auto sorted = search_of(rule, node, column).sorted_categories();
+    const auto index = static_cast<std::size_t>(&node - nodes.data());
+    if (const search_task* const mine = find_task(tasks, index, column)) {
+      const auto sorted = search_of(rule, *options_, cuts_, node.sums, *mine).sorted_categories();
       for (std::int32_t i = 0; i < node.split.position; ++i)
         list(sorted[static_cast<std::size_t>(i)]);
     }

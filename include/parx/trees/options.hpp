@@ -15,6 +15,12 @@ namespace parx::inline PARX_ABI::trees {
 /// most (leaf-wise, as LightGBM).
 enum class grow_policy { depthwise, lossguide };
 
+/// LightGBM's words. data: the histograms of all columns are summed over ranks. voting: those of
+/// the 2 top_k columns alone that the ranks vote for (voting.hpp), for slow links; other numbers of
+/// ranks give other trees then. It sends less only where 4 top_k < columns, and is data where 2
+/// top_k >= columns.
+enum class tree_learner { data, voting };
+
 struct booster_options {
   trees::objective objective = squared_error{};
   int num_round = 100;
@@ -38,6 +44,11 @@ struct booster_options {
   std::optional<double> base_score{};       ///< as a prediction. Default: 0.5; the quantile itself
                                             ///< of all labels for absolute_error and quantile
   std::uint64_t seed = 0;
+  trees::tree_learner tree_learner = trees::tree_learner::data;
+  int top_k = 20;  ///< of voting: the columns of each node that a rank votes for
+  /// 2 ... 254: gradients in so few units, rounded at random by the row's number (LightGBM's
+  /// quantised training, Shi 2022); histograms are sent in 1/2 or 1/4 of the bytes. 0: not.
+  int num_grad_quant_bins = 0;
 };
 
 /// Throws usage_error, which names the option.
@@ -71,6 +82,11 @@ inline void check_options(const booster_options& given) {
           "booster: max_bin = {} is not one of 2 to 65,535", given.max_bin);
   require(given.max_cat_threshold >= 1, "booster: max_cat_threshold = {}; there is at least one",
           given.max_cat_threshold);
+  require(given.top_k >= 1, "booster: top_k = {}; there is at least one", given.top_k);
+  require(given.num_grad_quant_bins == 0 ||
+              (given.num_grad_quant_bins >= 2 && given.num_grad_quant_bins <= 254),
+          "booster: num_grad_quant_bins = {} is not one of 0 (exact) and 2 to 254",
+          given.num_grad_quant_bins);
   for (const int sign : given.monotone_constraints) {
     require(sign >= -1 && sign <= 1, "booster: a monotone constraint is 1, 0 or -1, not {}", sign);
   }

@@ -25,8 +25,10 @@
 #include <limits>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include <parx/core/parallel_for.hpp>
 #include <parx/trees/cuts.hpp>
 #include <parx/trees/fixed_point.hpp>
 #include <parx/trees/options.hpp>
@@ -49,12 +51,13 @@ struct node_sums {
 /// The formulas above, for one tree.
 class gain_rule {
  public:
-  gain_rule(const booster_options& options, const fixed_gradients& gradients)
+  /// Of the rows of all ranks; or, of one of `ranks`, whose part of min_child_weight is asked for.
+  gain_rule(const booster_options& options, const fixed_gradients& gradients, int ranks = 1)
       : options_(&options),
         g_unit_(gradients.g_unit),
         h_unit_(gradients.h_unit),
-        least_h_(static_cast<std::int64_t>(
-            std::clamp(std::ceil(options.min_child_weight / gradients.h_unit), 1.0, 0x1p62))),
+        least_h_(static_cast<std::int64_t>(std::clamp(
+            std::ceil(options.min_child_weight / ranks / gradients.h_unit), 1.0, 0x1p62))),
         constrained_(std::any_of(options.monotone_constraints.begin(),
                                  options.monotone_constraints.end(),
                                  [](int sign) { return sign != 0; })) {}
@@ -300,6 +303,46 @@ class column_search {
 }
 inline float column_search::upper_end() const noexcept {
   return threshold_of(*cuts_, values_.size());
+}
+
+/// A column to be searched for the best split of a node, and its cells of that node's histogram.
+struct search_task {
+  std::size_t node;
+  std::size_t column;
+  std::span<const sums> cells;
+};
+
+[[nodiscard]] inline column_search search_of(const gain_rule& rule, const booster_options& options,
+                                             std::span<const column_cuts> cuts,
+                                             const node_sums& node, const search_task& task) {
+  return {rule,      options, node, static_cast<std::int32_t>(task.column), cuts[task.column],
+          task.cells};
+}
+
+/// Of each task, by the threads of this rank. `nodes` are the sums of the rows that cells are of.
+[[nodiscard]] inline std::vector<split_candidate> best_splits(const gain_rule& rule,
+                                                              const booster_options& options,
+                                                              std::span<const column_cuts> cuts,
+                                                              std::span<const node_sums> nodes,
+                                                              std::span<const search_task> tasks) {
+  std::vector<split_candidate> found(tasks.size());
+  parallel_for(tasks.size(), 16, [&](std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) {
+      found[i] = search_of(rule, options, cuts, nodes[tasks[i].node], tasks[i]).best();
+    }
+  });
+  return found;
+}
+
+/// nullptr where there is none. Tasks are in the order of nodes, then of columns.
+[[nodiscard]] inline const search_task* find_task(std::span<const search_task> tasks,
+                                                  std::size_t node, std::size_t column) {
+  const auto found = std::lower_bound(tasks.begin(), tasks.end(), std::pair{node, column},
+                                      [](const search_task& task, const auto& wanted) {
+                                        return std::pair{task.node, task.column} < wanted;
+                                      });
+  const bool is_there = found != tasks.end() && found->node == node && found->column == column;
+  return is_there ? &*found : nullptr;
 }
 
 }  // namespace parx::trees
