@@ -175,6 +175,8 @@ BOOST_AUTO_TEST_CASE(csv_errors_say_line_and_column) {
   BOOST_TEST(reader.next(fields));
   BOOST_TEST(reader.number(" +1.5e1 ", 0) == 15.0F);
   BOOST_TEST(reader.number("-2", 0) == -2.0F);
+  BOOST_TEST(reader.number("1e-400", 0) == 0.0F);
+  BOOST_TEST(reader.number("16777217.000000001", 0) == 16777218.0F);  // not by way of a double
   for (const char* text :
        {"", "x", "1x", "nan", "inf", "1 2", "1e400", "1e39", "-1e39", "+-1", "++1"}) {
     expect_error(errc::bad_data, {"line 3", "column 1 (age)", "not a finite number"},

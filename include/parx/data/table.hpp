@@ -21,6 +21,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/find_float.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/log.hpp>
 #include <parx/core/parse_number.hpp>
@@ -63,7 +64,7 @@ namespace detail {
 /// A value of x; NaN for a missing one that a column's mean will replace.
 inline float read_value(const csv_reader& file, const std::string& text, std::size_t column,
                         const table_options& options) {
-  if (const auto number = csv_reader::find_number(text)) return *number;
+  if (const auto number = parx::detail::find_float(text)) return *number;
   const bool missing = is_missing(text, options);
   if (missing && options.missing == missing_values::fill) return options.fill;
   if (missing && options.missing != missing_values::refuse)
@@ -106,7 +107,7 @@ inline void warn_of_numbers_as_names(const csv_reader& file) {
   bool counted = true, numbers = !names.empty();
   for (std::size_t i = 0; i < names.size(); ++i) {
     counted = counted && names[i] == std::to_string(i);
-    numbers = numbers && csv_reader::find_number(names[i]).has_value();
+    numbers = numbers && parx::detail::find_float(names[i]).has_value();
   }
   if (numbers && !counted)
     log0(log_level::warn,

@@ -10,7 +10,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -79,8 +78,6 @@ class csv_reader {
   /// `text`, field number `column` of the last record, as a finite number. Throws errc::bad_data
   /// with line and column when it is not one.
   [[nodiscard]] float number(std::string_view text, std::size_t column) const;
-  /// A finite number, perhaps between blanks; nullopt for anything else.
-  [[nodiscard]] static std::optional<float> find_number(std::string_view text);
 
   /// "column 3 (age)", for messages.
   [[nodiscard]] std::string column_name(std::size_t column) const;

@@ -2,18 +2,16 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/find_float.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/without_blanks.hpp>
 #include <parx/data/formats/lines.hpp>
@@ -21,21 +19,8 @@
 
 namespace parx::inline PARX_ABI::trees::detail {
 
+using parx::detail::find_float;
 using parx::detail::without_blanks;
-
-/// A finite number in decimal that a float can hold; nullopt for anything else.
-[[nodiscard]] inline std::optional<float> find_float(std::string_view text) noexcept {
-  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
-  float value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, code] = std::from_chars(text.data(), end, value);
-  if (stop != end || text.empty()) return std::nullopt;
-  // A number that is too small for a float is 0, as strtof says.
-  if (code == std::errc::result_out_of_range && text.find("e-") + text.find("E-") != 2 * text.npos)
-    return text.front() == '-' ? -0.0F : 0.0F;
-  if (code != std::errc{} || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
 
 /// Cuts a line into fields, without the blanks around them. A field in quotes may hold delimiters,
 /// and quotes that are doubled.

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,11 +9,11 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/find_float.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/printable.hpp>
-#include <parx/core/without_blanks.hpp>
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/formats/detail/text_bytes.hpp>
 
@@ -64,7 +62,8 @@ PARX_INLINE std::size_t csv_reader::column(std::string_view name) const {
                 path(), printable(name));
   }
   const bool perhaps_record =
-      find_number(name) || std::any_of(header_.begin(), header_.end(), &csv_reader::find_number);
+      parx::detail::find_float(name) ||
+      std::any_of(header_.begin(), header_.end(), &parx::detail::find_float);
   throw_usage("\"{}\" has no column \"{}\"; its first line names {}{}", path(), printable(name),
               printable(joined_text(header_).substr(0, 200)),
               perhaps_record ? ". If that line is a record, say so, {.header = csv_header::absent} "
@@ -73,20 +72,9 @@ PARX_INLINE std::size_t csv_reader::column(std::string_view name) const {
 }
 
 PARX_INLINE float csv_reader::number(std::string_view text, std::size_t column) const {
-  if (const auto value = find_number(text)) return *value;
+  if (const auto value = parx::detail::find_float(text)) return *value;
   throw_error(errc::bad_data, "\"{}\", line {}, {}: \"{}\" is not a finite number.", path(),
               record_line_, column_name(column), printable(text));
-}
-
-PARX_INLINE std::optional<float> csv_reader::find_number(std::string_view text) {
-  std::string_view digits = parx::detail::without_blanks(text);
-  // parse_number takes a minus sign but no plus sign.
-  if (digits.size() > 1 && digits[0] == '+' && digits[1] != '-') digits.remove_prefix(1);
-  const auto value = parx::detail::parse_number<double>(digits);
-  // Larger values would become infinite as a float.
-  if (value && std::abs(*value) <= std::numeric_limits<float>::max())
-    return static_cast<float>(*value);
-  return std::nullopt;
 }
 
 PARX_INLINE std::string csv_reader::column_name(std::size_t column) const {
