@@ -18,6 +18,7 @@ function(parx_add_parts name)
   target_link_libraries(${name}_parts PUBLIC parx_portable_program parx::comm_portable
                                                cxxopts::cxxopts)
   parx_keep_commas(${name}_parts)
+  parx_compile_quickly(${name}_parts)
 endfunction()
 
 # parxrun's supervisor of processes is written with Boost.Asio. Nothing else in parx needs Boost.
