@@ -17,9 +17,9 @@
 #include <limits>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_to_all.hpp>
 #include <parx/comm/collectives/object.hpp>
 #include <parx/core/error.hpp>
@@ -39,6 +39,7 @@ struct scored_weight {
   std::uint64_t positive;
   std::uint64_t negative;
 };
+inline constexpr std::size_t words_of_entry = 3;
 
 /// Ascending, an entry a key.
 inline void merge_keys(std::vector<scored_weight>& entries) {
@@ -81,21 +82,18 @@ inline void exchange_ranges(process_group& group, std::vector<scored_weight>& en
               [](const scored_weight& each, std::uint64_t key) { return each.key < key; }) -
           entries.begin());
     }
-    counts[rank] = 3 * (end - begin);
+    counts[rank] = words_of_entry * (end - begin);
     begin = end;
   }
-  std::vector<std::uint64_t> incoming(ranks), words, arrived;
+  std::vector<std::uint64_t> incoming(ranks);
   all_to_all(group, counts, incoming);
-  words.reserve(3 * entries.size());
-  for (const scored_weight& each : entries) {
-    words.insert(words.end(), {each.key, each.positive, each.negative});
-  }
-  arrived.resize(std::accumulate(incoming.begin(), incoming.end(), std::uint64_t{0}));
-  all_to_all_v(group, words, counts, arrived, incoming);
-  entries.clear();
-  for (std::size_t i = 0; i < arrived.size(); i += 3) {
-    entries.push_back({arrived[i], arrived[i + 1], arrived[i + 2]});
-  }
+  const std::uint64_t words = std::accumulate(incoming.begin(), incoming.end(), std::uint64_t{0});
+  std::vector<scored_weight> arrived(words / words_of_entry);
+  const auto as_words = [](std::vector<scored_weight>& of) {
+    return std::span(reinterpret_cast<std::uint64_t*>(of.data()), words_of_entry * of.size());
+  };
+  all_to_all_v(group, as_words(entries), counts, as_words(arrived), incoming);
+  entries = std::move(arrived);
   merge_keys(entries);
 }
 
@@ -122,28 +120,22 @@ inline void exchange_ranges(process_group& group, std::vector<scored_weight>& en
   detail::exchange_ranges(group, entries);
   std::array<std::uint64_t, 3> own{0, 0, has_nan};
   for (const auto& each : entries) own[0] += each.positive, own[1] += each.negative;
-  const auto ranks = static_cast<std::size_t>(group.size());
-  std::vector<std::uint64_t> sums(3 * ranks);
-  all_gather(group, own, sums);
   std::uint64_t below = 0, positive = 0, negative = 0;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    if (rank < static_cast<std::size_t>(group.rank())) below += sums[3 * rank + 1];
-    positive += sums[3 * rank], negative += sums[3 * rank + 1];
-    if (sums[3 * rank + 2] != 0) throw_error(errc::bad_data, "auc: a prediction is NaN");
+  int rank = 0;
+  for (const auto& [of_rank, others, nan] : all_gather_object(group, own)) {
+    if (rank++ < group.rank()) below += others;
+    positive += of_rank, negative += others;
+    if (nan != 0) throw_error(errc::bad_data, "auc: a prediction is NaN");
   }
   uint128 wins = 0;  // twice the weight of the pairs that are in order
   for (const auto& each : entries) {
     wins += uint128{each.positive} * (uint128{2} * below + each.negative);
     below += each.negative;
   }
-  const std::array<std::uint64_t, 2> halves{static_cast<std::uint64_t>(wins >> 64),
-                                            static_cast<std::uint64_t>(wins)};
-  std::vector<std::uint64_t> all(2 * ranks);
-  all_gather(group, halves, all);
-  wins = 0;
-  for (std::size_t i = 0; i < all.size(); i += 2) wins += (uint128{all[i]} << 64) + all[i + 1];
+  uint128 all_wins = 0;
+  for (const uint128 each : all_gather_object(group, wins)) all_wins += each;
   if (positive == 0 || negative == 0) return std::numeric_limits<double>::quiet_NaN();
-  return static_cast<double>(wins) /
+  return static_cast<double>(all_wins) /
          (2 * static_cast<double>(positive) * static_cast<double>(negative));
 }
 

@@ -38,7 +38,6 @@ class bin_finder {
     cuts_ = column.cuts;
     cuts_.resize(half_ * 2 - 1, std::numeric_limits<float>::quiet_NaN());
   }
-  [[nodiscard]] std::uint32_t missing() const noexcept { return missing_; }
   [[nodiscard]] std::uint32_t operator()(float x) const noexcept {
     if (x != x) return missing_;
     if (categorical_) return static_cast<std::uint32_t>(x);

@@ -99,7 +99,7 @@ class boosting {
       fix_gradients(*group_, sampled(output, stream), numbers_.rows, fixed_,
                     {options_->num_grad_quant_bins, hash_of(stream, 4), numbers_.first_row});
       made.push_back(grower_.grow(fixed_, stream));
-      const std::vector<grown_leaf> leaves = grower_.leaves();
+      const std::span<const grown_leaf> leaves = grower_.leaves();
       if (const std::optional<double> part = options_->objective.leaf_quantile()) {
         refit_leaves(*group_, made.back(), leaves, *part, options_->learning_rate, weights_,
                      [&](std::size_t row) {

@@ -61,11 +61,7 @@ class tree_grower {
   [[nodiscard]] tree grow(const fixed_gradients& gradients, std::uint64_t of_tree);
 
   /// Until the next tree.
-  [[nodiscard]] std::vector<grown_leaf> leaves() const {
-    std::vector<grown_leaf> found;
-    for (const leaf& each : leaves_) found.push_back({each.node, lists_.rows_of(each.rows)});
-    return found;
-  }
+  [[nodiscard]] std::span<const grown_leaf> leaves() const noexcept { return leaves_; }
 
  private:
   /// A node that may be split.
@@ -78,10 +74,6 @@ class tree_grower {
     std::vector<trees::sums> histogram{};
     split_candidate split{};
     std::vector<std::int64_t> right_categories{};  ///< a bit each, for splits by category
-  };
-  struct leaf {
-    std::int32_t node;
-    row_range rows;
   };
   /// The order of the heap of open nodes: whether a is taken after b.
   struct is_later {
@@ -108,7 +100,7 @@ class tree_grower {
     return split.column >= 0 && split.gain > least_gain &&
            static_cast<double>(split.gain) >= options_->gamma;
   }
-  void close(const open_node& node) { leaves_.push_back({node.id, node.rows}); }
+  void close(const open_node& node) { leaves_.push_back({node.id, lists_.rows_of(node.rows)}); }
 
   void settle(std::vector<open_node> fresh);
   [[nodiscard]] std::vector<open_node> take();
@@ -136,7 +128,7 @@ class tree_grower {
   tree made_;
   std::vector<std::vector<std::int32_t>> categories_;  ///< of each node: those that go right
   std::vector<open_node> open_;                        ///< a heap
-  std::vector<leaf> leaves_;
+  std::vector<grown_leaf> leaves_;
   int leaf_count_ = 1;
 };
 

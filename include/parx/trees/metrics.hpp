@@ -226,14 +226,8 @@ template <typename Loss>
 
 /// The one that XGBoost takes for an objective of this name where none is named.
 [[nodiscard]] inline metric default_metric(const objective& loss) {
-  const std::string name = loss.name();
-  if (name == "binary:logistic") return logloss();
-  if (name == "multi:softprob") return mlogloss();
-  if (name == "reg:absoluteerror") return mae();
-  if (name == "reg:quantileerror") return quantile_loss(loss.leaf_quantile().value_or(0.5));
-  if (name == "count:poisson") return poisson_nloglik();
-  if (name == "rank:ndcg") return ndcg();
-  return rmse();
+  return loss.metric() == "quantile" ? quantile_loss(loss.leaf_quantile().value_or(0.5))
+                                     : find_metric(loss.metric());
 }
 
 }  // namespace parx::trees

@@ -101,13 +101,18 @@ enum class margin_of { prediction, logit, logarithm, class_logits };
 struct named_objective {
   std::string_view name;
   margin_of margin;
+  std::string_view parameters;  ///< what a model file calls them
+  std::string_view metric;      ///< by which it is judged where none is named
 };
 /// In XGBoost's words, in the order of the variant below.
 inline constexpr named_objective objectives[] = {
-    {"reg:squarederror", margin_of::prediction},  {"reg:absoluteerror", margin_of::prediction},
-    {"reg:quantileerror", margin_of::prediction}, {"binary:logistic", margin_of::logit},
-    {"multi:softprob", margin_of::class_logits},  {"count:poisson", margin_of::logarithm},
-    {"rank:ndcg", margin_of::prediction}};
+    {"reg:squarederror", margin_of::prediction, "reg_loss_param", "rmse"},
+    {"reg:absoluteerror", margin_of::prediction, "", "mae"},
+    {"reg:quantileerror", margin_of::prediction, "quantile_loss_param", "quantile"},
+    {"binary:logistic", margin_of::logit, "reg_loss_param", "logloss"},
+    {"multi:softprob", margin_of::class_logits, "softmax_multiclass_param", "mlogloss"},
+    {"count:poisson", margin_of::logarithm, "poisson_regression_param", "poisson-nloglik"},
+    {"rank:ndcg", margin_of::prediction, "lambdarank_param", "ndcg"}};
 
 }  // namespace detail
 
@@ -137,6 +142,10 @@ class objective {
 
   /// In XGBoost's words.
   [[nodiscard]] std::string name() const { return std::string(named_->name); }
+  /// The name of parameters() in a model file; "": it has none.
+  [[nodiscard]] std::string_view parameters_name() const noexcept { return named_->parameters; }
+  /// Of XGBoost's metrics, the one that judges it where none is named.
+  [[nodiscard]] std::string_view metric() const noexcept { return named_->metric; }
   /// Margins of a row.
   [[nodiscard]] int outputs() const noexcept {
     if (const auto* const classes = std::get_if<softmax>(&kind_)) return classes->num_class;

@@ -63,8 +63,6 @@ struct tree {
     while (!is_leaf(node)) node = next(node, value(split_indices[static_cast<std::size_t>(node)]));
     return node;
   }
-
-  friend bool operator==(const tree&, const tree&) = default;  // NaN conditions are never equal
 };
 
 /// visit(name, vector) for each field, in the order of the names.

@@ -82,15 +82,6 @@ inline void add_member(std::string& object, std::string_view name, std::string_v
   return text += '}';
 }
 
-/// What XGBoost calls the parameters of an objective in its file; nullptr for none.
-[[nodiscard]] inline const char* parameters_name(std::string_view objective) {
-  if (objective.starts_with("multi:")) return "softmax_multiclass_param";
-  if (objective == "count:poisson") return "poisson_regression_param";
-  if (objective == "reg:quantileerror") return "quantile_loss_param";
-  if (objective.starts_with("rank:")) return "lambdarank_param";
-  return objective == "reg:absoluteerror" ? nullptr : "reg_loss_param";
-}
-
 inline constexpr std::string_view pairs_of_1_7 = "lambda_rank_param";
 
 [[nodiscard]] inline std::string objective_text(const forest& model) {
@@ -98,12 +89,13 @@ inline constexpr std::string_view pairs_of_1_7 = "lambda_rank_param";
   add_member(text, "name", json::quote(model.objective));
   // XGBoost 1.7 asks for this one, later versions for that of parameters_name().
   if (model.objective.starts_with("rank:")) add_member(text, pairs_of_1_7, "{}");
-  if (const char* const name = parameters_name(model.objective)) {
+  const std::string_view name = objective_of(model).parameters_name();
+  if (!name.empty()) {
     std::string parameters = "{";
     for (const auto& [key, value] : model.objective_parameters) {
       add_member(parameters, key, json::quote(value));
     }
-    if (std::string_view(name) == "reg_loss_param" && model.objective_parameters.empty()) {
+    if (name == "reg_loss_param" && model.objective_parameters.empty()) {
       add_member(parameters, "scale_pos_weight", "\"1\"");
     }
     add_member(text, name, parameters + "}");
