@@ -38,10 +38,10 @@ cmake -S "$root/examples/torch" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
 cmake --build "$work/build" -j2 --target fashion_mlp fashion_cnn characters parxrun \
   >"$work/said" 2>&1 || failed "building"
 if [ $failures = 0 ]; then
-  says '^epoch 20: loss 0\.[0-9]+, accuracy 1\.0000' fashion_mlp "$work" 20
+  says '^\[rank 0\] epoch 20: loss 0\.[0-9]+, accuracy 1\.0000' fashion_mlp "$work" 20
   [ -s "$work/fashion.safetensors" ] || failed "fashion_mlp: there is no fashion.safetensors"
-  says '^epoch 5: loss 0\.[0-9]+, accuracy 1\.0000' fashion_cnn "$work" 5
-  says '^step 50: loss [23]\.' characters "$root/README.md" 50
+  says '^\[rank 0\] epoch 5: loss 0\.[0-9]+, accuracy 1\.0000' fashion_cnn "$work" 5
+  says '^\[rank 0\] step 50: loss [23]\.' characters "$root/README.md" 50
 fi
 echo "$failures failures"
 [ $failures = 0 ]
