@@ -24,6 +24,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <parx/core/error.hpp>
@@ -171,6 +172,43 @@ BOOST_AUTO_TEST_CASE(every_path_has_the_bits_of_the_stated_order) {
     BOOST_TEST(product::has_bf16_order(*path));
   }
 }
+
+#if defined(__x86_64__)
+BOOST_AUTO_TEST_CASE(operands_are_packed_as_tile_registers_read_them) {
+  if (!__builtin_cpu_supports("avx512bf16")) return;
+  using product::registers::form;
+  std::mt19937 random(5);
+  int wrong = 0;
+  const auto check = [&]<form Form, typename T>(std::integral_constant<form, Form>, T) {
+    for (int t = 0; t < 60; ++t) {
+      const std::size_t count = 1 + random() % 32, terms = 1 + random() % 80;
+      const bool has_rows = t % 2 == 0;
+      const std::size_t down = has_rows ? terms : 1, right = has_rows ? 1 : count;
+      const auto from = values<T>(count * terms, kinds[t % 5], random);
+      std::vector<std::uint16_t> packed((terms + 31) / 32 * 1024, 1);
+      product::registers::pack<Form, 32>({from.data(), down, right}, count, terms,
+                                         reinterpret_cast<std::byte*>(packed.data()));
+      for (std::size_t at = 0; at < packed.size(); ++at) {
+        // 32 terms, then 16 rows; a row's terms side by side, or its neighbours in pairs.
+        const std::size_t line = at % 512 / 32, column = at % 32;
+        const std::size_t row = at % 1024 / 512 * 16 + (Form == form::rows ? line : column / 2);
+        const std::size_t term =
+            at / 1024 * 32 + (Form == form::rows ? column : 2 * line + column % 2);
+        const bool is_inside = row < count && term < terms;
+        const std::uint16_t stated =
+            is_inside ? product::bits_of_operand(from[row * down + term * right])
+                      : std::uint16_t{0};
+        wrong += packed[at] == stated ? 0 : 1;
+      }
+    }
+  };
+  check(std::integral_constant<form, form::rows>{}, float{});
+  check(std::integral_constant<form, form::rows>{}, bfloat16{});
+  check(std::integral_constant<form, form::neighbours>{}, float{});
+  check(std::integral_constant<form, form::neighbours>{}, bfloat16{});
+  BOOST_TEST(wrong == 0);
+}
+#endif
 
 BOOST_AUTO_TEST_CASE(a_path_that_adds_in_another_order_is_found_out) {
   // As vdpbf16ps would go with the terms in memory's order: odd and even ones exchanged.

@@ -20,6 +20,7 @@
 #include <parx/tensor/gemm/bf16_gemm.hpp>
 #include <parx/tensor/gemm/bf16_order.hpp>
 #include <parx/tensor/gemm/bf16_processor.hpp>
+#include <parx/tensor/gemm/bf16_registers.hpp>
 #include <parx/tensor/gemm/bf16_tile_amx.hpp>
 #include <parx/tensor/gemm/bf16_tile_vector.hpp>
 #include <parx/tensor/gemm/tile_registers.hpp>
@@ -31,11 +32,13 @@ namespace detail::product {
 // name, text, rows and columns of a tile, bytes of a panel and a strip for 32 terms, functions.
 #if defined(__x86_64__)
 inline constexpr bf16_path bf16_by_amx{
-    "amx", "AMX", 32, 32, 2048, 2048, amx::pack<amx::side::a>, amx::pack<amx::side::b>,
-    amx::multiply, vectors::add_512, direct::multiply, amx::begin, amx::end};
+    "amx", "AMX", 32, 32, 2048, 2048, registers::pack<registers::form::rows, 32>,
+    registers::pack<registers::form::neighbours, 32>, amx::multiply, vectors::add_512,
+    direct::multiply, amx::begin, amx::end};
 inline constexpr bf16_path bf16_by_dot{
-    "dot", "AVX512_BF16", 12, 32, 12 * 64, 32 * 64, vectors::pack_pairs<12>,
-    vectors::pack_pairs<32>, vectors::multiply_dot, vectors::add_512, direct::multiply};
+    "dot", "AVX512_BF16", 12, 32, 12 * 64, 32 * 64, registers::pack<registers::form::chains, 12>,
+    registers::pack<registers::form::chains, 32>, vectors::multiply_dot, vectors::add_512,
+    direct::multiply};
 inline constexpr bf16_path bf16_by_512{
     "wide", "AVX-512", 12, 32, 12 * 128, 32 * 128, vectors::pack_floats<12>,
     vectors::pack_floats<32>, vectors::multiply_512, vectors::add_512};

@@ -16,7 +16,7 @@
 #include <parx/tensor/flush_denormals.hpp>
 #include <parx/tensor/gemm/bf16_order.hpp>
 #include <parx/tensor/gemm/bf16_path.hpp>
-#include <parx/tensor/gemm/bf16_tile_amx.hpp>
+#include <parx/tensor/gemm/bf16_registers.hpp>
 
 namespace parx::inline PARX_ABI::detail::product::direct {
 
@@ -29,7 +29,7 @@ template <std::size_t Rows>
   __m512 even[Rows] = {}, odd[Rows] = {};
 #pragma GCC unroll 16
   for (std::size_t q = 0; q < 16; ++q) {
-    const auto pairs = reinterpret_cast<amx::pairs>(b[q]);
+    const auto pairs = reinterpret_cast<registers::pairs>(b[q]);
     const auto first = reinterpret_cast<__m512>(pairs << 16);
     const auto second = reinterpret_cast<__m512>(pairs & -0x10000);
 #pragma GCC unroll 4
@@ -47,12 +47,11 @@ template <std::size_t Rows>
 }
 
 template <typename T>
-[[PARX_BF16_VECTORS, gnu::always_inline]] inline void add_square(const T* from, std::size_t down,
-                                                                 const bf16_direct_sums& x,
-                                                                 std::size_t j,
-                                                                 std::size_t p) noexcept {
+[[PARX_BF16_VECTORS, gnu::always_inline]] inline void add_square(
+    const T* from, std::size_t down, std::size_t height, std::size_t width,
+    const bf16_direct_sums& x, std::size_t j, std::size_t p) noexcept {
   __m512i b[16];
-  amx::load_register<amx::side::b>(from, down, 1, b);
+  registers::load_square<registers::form::neighbours>(from, down, 1, height, width, b);
   const float* a = x.a + p;
   float* sums = x.sums + j;
   std::size_t i = 0;
@@ -73,31 +72,10 @@ template <typename T>
     for (std::size_t j = 0; j < x.columns; j += 16) {
       const std::size_t height = std::min<std::size_t>(x.columns - j, 16);
       const T* const from = b + j * down + p;
-      if (height == 16 && width == bf16_step) {
-        add_square(from, down, x, j, p);
-      } else {
-        const amx::padded_square<T> square(from, down, 1, height, width);
-        add_square(square.values, bf16_step, x, j, p);
-      }
+      if (height == 16 && width == bf16_step) add_square(from, down, 16, bf16_step, x, j, p);
+      else add_square(from, down, height, width, x, j, p);
     }
   }
-}
-
-[[PARX_BF16_VECTORS, gnu::always_inline]] inline __m512i load_pairs(const float* p,
-                                                                    const float* next,
-                                                                    __mmask16 first,
-                                                                    __mmask16 second) noexcept {
-  return amx::in_pairs(reinterpret_cast<__m512i>(
-      _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(second, next), _mm512_maskz_loadu_ps(first, p))));
-}
-[[PARX_BF16_VECTORS, gnu::always_inline]] inline __m512i load_pairs(const bfloat16* p,
-                                                                    const bfloat16* next,
-                                                                    __mmask16 first,
-                                                                    __mmask16 second) noexcept {
-  const __m256i low = _mm256_maskz_loadu_epi16(first, p);
-  const __m256i high = _mm256_maskz_loadu_epi16(second, next);
-  return amx::in_pairs(
-      reinterpret_cast<__m512i>(__builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7)));
 }
 
 /// Adds `terms` terms from p on, at most twice `Pairs`, to the chains of `Rows` rows.
@@ -123,8 +101,8 @@ template <std::size_t Rows, std::size_t Pairs, typename T>
       const bool is_pair = Pairs > 1 || terms > 1;
       __builtin_prefetch(from + 2 * Pairs * right);
       __builtin_prefetch(from + (2 * Pairs + 1) * right);
-      const auto pairs = reinterpret_cast<amx::pairs>(
-          load_pairs(from, from + (is_pair ? right : 0), mask, is_pair ? mask : __mmask16{0}));
+      const auto pairs = reinterpret_cast<registers::pairs>(registers::load_pairs(
+          from, from + (is_pair ? right : 0), mask, is_pair ? mask : __mmask16{0}));
       const auto first = reinterpret_cast<__m512>(pairs << 16);
       const auto second = reinterpret_cast<__m512>(pairs & -0x10000);
 #pragma GCC unroll 4

@@ -14,6 +14,7 @@
 #include <cstddef>
 
 #include <parx/core/parallel_for.hpp>
+#include <parx/tensor/flush_denormals.hpp>
 #include <parx/tensor/gemm/bf16_order.hpp>
 #include <parx/tensor/gemm/bf16_path.hpp>
 #include <parx/tensor/gemm/operand.hpp>
@@ -72,7 +73,7 @@ class bf16_product {
 
  private:
   static constexpr std::size_t few_rows = 16, stream = 256, most_direct = 256, most_columns = 1024,
-                               most_rows = 256;
+                               most_rows = 256, flushed_strips = 4;
 
   [[nodiscard]] static std::size_t divided(std::size_t count, std::size_t by) noexcept {
     return (count + by - 1) / by;
@@ -101,7 +102,9 @@ class bf16_product {
       }
     });
     // Where a column's terms are adjacent, the lines of few columns are used up at once.
-    const std::size_t width = x_.b.right == 1 ? 32 : bf16_most_sums / x_.m / 16 * 16;
+    // Of other columns so few that eight terms of each and the next eight are in 32 KiB.
+    const std::size_t width =
+        x_.b.right == 1 ? 32 : std::min<std::size_t>(256, bf16_most_sums / x_.m / 16 * 16);
     parallel_for(x_.n, columns_of_a_task(), [&](std::size_t first, std::size_t last) {
       alignas(64) float sums[bf16_most_sums];
       for (std::size_t j = first; j < last; j += width) {
@@ -207,15 +210,30 @@ class bf16_product {
                 p.terms, packed_a.data());
     const std::size_t steps = divided(p.terms, bf16_step);
     const bool is_last = p.k0 + p.terms >= x_.k;
-    alignas(64) float sums[bf16_most_sums];
+    alignas(64) float sums[flushed_strips * bf16_most_sums];
+    const std::size_t of_tile = path_.rows * path_.columns,
+                      width = flushed_strips * path_.columns;
     const tiles_in_use scope(path_);
     for (std::size_t r = 0; r < p.rows; r += path_.rows) {
       const std::size_t row = p.i + r, rows = std::min(path_.rows, p.rows - r);
       const std::byte* const a = packed_a.data() + r / path_.rows * a_step_;
-      for (std::size_t at = p.begin; at < p.end; at += path_.columns) {
-        const std::size_t column = p.j + at, columns = std::min(path_.columns, p.end - at);
-        path_.multiply(steps, a, packed_b + at / path_.columns * b_step_, rows, columns, sums);
-        add(row, column, rows, columns, p.k0, sums, path_.columns);
+      for (std::size_t begin = p.begin; begin < p.end; begin += width) {
+        const std::size_t end = std::min(p.end, begin + width);
+        const auto each_tile = [&](auto f) {
+          float* of_this = sums;
+          for (std::size_t at = begin; at < end; at += path_.columns, of_this += of_tile) {
+            f(at, std::min(path_.columns, end - at), of_this);
+          }
+        };
+        {
+          const flush_denormals flushing;
+          each_tile([&](std::size_t at, std::size_t columns, float* to) {
+            path_.multiply(steps, a, packed_b + at / path_.columns * b_step_, rows, columns, to);
+          });
+        }
+        each_tile([&](std::size_t at, std::size_t columns, const float* from) {
+          add(row, p.j + at, rows, columns, p.k0, from, path_.columns);
+        });
       }
       if (is_last) {
         x_.finish({x_.c + row * x_.ldc + p.j + p.begin, x_.ldc, row, p.j + p.begin, rows,

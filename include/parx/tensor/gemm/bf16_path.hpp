@@ -55,7 +55,7 @@ struct bf16_path {
   std::size_t a_bytes, b_bytes;  ///< of a packed panel and of a strip, for 32 terms
   pack_function pack_a, pack_b;
   /// sums[i * columns + j] = s of bf16_order.hpp over `steps` times 32 terms; only rows x columns
-  /// count.
+  /// count. Denormals are flushed meanwhile.
   void (*multiply)(std::size_t steps, const std::byte* a, const std::byte* b, std::size_t rows,
                    std::size_t columns, float* sums);
   void (*add)(const bf16_addition& x);

@@ -19,7 +19,6 @@
 #include <immintrin.h>
 #endif
 
-#include <parx/tensor/flush_denormals.hpp>
 #include <parx/tensor/gemm/bf16_order.hpp>
 #include <parx/tensor/gemm/bf16_path.hpp>
 
@@ -43,51 +42,28 @@ void gather(const T* from, std::size_t down, std::size_t right, std::size_t coun
   }
 }
 
-/// Calls put(square, to) for each 32 terms.
-template <std::size_t Width, std::size_t Bytes, typename Put>
-void pack(const bf16_operand& from, std::size_t count, std::size_t terms, std::byte* to, Put put) {
+/// Floats, for each 32 terms [chain][term of the chain][row].
+template <std::size_t Width>
+void pack_floats(bf16_operand from, std::size_t count, std::size_t terms, std::byte* to) {
   from.values.visit([&](const auto* data) {
     std::uint16_t square[bf16_step][Width];
-    for (std::size_t p = 0; p < terms; p += bf16_step, to += Bytes) {
+    auto* floats = reinterpret_cast<float*>(to);
+    for (std::size_t p = 0; p < terms; p += bf16_step, floats += Width * bf16_step) {
       gather(data + p * from.right, from.down, from.right, count, std::min(bf16_step, terms - p),
              square);
-      put(square, to);
+      for (std::size_t t = 0; t < bf16_step; ++t) {
+        float* const row = floats + (t % 2 * 16 + t / 2) * Width;
+        for (std::size_t i = 0; i < Width; ++i) row[i] = operand_of_bits(square[t][i]);
+      }
     }
   });
 }
 
-/// Floats, [chain][term of the chain][row].
-template <std::size_t Width>
-void pack_floats(bf16_operand from, std::size_t count, std::size_t terms, std::byte* to) {
-  pack<Width, Width * bf16_step * 4>(
-      from, count, terms, to, [](const std::uint16_t(&square)[bf16_step][Width], std::byte* at) {
-        auto* const floats = reinterpret_cast<float*>(at);
-        for (std::size_t t = 0; t < bf16_step; ++t) {
-          float* const row = floats + (t % 2 * 16 + t / 2) * Width;
-          for (std::size_t i = 0; i < Width; ++i) row[i] = operand_of_bits(square[t][i]);
-        }
-      });
-}
-/// Pairs, [chain][pair of the chain][row][later, earlier].
-template <std::size_t Width>
-void pack_pairs(bf16_operand from, std::size_t count, std::size_t terms, std::byte* to) {
-  pack<Width, Width * bf16_step * 2>(
-      from, count, terms, to, [](const std::uint16_t(&square)[bf16_step][Width], std::byte* at) {
-        auto* const pairs = reinterpret_cast<std::uint32_t*>(at);
-        for (std::size_t q = 0; q < 16; ++q) {
-          const std::size_t earlier = q / 8 + q % 8 * 4;
-          for (std::size_t i = 0; i < Width; ++i) {
-            pairs[q * Width + i] =
-                std::uint32_t{square[earlier][i]} << 16U | square[earlier + 2][i];
-          }
-        }
-      });
-}
-
-/// A tile of up to `row_count` rows by two vectors. The sums of a block are in memory, as are those
-/// of the even terms while the odd ones are added: the registers hold one chain of each sum.
+/// A tile of up to `row_count` rows by one vector or two, while denormals are flushed. The sums of
+/// a block are in memory, as are those of the even terms while the odd ones are added: the
+/// registers hold one chain of each sum.
 #define PARX_BF16_TILE(name, target, floats, element, operands, row_count, in_chain, multiply_add) \
-  template <std::size_t Rows>                                                                      \
+  template <std::size_t Rows, std::size_t Vectors>                                                 \
   target void name##_rows(std::size_t steps, const std::byte* packed_a, const std::byte* packed_b, \
                           float* sums) {                                                           \
     const auto* a = reinterpret_cast<const element*>(packed_a);                                    \
@@ -95,21 +71,23 @@ void pack_pairs(bf16_operand from, std::size_t count, std::size_t terms, std::by
     auto* const to = reinterpret_cast<floats*>(sums);                                              \
     for (std::size_t i = 0; i < 2 * Rows; ++i) to[i] = floats{};                                   \
     for (std::size_t k = 0; k < steps; ++k) {                                                      \
-      floats even[Rows][2];                                                                        \
+      floats even[Rows][Vectors];                                                                  \
       _Pragma("GCC unroll 2") for (int chain = 0; chain < 2; ++chain) {                            \
-        floats sum[Rows][2] = {};                                                                  \
+        floats sum[Rows][Vectors] = {};                                                            \
         _Pragma("GCC unroll 4") for (std::size_t t = 0; t < in_chain; ++t) {                       \
-          const operands x0 = b[2 * t], x1 = b[2 * t + 1];                                         \
+          operands x[Vectors];                                                                     \
+          _Pragma("GCC unroll 2") for (std::size_t j = 0; j < Vectors; ++j) x[j] = b[2 * t + j];   \
           _Pragma("GCC unroll 16") for (std::size_t i = 0; i < Rows; ++i) {                        \
             const auto y = a[t * row_count + i];                                                   \
-            sum[i][0] = multiply_add(y, x0, sum[i][0]);                                            \
-            sum[i][1] = multiply_add(y, x1, sum[i][1]);                                            \
+            _Pragma("GCC unroll 2") for (std::size_t j = 0; j < Vectors; ++j) {                    \
+              sum[i][j] = multiply_add(y, x[j], sum[i][j]);                                        \
+            }                                                                                      \
           }                                                                                        \
         }                                                                                          \
         a += in_chain * row_count;                                                                 \
         b += in_chain * 2;                                                                         \
         _Pragma("GCC unroll 16") for (std::size_t i = 0; i < Rows; ++i) {                          \
-          for (std::size_t j = 0; j < 2; ++j) {                                                    \
+          _Pragma("GCC unroll 2") for (std::size_t j = 0; j < Vectors; ++j) {                      \
             if (chain == 0) even[i][j] = sum[i][j];                                                \
             else to[2 * i + j] = to[2 * i + j] + (even[i][j] + sum[i][j]);                         \
           }                                                                                        \
@@ -118,14 +96,13 @@ void pack_pairs(bf16_operand from, std::size_t count, std::size_t terms, std::by
     }                                                                                              \
   }                                                                                                \
   inline void name(std::size_t steps, const std::byte* a, const std::byte* b, std::size_t rows,    \
-                   std::size_t, float* sums) {                                                     \
+                   std::size_t columns, float* sums) {                                             \
     using function = void (*)(std::size_t, const std::byte*, const std::byte*, float*);            \
     static constexpr auto table = []<std::size_t... I>(std::index_sequence<I...>) {                \
-      return std::array<function, row_count>{name##_rows<I + 1>...};                               \
+      return std::array<function, 2 * row_count>{name##_rows<I / 2 + 1, I % 2 + 1>...};            \
     }                                                                                              \
-    (std::make_index_sequence<row_count>());                                                       \
-    const flush_denormals scope;                                                                   \
-    table[rows - 1](steps, a, b, sums);                                                            \
+    (std::make_index_sequence<2 * row_count>());                                                   \
+    table[2 * (rows - 1) + (columns * sizeof(float) > sizeof(floats) ? 1 : 0)](steps, a, b, sums); \
   }
 
 typedef float floats_of_16 __attribute__((vector_size(16), may_alias));
