@@ -1,23 +1,28 @@
 // The speed of matrix products: parx's own, and Eigen, BLAS and oneDNN as far as this program was
 // built with them, on the products of a training step of parx-bench-train's models, compared with
-// the peak rate of the processor's multiply-adds.
+// the peak rate of the processor's multiply-adds. Beside them parx's products of bfloat16, with
+// operands that are floats ("bf16") and that are bfloat16 already ("bf16, kept"), and oneDNN's of
+// the latter. PARX_BF16=dot or wide chooses by what parx computes them.
 //
 //   parx-bench-gemm [seconds for each figure, default 0.3]
 //
 // OMP_NUM_THREADS threads, one unless it is set. Each figure is the median of many short batches,
 // which alternate between the libraries so that a disturbance hits all of them; the spread is that
-// between the quartiles. At the end, for each model: the products of a step in ms, and parx's rate
-// over that of the best of the others.
+// between the quartiles. At the end, for each model: the products of a step in ms, parx's rate over
+// that of the best of the others in float32, and that of its bfloat16 over that of its float32
+// (geometric means).
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -26,9 +31,11 @@
 #include <fmt/format.h>
 
 #include <parx/tensor/detail/instructions.hpp>
+#include <parx/tensor/gemm/bf16_processor.hpp>
 #include <parx/tensor/matmul.hpp>
 #include <parx/tensor/random.hpp>
 #include <parx/tensor/tensor.hpp>
+#include <parx/types/half.hpp>
 #ifdef BENCH_EIGEN
 #include <Eigen/Core>
 #endif
@@ -37,6 +44,7 @@
 #endif
 #ifdef BENCH_ONEDNN
 #include <oneapi/dnnl/dnnl.h>
+#include <oneapi/dnnl/dnnl.hpp>
 #endif
 
 namespace {
@@ -49,6 +57,8 @@ struct call {
   std::size_t m, n, k;
   const float* a;
   const float* b;
+  const parx::bfloat16* half_a;  ///< the same values, rounded
+  const parx::bfloat16* half_b;
   float* c;
   float beta;
 
@@ -56,8 +66,25 @@ struct call {
   [[nodiscard]] std::size_t ldb() const { return b_as == op::plain ? n : k; }
 };
 
+/// A product that is ready to be computed again and again.
+using multiplication = std::function<void()>;
+
+/// That of a function which needs no preparation.
+template <void (*Multiply)(const call&)>
+multiplication of(const call& x) {
+  return [x] { Multiply(x); };
+}
+
 void by_parx(const call& x) {
   parx::gemm(x.a_as, x.b_as, x.m, x.n, x.k, 1.0F, x.a, x.lda(), x.b, x.ldb(), x.beta, x.c, x.n);
+}
+void by_parx_bf16(const call& x) {
+  parx::bfloat16_gemm(x.a_as, x.b_as, x.m, x.n, x.k, 1.0F, x.a, x.lda(), x.b, x.ldb(), x.beta, x.c,
+                      x.n);
+}
+void by_parx_kept(const call& x) {
+  parx::bfloat16_gemm(x.a_as, x.b_as, x.m, x.n, x.k, 1.0F, x.half_a, x.lda(), x.half_b, x.ldb(),
+                      x.beta, x.c, x.n);
 }
 #ifdef BENCH_EIGEN
 void by_eigen(const call& x) {
@@ -94,22 +121,67 @@ void by_onednn(const call& x) {
   dnnl_sgemm(as(x.a_as), as(x.b_as), number(x.m), number(x.n), number(x.k), 1.0F, x.a,
              number(x.lda()), x.b, number(x.ldb()), x.beta, x.c, number(x.n));
 }
+/// Empty where oneDNN has no products of bfloat16 on this processor.
+multiplication by_onednn_bf16(const call& x) {
+  using dnnl::memory;
+  const auto number = [](std::size_t value) { return static_cast<memory::dim>(value); };
+  const auto matrix = [&](std::size_t rows, std::size_t columns, op as, memory::data_type type) {
+    return memory::desc(
+        {number(rows), number(columns)}, type,
+        as == op::plain ? memory::dims{number(columns), 1} : memory::dims{1, number(rows)});
+  };
+  const memory::desc a = matrix(x.m, x.k, x.a_as, memory::data_type::bf16);
+  const memory::desc b = matrix(x.k, x.n, x.b_as, memory::data_type::bf16);
+  const memory::desc c = matrix(x.m, x.n, op::plain, memory::data_type::f32);
+  dnnl::primitive_attr then;
+  if (x.beta != 0) {
+    dnnl::post_ops sum;
+    sum.append_sum(x.beta);
+    then.set_post_ops(sum);
+  }
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  try {
+#if DNNL_VERSION_MAJOR >= 3
+    const dnnl::matmul product(dnnl::matmul::primitive_desc(engine, a, b, c, then));
+#else
+    const dnnl::matmul product(
+        dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), then, engine));
+#endif
+    const auto at = [&](const memory::desc& of, const void* data) {
+      return memory(of, engine, const_cast<void*>(data));
+    };
+    return [product, stream = dnnl::stream(engine),
+            operands = std::unordered_map<int, memory>{{DNNL_ARG_SRC, at(a, x.half_a)},
+                                                       {DNNL_ARG_WEIGHTS, at(b, x.half_b)},
+                                                       {DNNL_ARG_DST, at(c, x.c)}}]() mutable {
+      product.execute(stream, operands);
+      stream.wait();
+    };
+  } catch (const dnnl::error&) {
+    return {};
+  }
+}
 #endif
 
+enum class products { of_float32, of_bfloat16 };
 struct library {
   std::string_view name;
-  void (*multiply)(const call&);
+  multiplication (*prepare)(const call&);
+  products type = products::of_float32;
 };
 constexpr std::array libraries{
-    library{"parx", &by_parx},
+    library{"parx", &of<by_parx>},
+    library{"parx bf16", &of<by_parx_bf16>, products::of_bfloat16},
+    library{"parx bf16, kept", &of<by_parx_kept>, products::of_bfloat16},
 #ifdef BENCH_EIGEN
-    library{"Eigen", &by_eigen},
+    library{"Eigen", &of<by_eigen>},
 #endif
 #ifdef BENCH_BLAS
-    library{"BLAS", &by_blas},
+    library{"BLAS", &of<by_blas>},
 #endif
 #ifdef BENCH_ONEDNN
-    library{"oneDNN", &by_onednn},
+    library{"oneDNN", &of<by_onednn>},
+    library{"oneDNN bf16", &by_onednn_bf16, products::of_bfloat16},
 #endif
 };
 
@@ -150,6 +222,16 @@ constexpr std::array sizes{
     size{"gpt", T, N, 64, 32, 32, 1, 256, ""},
     size{"gpt", T, N, 96, 32, 32, 1, 256, ""},
     size{"gpt", T, N, 128, 32, 32, 1, 256, ""},
+    size{"gpt512", N, N, 1024, 1536, 512, 0, 4, "qkv"},
+    size{"gpt512", N, N, 1024, 512, 512, 0, 4, "attention's output"},
+    size{"gpt512", N, N, 1024, 2048, 512, 0, 4, "mlp up"},
+    size{"gpt512", N, N, 1024, 512, 2048, 0, 4, "mlp down"},
+    size{"gpt512", T, N, 512, 1536, 1024, 0, 4, "weight gradient"},
+    size{"gpt512", T, N, 512, 2048, 1024, 0, 4, ""},
+    size{"gpt512", T, N, 2048, 512, 1024, 0, 4, ""},
+    size{"gpt512", N, T, 1024, 512, 1536, 0, 4, "input gradient"},
+    size{"gpt512", N, T, 1024, 512, 2048, 0, 4, ""},
+    size{"gpt512", N, T, 1024, 2048, 512, 0, 4, ""},
     size{"bert", N, T, 2048, 192, 64, 0, 1, "qkv"},
     size{"bert", N, T, 2048, 64, 64, 0, 3, ""},
     size{"bert", N, T, 2048, 256, 64, 0, 1, "mlp up"},
@@ -195,7 +277,10 @@ constexpr std::array sizes{
     size{"square", N, N, 2048, 2048, 2048, 0, 1, ""},
     size{"vector", N, T, 1, 1024, 1024, 0, 1, "one row, W stored (out, in)"},
     size{"vector", N, N, 1, 1024, 1024, 0, 1, "one row"},
+    size{"vector", N, N, 2, 1024, 1024, 0, 1, "two rows"},
+    size{"vector", N, N, 3, 384, 128, 0, 1, "three rows"},
     size{"vector", N, T, 4, 512, 128, 0, 1, "four rows"},
+    size{"vector", N, N, 4, 512, 128, 0, 1, ""},
 };
 
 class stopwatch {
@@ -250,41 +335,53 @@ struct figure {
   double low, median, high;  // GFLOP/s
 };
 
+/// By library; zeros where one cannot.
 std::vector<figure> measure(const size& s, double seconds) {
   const auto filled = [](std::size_t count, std::string_view name) {
     const auto values = tensor<float>::empty({count});
     parx::random_stream(1, name).uniform(values, -1.0F, 1.0F);
     return values;
   };
+  const auto rounded = [](const tensor<float>& values) {
+    const auto halves = tensor<parx::bfloat16>::empty(values.shape());
+    parx::convert(values.data(), halves.data(), values.size());
+    return halves;
+  };
   const auto a = filled(s.m * s.k, "a"), b = filled(s.k * s.n, "b");
+  const auto half_a = rounded(a), half_b = rounded(b);
   const auto c = tensor<float>::zeros({s.m * s.n});
-  const call one{s.a_as, s.b_as, s.m, s.n, s.k, a.data(), b.data(), c.data(), s.beta};
+  const call one{s.a_as,   s.b_as,        s.m,           s.n,      s.k,   a.data(),
+                 b.data(), half_a.data(), half_b.data(), c.data(), s.beta};
   const double work = 2.0 * static_cast<double>(s.m * s.n * s.k);
   // At least 20 us for each batch, so that reading the clock does not matter.
   const auto batch = static_cast<std::size_t>(std::max(1.0, 20e-6 * 50e9 / work));
   std::vector<std::vector<double>> rates(libraries.size());
-  for (const library& by : libraries) by.multiply(one);
+  std::vector<multiplication> ready;
+  for (const library& by : libraries) ready.push_back(by.prepare(one));
   const stopwatch whole;
   while (whole.seconds() < seconds * static_cast<double>(libraries.size()) || rates[0].size() < 5) {
     for (std::size_t i = 0; i < libraries.size(); ++i) {
-      libraries[i].multiply(one);
+      if (!ready[i]) continue;
+      ready[i]();
       const stopwatch watch;
-      for (std::size_t j = 0; j < batch; ++j) libraries[i].multiply(one);
+      for (std::size_t j = 0; j < batch; ++j) ready[i]();
       rates[i].push_back(work * static_cast<double>(batch) / watch.seconds() * 1e-9);
     }
   }
   std::vector<figure> figures;
   for (auto& each : rates) {
+    if (each.empty()) each.push_back(0);
     std::sort(each.begin(), each.end());
     figures.push_back({each[each.size() / 4], each[each.size() / 2], each[each.size() * 3 / 4]});
   }
   return figures;
 }
 
-/// Of one model: a step's products, by library, and parx over the best of the others at each size.
+/// Of one model: a step's products, by library, and the logarithms of parx's rates over that of the
+/// best of the others, and in bfloat16 over those in float32, at each size.
 struct total {
   std::array<double, libraries.size()> ms{};
-  double log_ratio = 0;
+  double over_others = 0, over_float32 = 0;
   int sizes = 0;
 };
 
@@ -300,6 +397,7 @@ int main(int argc, char** argv) {
   fmt::print("compiled with {}, the processor has {}; multiply-adds alone: {:.0f} GFLOP/s\n",
              name_of(compiled_level), name_of(parx::detail::processor_level()),
              multiply_add_peak());
+  fmt::print("products of bfloat16 by {}\n", parx::bfloat16_products());
   fmt::print("{:>8}{:>20}", "model", "GFLOP/s  m x n x k");
   for (const library& each : libraries) fmt::print("{:>22}", each.name);
   fmt::print("\n");
@@ -315,18 +413,20 @@ int main(int argc, char** argv) {
       const figure& f = figures[i];
       fmt::print("{:>22}", fmt::format("{:.1f} [{:.1f}..{:.1f}]", f.median, f.low, f.high));
       sum.ms[i] += 2e-6 * static_cast<double>(s.m * s.n * s.k) / f.median * s.calls;
-      if (i > 0) best = std::max(best, f.median);
+      if (i > 0 && libraries[i].type == products::of_float32) best = std::max(best, f.median);
     }
-    if (best > 0) sum.log_ratio += std::log(figures[0].median / best);
+    if (best > 0) sum.over_others += std::log(figures[0].median / best);
+    sum.over_float32 += std::log(figures[1].median / figures[0].median);
     ++sum.sizes;
     fmt::print("  {}\n", s.what);
   }
   fmt::print("\n{:>8}{:>20}", "model", "ms a step");
   for (const library& each : libraries) fmt::print("{:>22}", each.name);
-  fmt::print("  rate over the best of the others (geometric mean)\n");
+  fmt::print("  float32 over the best of the others, bf16 over float32\n");
   for (const auto& [model, sum] : totals) {
     fmt::print("{:>8}{:>20}", model, "");
     for (const double ms : sum.ms) fmt::print("{:>22.2f}", ms);
-    fmt::print("  {:.2f}\n", std::exp(sum.log_ratio / sum.sizes));
+    fmt::print("  {:.2f}  {:.2f}\n", std::exp(sum.over_others / sum.sizes),
+               std::exp(sum.over_float32 / sum.sizes));
   }
 }
