@@ -20,6 +20,7 @@
 #include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/threads.hpp>
 #include <parx/nn.hpp>
+#include <parx/parallel.hpp>
 #include <parx/pipeline.hpp>
 
 namespace {
@@ -36,24 +37,30 @@ parx::pipeline_timeline run(const parx::pipeline_table& table, duration unit, du
   parx::pipeline_timeline found;
   const auto delay = std::chrono::duration_cast<std::chrono::microseconds>(hop);
   parx::run_threads(4, [&](parx::process_group& world) {
-    const duration part = unit * 4.0 / table.stages;
-    const auto next = [&](bool is_first = false) { return sleeper(part, is_first); };
-    parx::nn::sequential model{next(true), next(), next(), next(), next(), next(), next(), next()};
-    auto blocks = model.blocks();
-    blocks.resize(static_cast<std::size_t>(table.stages));
-    parx::pipeline pipe{model, blocks, world,
-                        {.microbatches = table.microbatches, .table = table}};
-    const samples batch{
-        parx::tensor<float>::ones({static_cast<std::size_t>(table.microbatches), 1})};
-    for (int step = 0; step < 2; ++step) {
-      parx::barrier(world);  // so that all clocks start together
-      pipe.step(batch, [](const auto& y, const auto&) {
-        return parx::weighted_loss<float>{sum(y), 1};
-      });
-      pipe.zero_grad();
+    const auto step_twice = [&](auto net) {
+      parx::parallel model{net, world, {.pp = 4, .microbatches = table.microbatches},
+                           {.stages = {.table = table}}};
+      const samples batch{
+          parx::tensor<float>::ones({static_cast<std::size_t>(table.microbatches), 1})};
+      for (int step = 0; step < 2; ++step) {
+        parx::barrier(world);  // so that all clocks start together
+        model.forward_backward(batch, [](const auto& y, const auto&) {
+          return parx::weighted_loss<float>{sum(y), 1};
+        });
+        model.zero_grad();
+      }
+      auto mine = model.stages().timeline();
+      if (world.rank() == 0) found = std::move(mine);
+    };
+    const duration half = unit / 2.0;
+    if (table.stages == 4) {
+      step_twice(parx::nn::sequential{sleeper(unit, true), sleeper(unit), sleeper(unit),
+                                      sleeper(unit)});
+    } else {
+      step_twice(parx::nn::sequential{sleeper(half, true), sleeper(half), sleeper(half),
+                                      sleeper(half), sleeper(half), sleeper(half), sleeper(half),
+                                      sleeper(half)});
     }
-    auto mine = pipe.timeline();
-    if (world.rank() == 0) found = std::move(mine);
   }, {.network = {.delay = delay}, .group = {}});
   for (auto& rank : found.ranks) {
     for (auto& span : rank) {

@@ -23,7 +23,7 @@ inline void sleep_exactly(duration asked) {
 class sleeper : public parx::nn::module<sleeper> {
  public:
   using value_type = float;
-  sleeper(duration each, bool is_first)
+  explicit sleeper(duration each, bool is_first = false)
       : each_(each), is_first_(is_first), weight_("weight", parx::shape{1}) {}
 
   [[nodiscard]] parx::variable<float> forward(const parx::variable<float>& given) {

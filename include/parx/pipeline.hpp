@@ -1,6 +1,5 @@
-// Pipeline parallelism: schedules as tables, proven before they run, and what runs them. Most
-// programs use parx::parallel, which has every layout and generates text. <parx/checkpoint.hpp>
-// saves; <parx/train.hpp> brings it.
+// Pipeline parallelism: schedules as tables, proven before they run, drawn and measured. What runs
+// them is an engine; parx::parallel is its face.
 #pragma once
 
 #include <parx/launch.hpp>
@@ -17,10 +16,9 @@
 #include <parx/pipeline/messages.hpp>
 #include <parx/pipeline/one_f_one_b.hpp>
 #include <parx/pipeline/options.hpp>
-#include <parx/pipeline/pipeline.hpp>
+#include <parx/pipeline/pipeline_engine.hpp>
 #include <parx/pipeline/routes.hpp>
 #include <parx/pipeline/runner.hpp>
-#include <parx/pipeline/sharding.hpp>
 #include <parx/pipeline/simulate.hpp>
 #include <parx/pipeline/stage_reductions.hpp>
 #include <parx/pipeline/stage_submodule.hpp>

@@ -20,7 +20,7 @@
 #include <parx/models.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
-#include <parx/pipeline.hpp>
+#include <parx/parallel.hpp>
 #include <parx/tensor_parallel.hpp>
 #include <parx/tensor_parallel/plans.hpp>
 
@@ -116,7 +116,8 @@ int steps() {
 }
 
 struct text {
-  tensor<std::int64_t> input_ids;
+  tensor<std::int32_t> input_ids;
+  tensor<std::int64_t> labels;
 };
 
 /// A hash of all losses, and of all gradients and values of the last step.
@@ -270,13 +271,14 @@ BOOST_AUTO_TEST_CASE(two_ranks_by_a_pipeline) {
   check_together("pp", [](parx::process_group& group) {
     auto model = make_gpt();
     model.initialize(7);
-    parx::pipeline pipe{model, model.blocks<std::int64_t>(), group, {.microbatches = 3}};
+    parx::parallel pipe{model, group, {.pp = 2, .microbatches = 3}};
     parx::optim::adamw opt{pipe.parameters(), {.lr = 1e-2F}};
     const auto loss_of = [](const parx::variable<float>& logits, const text& batch) {
-      return nn::cross_entropy(logits, batch.input_ids);
+      return nn::cross_entropy(logits, batch.labels);
     };
     for (int step = 0; step < steps(); ++step) {
-      (void)pipe.step(text{tokens(9, 0, step)}, loss_of);
+      const auto ids = tokens(9, 0, step);
+      (void)pipe.forward_backward(text{ids.cast<std::int32_t>(), ids}, loss_of);
       opt.step();
     }
     std::uint64_t hash = 0;

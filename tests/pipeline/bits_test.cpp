@@ -1,4 +1,4 @@
-#include <parx/pipeline/pipeline.hpp>
+// Every schedule ends in the bits of one rank.
 
 #include <boost/test/unit_test.hpp>
 
@@ -11,6 +11,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include <pipeline/typed_pipeline.hpp>
 
 #include <parx/comm/threads.hpp>
 #include <parx/models/gpt.hpp>
@@ -107,7 +109,7 @@ outcome piped(const auto& make, std::size_t rows, int ranks, const pipeline_opti
   run_threads(ranks, [&](process_group& world) {
     Model model = make();
     changed(model, 0);
-    pipeline pipe{model, world, options};
+    typed_pipeline pipe{model, world, options};
     optim::adamw<float> optimizer{pipe.parameters(), {.lr = 1e-2F}};
     outcome& mine = by_rank[static_cast<std::size_t>(world.rank())];
     for (std::size_t step = 0; step < steps; ++step) {

@@ -1,6 +1,5 @@
 // kill -9 of a stage's process in the middle of a step: every other rank, whatever it waits for,
 // names its own stage and micro-batch and the rank that has gone.
-#include <parx/pipeline/pipeline.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -15,6 +14,7 @@
 
 #include <launch/processes.hpp>
 #include <messages.hpp>
+#include <pipeline/typed_pipeline.hpp>
 
 #include <parx/mesh.hpp>
 #include <parx/nn.hpp>
@@ -46,7 +46,7 @@ void train(parx::world& world, int replicas, int victim, parx::pipeline_schedule
       return inner(x, in);
     };
   }
-  parx::pipeline pipe{model, std::move(blocks), mesh["pp"],
+  typed_pipeline pipe{model, std::move(blocks), mesh["pp"],
                       {.schedule = schedule, .microbatches = 4, .data_parallel = &mesh["dp"],
                        .job = &mesh.all()}};
   const batch data{tensor<float>::ones({8, 4}), tensor<std::int64_t>::zeros({8})};

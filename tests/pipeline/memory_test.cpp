@@ -1,7 +1,6 @@
 // Memory of micro-batches in flight: each rank is a process, whose pool says how many bytes lived
 // at most during a step. Blocks keep 1 MiB a micro-batch (0.5 MiB where a rank has two of them), so
 // that borders and parameters are lost in the rounding.
-#include <parx/pipeline/pipeline.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -13,6 +12,7 @@
 
 #include <launch/processes.hpp>
 #include <pipeline/scale.hpp>
+#include <pipeline/typed_pipeline.hpp>
 
 #include <parx/autograd/function.hpp>
 #include <parx/nn.hpp>
@@ -63,7 +63,7 @@ std::vector<double> measured(const char* schedule, int blocks) {
                            keeper(kept), keeper(kept), keeper(kept), keeper(kept)};
       auto used = model.blocks();
       used.resize(static_cast<std::size_t>(blocks));
-      pipeline pipe{model, used, group,
+      typed_pipeline pipe{model, used, group,
                     {.schedule = schedule_named(schedule), .microbatches = microbatches}};
       const samples data = numbers(microbatches);
       const auto loss = [](const variable<float>& y, const samples&) {

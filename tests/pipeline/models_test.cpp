@@ -1,5 +1,4 @@
 // Language models through the stages: PyTorch's curves, recomputed activations.
-#include <parx/pipeline/pipeline.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -12,6 +11,7 @@
 
 #include <ddp/ranks.hpp>
 #include <models/torch_models.hpp>
+#include <pipeline/typed_pipeline.hpp>
 
 #include <parx/nn/loss.hpp>
 #include <parx/optim/adamw.hpp>
@@ -47,7 +47,7 @@ std::vector<outcome> trained(Make make, int ranks, const char* schedule, std::si
     auto model = make();
     if (how == saved_activations::recomputed) model.gradient_checkpointing_enable();
     torch_models::set_weights(model);
-    pipeline pipe{model, model.template blocks<std::int64_t>(), world,
+    typed_pipeline pipe{model, model.template blocks<std::int64_t>(), world,
                   {.schedule = schedule_named(schedule), .microbatches = 3}};
     optim::adamw<float> optimizer{pipe.parameters(), {.lr = 1e-3F}};
     outcome found;

@@ -12,6 +12,7 @@
 #include <ddp/ranks.hpp>
 #include <messages.hpp>
 #include <pipeline/scale.hpp>
+#include <pipeline/typed_pipeline.hpp>
 
 #include <parx/amp/grad_scaler.hpp>
 #include <parx/autograd/function.hpp>
@@ -69,7 +70,7 @@ std::vector<outcome> run(const std::string& csv, bool noting) {
     pipeline_options options{.microbatches = 2, .table = from_csv(csv),
                              .data_parallel = &grid["dp"]};
     if (noting) options.reductions.hook = noting_hook{&found.log};
-    pipeline pipe{model, blocks, grid["pp"], options};
+    typed_pipeline pipe{model, blocks, grid["pp"], options};
     for (int step = 0; step < 2; ++step) {
       found.log.clear();
       pipe.zero_grad();
@@ -134,7 +135,7 @@ BOOST_AUTO_TEST_CASE(a_stage_refuses_what_a_ddp_refuses) {
   const auto told = on_ranks(4, [](process_group& world) {
     mesh<"pp", "dp"> grid{world, {2, 2}};
     nn::sequential model{scale{}, scale{}, scale{}, scale{}};
-    pipeline pipe{model, grid["pp"], {.microbatches = 2, .data_parallel = &grid["dp"]}};
+    typed_pipeline pipe{model, grid["pp"], {.microbatches = 2, .data_parallel = &grid["dp"]}};
     optim::sgd opt{pipe.parameters(), {.lr = 0.1F}};
     const samples mine = split_batch(numbers(8), 2)[static_cast<std::size_t>(grid.rank("dp"))];
     std::vector<std::string> said;
@@ -195,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_wrapped_model_that_is_moved_is_refused_with_the_line_of_i
          }),
          "fsdp");
   expect(moved([](mlp& model, process_group& group) {
-           using piped = pipeline<mlp, tensor<float>, float>;
+           using piped = typed_pipeline<mlp, tensor<float>, float>;
            return std::make_unique<piped>(model, group, pipeline_options{}, call_site::current());
          }),
          "pipeline");
@@ -213,7 +214,7 @@ BOOST_AUTO_TEST_CASE(a_gradient_that_overflows_on_one_stage_skips_the_step_on_al
     nn::sequential model{scale{}, scale{}};
     model.get<0>().weight().allocate().fill(1e6F);
     model.get<1>().weight().allocate().fill(1e-6F);
-    pipeline pipe{model, group, {.microbatches = 1}};
+    typed_pipeline pipe{model, group, {.microbatches = 1}};
     optim::sgd opt{pipe.parameters(), {.lr = 0.1}};
     amp::grad_scaler scaler{{.init_scale = std::ldexp(1.0, 120)}};
     const samples one{tensor<float>::ones({1, 2}), tensor<float>::zeros({1, 2})};
@@ -236,7 +237,7 @@ BOOST_AUTO_TEST_CASE(the_buffers_of_a_stage_become_those_of_its_first_replica) {
   const auto found = on_ranks(4, [](process_group& world) {
     mesh<"pp", "dp"> grid{world, {2, 2}};
     nn::sequential model{scale{}, nn::batch_norm{2}};
-    pipeline pipe{model, grid["pp"], {.microbatches = 2, .data_parallel = &grid["dp"]}};
+    typed_pipeline pipe{model, grid["pp"], {.microbatches = 2, .data_parallel = &grid["dp"]}};
     pipe.step(split_batch(numbers(8), 2)[static_cast<std::size_t>(grid.rank("dp"))], squares);
     std::vector<std::vector<double>> seen(2);
     for (auto& values : seen) {

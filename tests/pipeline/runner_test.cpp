@@ -18,6 +18,7 @@
 
 #include <messages.hpp>
 #include <pipeline/scale.hpp>
+#include <pipeline/typed_pipeline.hpp>
 #include <sanitizers.hpp>
 
 #include <parx/autograd/function.hpp>
@@ -25,6 +26,7 @@
 #include <parx/mesh.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim/sgd.hpp>
+#include <parx/parallel.hpp>
 
 using namespace parx;
 
@@ -138,7 +140,7 @@ pipeline_timeline timed_run(pipeline_schedule schedule, int microbatches, int ch
                                      block(false), block(false), block(false), block(false)};
                 auto used = model.blocks();
                 used.resize(static_cast<std::size_t>(blocks));
-                pipeline pipe{model,
+                typed_pipeline pipe{model,
                               used,
                               world,
                               {.schedule = schedule,
@@ -177,7 +179,7 @@ BOOST_AUTO_TEST_CASE(all_ranks_get_the_loss_of_the_whole_batch_with_uneven_micro
     std::vector<nn::tally> trained(2), evaluated(2);
     run_threads(2, [&](process_group& world) {
       auto model = four();
-      pipeline pipe{model, world, {.schedule = each.make, .microbatches = 3}};
+      typed_pipeline pipe{model, world, {.schedule = each.make, .microbatches = 3}};
       const auto rank = static_cast<std::size_t>(world.rank());
       evaluated[rank] = pipe.evaluate(all, squares);
       trained[rank] = pipe.step(all, squares);
@@ -198,7 +200,7 @@ BOOST_AUTO_TEST_CASE(a_rank_has_values_of_its_own_stages_alone) {
     const auto rank = static_cast<std::size_t>(world.rank());
     auto model = four();
     model.initialize(3);
-    pipeline pipe{model, world, {.microbatches = 2, .cut = {0, 3}}};
+    typed_pipeline pipe{model, world, {.microbatches = 2, .cut = {0, 3}}};
     model.for_each_parameter([&](const std::string& path, auto& p) {
       if (p.has_values()) held[rank] += path + " ";
     });
@@ -222,7 +224,7 @@ BOOST_AUTO_TEST_CASE(peak_in_flight_counts_what_the_proof_predicts) {
     std::vector<int> found(2);
     run_threads(2, [&](process_group& world) {
       auto model = four();
-      pipeline pipe{model, world, {.schedule = each.make, .microbatches = 6}};
+      typed_pipeline pipe{model, world, {.schedule = each.make, .microbatches = 6}};
       pipe.step(numbers(6), squares);
       found[static_cast<std::size_t>(world.rank())] = pipe.peak_in_flight();
     });
@@ -237,7 +239,7 @@ BOOST_AUTO_TEST_CASE(stages_sum_their_gradients_over_the_data_parallel_ranks) {
   std::vector<float> expected;
   run_threads(1, [&](process_group& world) {
     auto model = four();
-    pipeline pipe{model, world, {.microbatches = 4}};
+    typed_pipeline pipe{model, world, {.microbatches = 4}};
     pipe.step(all, squares);
     for (const auto& p : pipe.parameters()) {
       expected.insert(expected.end(), p.grad().begin(), p.grad().end());
@@ -248,7 +250,7 @@ BOOST_AUTO_TEST_CASE(stages_sum_their_gradients_over_the_data_parallel_ranks) {
     run_threads(4, [&](process_group& world) {
       mesh<"pp", "dp"> grid{world, {2, 2}};
       auto model = four();
-      pipeline pipe{model, grid["pp"],
+      typed_pipeline pipe{model, grid["pp"],
                     {.schedule = schedule, .microbatches = 2, .data_parallel = &grid["dp"]}};
       const auto half = split_batch(all, 2)[static_cast<std::size_t>(grid.rank("dp"))];
       pipe.step(half, squares);
@@ -280,7 +282,7 @@ BOOST_AUTO_TEST_CASE(an_error_names_the_stage_the_action_and_the_micro_batch) {
       if (++calls == 3) throw std::runtime_error("no such number");
       return x;
     };
-    pipeline pipe{model, blocks, world, {.microbatches = 4, .cut = {0, 2, 3}}};
+    typed_pipeline pipe{model, blocks, world, {.microbatches = 4, .cut = {0, 2, 3}}};
     try {
       pipe.step(numbers(4), squares);
     } catch (const std::exception& failed) {
@@ -298,7 +300,7 @@ BOOST_AUTO_TEST_CASE(impossible_options_are_refused_before_the_first_action) {
   const auto made_with = [](pipeline_options options, int ranks = 2) {
     return failure_of(ranks, [&](process_group& world) {
       auto model = four();
-      pipeline pipe{model, world, options};
+      typed_pipeline pipe{model, world, options};
       pipe.step(numbers(4), squares);
     });
   };
@@ -312,13 +314,13 @@ BOOST_AUTO_TEST_CASE(impossible_options_are_refused_before_the_first_action) {
                       "stages gather their values by themselves"));
   BOOST_TEST(mentions(failure_of(2, [](process_group& world) {
                         auto model = four();
-                        pipeline pipe{model, world, {.microbatches = 2 + world.rank()}};
+                        typed_pipeline pipe{model, world, {.microbatches = 2 + world.rank()}};
                       }),
                       "has another schedule, number of micro-batches or cut"));
   BOOST_TEST(mentions(failure_of(4, [](process_group& world) {
                         mesh<"pp", "dp"> over{world, {2, 2}};
                         auto model = four();
-                        pipeline pipe{model, over["pp"],
+                        typed_pipeline pipe{model, over["pp"],
                                       {.schedule = world.rank() == 3 ? schedules::gpipe
                                                                      : schedules::one_f_one_b,
                                        .data_parallel = &over["dp"],
@@ -327,18 +329,19 @@ BOOST_AUTO_TEST_CASE(impossible_options_are_refused_before_the_first_action) {
                       "rank 3 of group \"pp=2 x dp=2\" has another schedule"));
   BOOST_TEST(mentions(failure_of(2, [](process_group& world) {
                         auto model = four();
-                        pipeline pipe{model, world, {.cut = {0, world.rank() == 1 ? 2U : 3U}}};
+                        const std::size_t second = world.rank() == 1 ? 2 : 3;
+                        typed_pipeline pipe{model, world, {.cut = {0, second}}};
                       }),
                       "micro-batches or cut than rank 0"));
   BOOST_TEST(mentions(failure_of(2, [](process_group& world) {
                         auto model = four();
-                        pipeline pipe{model, world, {.seed = world.rank() == 1 ? 7U : 3U}};
+                        typed_pipeline pipe{model, world, {.seed = world.rank() == 1 ? 7U : 3U}};
                       }),
                       "has the seed 7 in its pipeline_options"));
   BOOST_TEST(mentions(failure_of(2, [](process_group& world) {
                         auto model = four();
                         model.initialize(world.rank() == 1 ? 7 : 3);
-                        pipeline pipe{model, world};
+                        typed_pipeline pipe{model, world};
                       }),
                       "has the seed 7 of its model.initialize()"));
 }
@@ -347,12 +350,26 @@ BOOST_AUTO_TEST_CASE(a_table_of_your_own_runs) {
   std::vector<nn::tally> found(2);
   run_threads(2, [&](process_group& world) {
     auto model = four();
-    pipeline pipe{model, world,
-                  {.microbatches = 2,
-                   .table = from_csv("0F0,0F1,0B1,0B0,0REDUCE_GRAD\n1F1,1I1,1F0,1B0,1W1\n")}};
-    found[static_cast<std::size_t>(world.rank())] = pipe.step(numbers(4), squares);
+    const auto table = from_csv("0F0,0F1,0B1,0B0,0REDUCE_GRAD\n1F1,1I1,1F0,1B0,1W1\n");
+    parallel pipe{model, world, {.pp = 2, .microbatches = 2}, {.stages = {.table = table}}};
+    found[static_cast<std::size_t>(world.rank())] = pipe.forward_backward(numbers(4), squares);
+    require(to_csv(pipe.stages().table()) == to_csv(table), "another table");
   });
   BOOST_TEST(found[0].count == 8);
+}
+
+BOOST_AUTO_TEST_CASE(a_slower_link_deepens_eager_1f1b) {
+  std::vector<std::vector<int>> in_flight(2);
+  run_threads(2, [&](process_group& world) {
+    for (const double hop : {0.0, 2.0}) {
+      auto model = four();
+      parallel pipe{model, world, {.pp = 2, .microbatches = 6, .schedule = "eager_1f1b"},
+                    {.stages = {.hop = hop}}};
+      pipe.forward_backward(numbers(6), squares);
+      in_flight[static_cast<std::size_t>(world.rank())].push_back(pipe.stages().peak_in_flight());
+    }
+  });
+  BOOST_TEST(in_flight[0][0] < in_flight[0][1]);
 }
 
 // Timed stages: they sleep, so that bubbles do not depend on cores.
@@ -387,7 +404,7 @@ BOOST_AUTO_TEST_CASE(an_action_costs_microseconds_on_top_of_what_it_computes) {
     double best = 1e300;
     run_threads(ranks, [&](process_group& world) {
       nn::sequential model{scale{1}, scale{1}};
-      pipeline pipe{model, world, {.microbatches = microbatches}};
+      typed_pipeline pipe{model, world, {.microbatches = microbatches}};
       const samples one = numbers(microbatches, 1);
       for (int step = 0; step < 30; ++step) {
         barrier(world);
@@ -411,6 +428,7 @@ BOOST_AUTO_TEST_CASE(the_cut_and_the_hop_follow_from_a_measured_step) {
   std::vector<std::vector<std::size_t>> cuts(2);
   const auto run = [&](process_group& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
+    const layout four_parts{.pp = 2, .microbatches = 4};
     const auto block = [](std::chrono::microseconds each, bool is_first = false) {
       return timed({each, each, each}, is_first);
     };
@@ -420,14 +438,15 @@ BOOST_AUTO_TEST_CASE(the_cut_and_the_hop_follow_from_a_measured_step) {
       return weighted_loss<float>{sum(y), 1};
     };
     {
-      pipeline trial{model, world, {.microbatches = 4, .cut = {0, 2}}};
-      trial.step(one, loss);
+      parallel trial{model, world, four_parts, {.stages = {.cut = {0, 2}}}};
+      trial.forward_backward(one, loss);
       trial.zero_grad();
-      trial.step(one, loss);
-      seen[rank] = measure(trial);
+      trial.forward_backward(one, loss);
+      seen[rank] = measure(trial.stages());
     }
-    pipeline pipe{model, world, {.microbatches = 4, .weights = seen[rank].block_seconds}};
-    cuts[rank] = pipe.cut();
+    const parallel_choices measured{.stages = {.weights = seen[rank].block_seconds}};
+    parallel pipe{model, world, four_parts, measured};
+    cuts[rank] = pipe.stages().cut();
   };
   const bool as_by_hand = holds_when_undisturbed([&] {
     run_threads(2, run, {.network = {.delay = 8ms}, .group = {}});

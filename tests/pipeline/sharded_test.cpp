@@ -1,6 +1,5 @@
 // Stages whose optimizer state, gradients or values are cut over the data-parallel ranks end in the
 // bits of stages that every rank has whole.
-#include <parx/pipeline/pipeline.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -10,6 +9,7 @@
 
 #include <data/support.hpp>
 #include <ddp/ranks.hpp>
+#include <pipeline/typed_pipeline.hpp>
 
 #include <parx/checkpoint.hpp>
 #include <parx/fsdp/unit_choice.hpp>
@@ -107,7 +107,7 @@ outcome trained(const way& how, const std::string& from = "", const std::string&
     }
     std::optional<parallelized> cut;
     if (how.parts > 1) cut.emplace(parallelize(model, over["tp"], tp::ready_plan(model)));
-    pipeline pipe{model, over["pp"],
+    typed_pipeline pipe{model, over["pp"],
                   {.schedule = how.schedule,
                    .microbatches = 2,
                    .chunks = how.chunks,
@@ -294,7 +294,7 @@ BOOST_AUTO_TEST_CASE(a_divided_backward_is_refused_where_gradients_are_cut) {
     mesh<"pp", "dp"> over{world, {2, 1}};
     auto model = llama();
     try {
-      pipeline pipe{model, over["pp"],
+      typed_pipeline pipe{model, over["pp"],
                     {.schedule = schedules::zb1p,
                      .microbatches = 2,
                      .data_parallel = &over["dp"],

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <ddp/ranks.hpp>
+#include <pipeline/typed_pipeline.hpp>
 
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/threads.hpp>
@@ -169,7 +170,7 @@ result alone(models::copying copying, int microbatches) {
 std::vector<result> piped(models::copying copying, int ranks, const pipeline_options& options) {
   return on_ranks(ranks, [&](process_group& world) {
     auto model = summarizer(copying);
-    pipeline pipe{model, model.blocks<pairs>(), world, options};
+    typed_pipeline pipe{model, model.blocks<pairs>(), world, options};
     optim::sgd optimizer{pipe.parameters(), {.lr = 0.2}};
     result found;
     for (std::size_t step = 0; step < 3; ++step) {
@@ -231,7 +232,7 @@ BOOST_AUTO_TEST_CASE(a_u_of_skip_connections_ends_in_the_bits_of_one_rank_wherev
     const int ranks = static_cast<int>(each.cut.size()) / each.chunks;
     const auto by_rank = on_ranks(ranks, [&](process_group& world) {
       six_layers model = six();
-      pipeline pipe{model, u_of(model), world,
+      typed_pipeline pipe{model, u_of(model), world,
                     {.schedule = each.schedule, .microbatches = 3, .chunks = each.chunks,
                      .cut = each.cut}};
       auto own = pipe.parameters();
@@ -349,7 +350,7 @@ std::vector<result> of_stages(int stages, int replicas, const pipeline_options& 
     own.microbatches = 3;
     own.data_parallel = &grid["dp"];
     own.job = &grid.all();
-    pipeline pipe{model, forgetful(model), grid["pp"], own};
+    typed_pipeline pipe{model, forgetful(model), grid["pp"], own};
     optim::sgd optimizer{pipe.parameters(), with_memory};
     result found;
     for (std::size_t step = 0; step < absence_steps; ++step) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <ddp/ranks.hpp>
+#include <pipeline/typed_pipeline.hpp>
 
 #include <parx/comm.hpp>
 #include <parx/mesh.hpp>
@@ -20,7 +21,6 @@
 #include <parx/optim/clip.hpp>
 #include <parx/optim/sgd.hpp>
 #include <parx/pipeline/catalog.hpp>
-#include <parx/pipeline/pipeline.hpp>
 
 namespace {
 
@@ -118,7 +118,7 @@ std::vector<result> piped(int stages, int replicas, double dropout,
     parx::pipeline_options own = options;
     own.data_parallel = &mesh["dp"];
     own.job = &mesh.all();
-    parx::pipeline pipe{model, mesh["pp"], own};
+    typed_pipeline pipe{model, mesh["pp"], own};
     parx::optim::sgd optimizer{pipe.parameters(), {.lr = rate}};
     result found;
     for (int step = 0; step < steps; ++step) {
@@ -197,9 +197,9 @@ BOOST_AUTO_TEST_CASE(after_a_pipeline_its_model_with_tied_tables_is_wrapped_agai
   const result expected = alone(1, 0, 2);
   const auto found = on_ranks(2, [&](parx::process_group& world) {
     model_type model{config(0)};
-    { const parx::pipeline trial{model, world, {.microbatches = 2}}; }
+    { const typed_pipeline trial{model, world, {.microbatches = 2}}; }
     model.reseed(static_cast<std::uint64_t>(world.rank()));  // as a trainer does for each replica
-    { const parx::pipeline trial{model, world, {.schedule = parx::schedules::zbv}}; }
+    { const typed_pipeline trial{model, world, {.schedule = parx::schedules::zbv}}; }
     {
       model.initialize(0);
       parx::ddp ddp{model, world};
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(data_parallel_replicas_of_stages_draw_different_dropout_mas
   const auto losses = on_ranks(4, [](parx::process_group& world) {
     parx::mesh<"pp", "dp"> mesh{world, {2, 2}};
     model_type model{config(0.3)};
-    parx::pipeline pipe{model, mesh["pp"],
+    typed_pipeline pipe{model, mesh["pp"],
                         {.microbatches = 2, .data_parallel = &mesh["dp"], .job = &mesh.all()}};
     return pipe.step(sample(0, 0, 4), loss_of).sum;  // the same samples
   });
@@ -279,7 +279,7 @@ BOOST_AUTO_TEST_CASE(a_tied_table_that_some_stages_do_not_use_in_a_step_trains_a
       parx::pipeline_options own{.microbatches = 2, .data_parallel = &mesh["dp"],
                                  .job = &mesh.all()};
       if (is_sharded) own.sharding = parx::zero(1);
-      parx::pipeline pipe{model, blocks_of(model, stops_here), mesh["pp"], own};
+      typed_pipeline pipe{model, blocks_of(model, stops_here), mesh["pp"], own};
       parx::optim::sgd optimizer{pipe.parameters(), settings};
       result here{.norms = std::vector<double>(steps)};
       for (int step = 0; step < steps; ++step) {

@@ -1,5 +1,4 @@
 // The trainer drives a pipeline as it drives a ddp, and what it saves loads at any other layout.
-#include <parx/pipeline/sharding.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include <ddp/ranks.hpp>
+#include <pipeline/typed_pipeline.hpp>
 #include <train/runs.hpp>
 
 #include <parx/amp.hpp>
@@ -31,7 +31,7 @@ auto make_model() {
 }
 using model_type = decltype(make_model());
 
-static_assert(train::wrapped_model<parx::pipeline<model_type, parx::tensor<float>, float>,
+static_assert(train::wrapped_model<typed_pipeline<model_type, parx::tensor<float>, float>,
                                    parx::optim::adamw<float>>);
 
 struct outcome {
@@ -93,7 +93,7 @@ outcome by_pipeline(const train::trainer_options& options, int stages, int repli
   const auto ranks = on_ranks(stages * replicas, [&](parx::process_group& world) {
     parx::mesh<"pp", "dp"> mesh{world, {stages, replicas}};
     model_type model = make_model();
-    parx::pipeline pipe{model, mesh["pp"],
+    typed_pipeline pipe{model, mesh["pp"],
                         {.schedule = parx::schedules::zb1p, .microbatches = 2,
                          .cut = cut, .data_parallel = &mesh["dp"], .job = &mesh.all()}};
     return run(
@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(a_stage_without_parameters_trains_and_saves_by_the_same_pro
 BOOST_AUTO_TEST_CASE(an_optimizer_of_a_share_without_parameters_has_its_options_groups_and_state) {
   const auto found = on_ranks(3, [](parx::process_group& group) -> std::string {
     model_type model = make_model();
-    parx::pipeline pipe{model, group, {.microbatches = 1, .cut = {0, 1, 2}}};
+    typed_pipeline pipe{model, group, {.microbatches = 1, .cut = {0, 1, 2}}};
     const auto all = pipe.parameters();
     if (all.empty() != (group.rank() == 1)) return "not the parameters of the stage";
     for (const auto& each : all) {
@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(a_flag_raised_at_a_stage_that_sums_nothing_reaches_the_whol
       if (is_frozen) model.for_each_parameter(freeze);
       const std::vector<std::size_t> cut =
           is_frozen ? std::vector<std::size_t>{0, 1, 4} : std::vector<std::size_t>{0, 1, 2};
-      parx::pipeline pipe{model, mesh["pp"],
+      typed_pipeline pipe{model, mesh["pp"],
                           {.microbatches = 2, .cut = cut, .data_parallel = &mesh["dp"],
                            .job = &mesh.all()}};
       const auto source = runs::points(4);
@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE(buffers_of_stages_and_an_average_of_all_are_in_one_file_eac
   const auto kept = on_ranks(4, [&](parx::process_group& world) {
     parx::mesh<"pp", "dp"> mesh{world, {2, 2}};
     auto model = make();
-    parx::pipeline pipe{
+    typed_pipeline pipe{
         model, mesh["pp"], {.microbatches = 1, .data_parallel = &mesh["dp"], .job = &mesh.all()}};
     parx::optim::adamw opt{pipe.parameters(), {.lr = 0.02}};
     parx::optim::ema average{pipe.parameters(), {.decay = 0.9}};
@@ -307,7 +307,7 @@ BOOST_AUTO_TEST_CASE(a_file_of_a_deeper_model_is_refused_by_a_pipeline_as_by_the
   parx::save_state(more, deeper);
   const auto said = on_ranks(2, [&](parx::process_group& group) -> std::string {
     model_type model = make_model();
-    parx::pipeline pipe{model, group, {.microbatches = 2}};
+    typed_pipeline pipe{model, group, {.microbatches = 2}};
     parx::save(pipe, own);
     parx::load(pipe, own);  // has the parameters of the other stage, too
     try {

@@ -23,7 +23,6 @@
 #include <parx/fsdp.hpp>
 #include <parx/mesh.hpp>
 #include <parx/parallel.hpp>
-#include <parx/pipeline.hpp>
 #include <parx/tensor_parallel.hpp>
 
 using namespace parx::models;
@@ -267,7 +266,7 @@ BOOST_AUTO_TEST_CASE(a_tied_matrix_loads_under_every_wrapper_by_the_name_of_the_
     use(cut);
   });
   check("pipeline", [](auto& model, parx::process_group& group, auto use) {
-    parx::pipeline pipe{model, model.blocks(), group, {.microbatches = 2}};
+    parx::parallel pipe{model, group, {.pp = 2}};
     use(pipe);
   });
 }

@@ -20,7 +20,6 @@
 #include <parx/mesh.hpp>
 #include <parx/optim/sgd.hpp>
 #include <parx/parallel.hpp>
-#include <parx/pipeline.hpp>
 
 using namespace runs;
 
@@ -60,7 +59,7 @@ const auto ordinary = [](auto& m, auto& batch) {
 };
 
 const auto in_a_pipeline = [](auto& pipe, auto& batch) {
-  return pipe.step(batch, [](auto& logits, auto& part) {
+  return pipe.forward_backward(batch, [](auto& logits, auto& part) {
     return parx::nn::cross_entropy(logits, part.y);
   });
 };
@@ -254,9 +253,9 @@ BOOST_AUTO_TEST_CASE(an_overflow_in_one_ranks_part_of_the_gradients_skips_the_st
   expect_skipped("pp", [&](parx::process_group& group, bool overflows) {
     parx::nn::sequential model{parx::nn::linear{2, 16}, parx::nn::relu{}, parx::nn::linear{16, 4}};
     model.initialize(3);
-    parx::pipeline pipe{model, group, {.microbatches = 2}};
+    parx::parallel pipe{model, group, {.pp = 2, .microbatches = 2}};
     return train_in(pipe, options_for(overflows), [&](auto& p, auto& batch) {
-      return p.step(batch, [&](auto& logits, auto& part) {  // in the last stage
+      return p.forward_backward(batch, [&](auto& logits, auto& part) {  // in the last stage
         auto loss = parx::nn::cross_entropy(logits, part.y);
         if (overflows) loss.sum = loss.sum + parx::sum(model.template get<2>().weight()) * 1e37F;
         return loss;
@@ -282,7 +281,7 @@ BOOST_AUTO_TEST_CASE(a_pipeline_in_float16_takes_the_steps_of_one_process) {
   });
   parx::run_threads(2, [&](parx::process_group& group) {
     auto model = make();
-    parx::pipeline pipe{model, group, {.microbatches = 2}};
+    parx::parallel pipe{model, group, {.pp = 2, .microbatches = 2}};
     stages[static_cast<std::size_t>(group.rank())] = train_in(pipe, options, in_a_pipeline);
   });
   for (const trained& each : stages) {

@@ -1,4 +1,4 @@
-// distributed_wrapper: a wrapper of a model over ranks: parx::parallel, ddp, fsdp, pipeline.
+// distributed_wrapper: a wrapper of a model over ranks: parx::parallel, ddp, fsdp.
 // save.hpp saves and loads it. It names one of the bases below and has
 //
 //   process_group& job_group();          // the ranks that save and load together

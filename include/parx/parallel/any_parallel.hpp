@@ -209,6 +209,13 @@ class any_parallel : public pipelined_wrapper {
     return *strategy_;
   }
   [[nodiscard]] training_engine& engine() const { return strategy().engine(); }
+  /// What runs this rank's stages, with their cut(), table() and timeline(); measure() takes it.
+  /// Throws usage_error without stages. <parx/pipeline.hpp> defines its class.
+  [[nodiscard]] pipeline_engine<T>& stages() const {
+    pipeline_engine<T>* const found = strategy().pipeline();
+    require(found != nullptr, "parallel at {}: stages() of a model without any: give pp=2", site_);
+    return *found;
+  }
   /// The layers' cut; null where tp is 1.
   [[nodiscard]] const parallelized* cut() const noexcept { return cut_ ? &*cut_ : nullptr; }
 

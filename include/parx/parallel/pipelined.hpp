@@ -10,7 +10,7 @@
 
 #include <parx/models/decoding_cache.hpp>
 #include <parx/parallel/strategy.hpp>
-#include <parx/pipeline/any_pipeline.hpp>
+#include <parx/pipeline/pipeline_engine.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -34,6 +34,7 @@ class pipelined_strategy : public parallel_strategy<T> {
   nn::tally train(const microbatches<T>& all) override { return pipe_.run_backward(all); }
   nn::tally evaluate(const microbatches<T>& all) override { return pipe_.run_forward(all); }
   training_engine& engine() noexcept override { return pipe_; }
+  pipeline_engine<T>* pipeline() noexcept override { return &pipe_; }
 
   void begin_text(std::size_t positions) override {
     model_.begin_text_of_blocks(positions);
@@ -77,7 +78,7 @@ class pipelined_strategy : public parallel_strategy<T> {
 
  private:
   process_group& stages_;
-  any_pipeline<T> pipe_;
+  pipeline_engine<T> pipe_;
 };
 
 }  // namespace parx

@@ -43,6 +43,9 @@ struct buffer_visitor {
 };
 
 template <typename T>
+class pipeline_engine;
+
+template <typename T>
 class parallel_strategy {
  public:
   using parameter_visitor = function_ref<void(const std::string&, parameter<T>&)>;
@@ -65,6 +68,8 @@ class parallel_strategy {
   virtual nn::tally evaluate(const microbatches<T>& all) = 0;
   /// What computes and sums the gradients.
   [[nodiscard]] virtual training_engine& engine() noexcept = 0;
+  /// The same where it runs stages, else null.
+  [[nodiscard]] virtual pipeline_engine<T>* pipeline() noexcept { return nullptr; }
 
   // Generation by a language model.
 

@@ -91,16 +91,4 @@ namespace detail {
   return static_cast<int>(told[1]);
 }
 
-/// The same for a batch that is in `parts` parts already: throws if others have another number.
-inline void require_same_parts(std::size_t parts, batch_use use, process_group& group, int first,
-                               process_group* equal, call_site site) {
-  const int mine = static_cast<int>(parts);
-  const int all = agree_on_parts({.parts = mine, .use = use}, group, first, equal, site);
-  if (all == mine) return;
-  detail::fail_for_all(group, formatted("pipeline at {}: rank {} of group \"{}\" got {} "
-                                        "micro-batches, and others {}. The ranks of one model, and "
-                                        "those that shard its stages, take equally many",
-                                        site, group.rank(), group.name(), mine, all));
-}
-
 }  // namespace parx

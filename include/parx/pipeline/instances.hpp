@@ -3,7 +3,7 @@
 
 #include <parx/ddp/ddp.hpp>
 #include <parx/fsdp/instances.hpp>
-#include <parx/pipeline/any_pipeline.hpp>
+#include <parx/pipeline/pipeline_engine.hpp>
 #include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/stage_reductions.hpp>
 #include <parx/pipeline/stage_submodule.hpp>
@@ -15,7 +15,7 @@
   form template class stage_wrapper<T>;        \
   form template class stage_reductions<T>;     \
   form template class stage_runner<T>;         \
-  form template class any_pipeline<T>;
+  form template class pipeline_engine<T>;
 
 #ifdef PARX_SEPARATE_COMPILATION
 namespace parx::inline PARX_ABI {

@@ -1,12 +1,11 @@
-// measure: the times of a step of a pipeline, to choose the cut and the schedule of the next one.
+// measure: the times of a step of stages, to choose the cut and the schedule of the next ones.
 //
-//   parx::pipeline trial{model, world, {.microbatches = 8}};
-//   trial.step(batch, loss);                              // the second step: the first allocates
-//   trial.step(batch, loss);
-//   const auto seen = measure(trial);
-//   parx::pipeline pipe{model, world, {.schedule = parx::schedules::eager_one_f_one_b,
-//                                      .microbatches = 8, .hop = seen.hop,
-//                                      .weights = seen.block_seconds}};
+//   parx::parallel trial{net, world, {.pp = 2}};
+//   trial.forward_backward(batch, criterion);             // the second step: the first allocates
+//   trial.forward_backward(batch, criterion);
+//   const auto seen = parx::measure(trial.stages());
+//   parx::parallel model{net, world, {.pp = 2, .schedule = "eager_1f1b"},
+//                        {.stages = {.weights = seen.block_seconds, .hop = seen.hop}}};
 //
 // The parameter count is a poor guess of a block's time: a large embedding is only a look-up, and
 // the logits of a large vocabulary take longer than a layer. The depth of eager 1F1B follows from
@@ -23,7 +22,7 @@
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/collectives/message.hpp>
 #include <parx/core/source.hpp>
-#include <parx/pipeline/any_pipeline.hpp>
+#include <parx/pipeline/pipeline_engine.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -32,7 +31,7 @@ struct pipeline_measurement {
   std::vector<double> block_seconds;  ///< by block: the forward of one micro-batch
   double stage_seconds = 0;  ///< forward and backward of one micro-batch on the slowest rank
   double hop_seconds = 0;    ///< a message from stage to stage on the slowest link
-  double hop = 0;            ///< hop_seconds / stage_seconds: pipeline_options::hop
+  double hop = 0;            ///< hop_seconds / stage_seconds: stage_choices::hop
 };
 
 namespace detail {
@@ -61,7 +60,7 @@ namespace detail {
 /// Collective over the pipeline, after a step; returns the same on all its ranks. Sends messages
 /// between neighbouring stages, as long as those of the step.
 template <typename T>
-[[nodiscard]] pipeline_measurement measure(any_pipeline<T>& pipe,
+[[nodiscard]] pipeline_measurement measure(pipeline_engine<T>& pipe,
                                            call_site site = call_site::current()) {
   process_group& group = pipe.group();
   pipeline_measurement seen{.block_seconds = pipe.runner().block_seconds()};

@@ -1,5 +1,5 @@
 // wrapped_model: the interface between the trainer and the wrapper that makes a model parallel: a
-// parx::parallel, ddp, fsdp or pipeline.
+// parx::parallel, ddp or fsdp.
 //
 // There are two groups. The data group has the ranks that work on different samples: samplers
 // divide the samples over it, counts of samples are summed over it, dropout is seeded with its

@@ -1,5 +1,16 @@
-// any_pipeline: a pipeline without the types of its model and batches, so that it is compiled once
-// for all models.
+// pipeline_engine: runs a model whose stages are on the ranks of a group, in the order of a table.
+// parx::parallel is its face; this has no types of model and batches, so that it is compiled once.
+//
+// Each rank only keeps the values of its stages' parameters. The first stage reads the inputs, the
+// last the labels, and stages between read masks if they need any.
+// Stages add up gradients in the order of the micro-batches, so every schedule but looped BFS gives
+// bit-identical results to one rank that accumulates the same micro-batches.
+// Each stage is in a ddp over the data-parallel ranks. Its reductions begin with the stage's last
+// backward, or with its REDUCE_GRAD in the table, and run in the pipeline's bubble: see
+// stage_reductions.hpp. A parameter used by stages of several ranks (tied embeddings) is summed
+// over those ranks, so its terms are added in another order than on one rank.
+// An error names the stage, the action and the micro-batch, and closes the group on all ranks.
+// Threads: one, which uses both groups.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +31,6 @@
 #include <parx/autograd/parameter.hpp>
 #include <parx/autograd/parameter_list.hpp>
 #include <parx/autograd/pinnable.hpp>
-#include <parx/checkpoint/distributed_wrapper.hpp>
 #include <parx/checkpoint/shard_files.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
@@ -35,7 +45,6 @@
 #include <parx/pipeline/microbatches.hpp>
 #include <parx/pipeline/options.hpp>
 #include <parx/pipeline/runner.hpp>
-#include <parx/pipeline/same_batches.hpp>
 #include <parx/pipeline/same_setup.hpp>
 #include <parx/pipeline/simulate.hpp>
 #include <parx/pipeline/stage_axes.hpp>
@@ -53,10 +62,14 @@
 namespace parx::inline PARX_ABI {
 
 template <typename T>
-class any_pipeline : public pipelined_wrapper, public training_engine {
+class pipeline_engine : public training_engine {
  public:
-  /// As pipeline(model, blocks, group, options): see there.
-  any_pipeline(nn::any_module<T> model, nn::model_blocks<any_input, T> blocks,
+  /// Collective over both groups. Validates the schedule, initializes the parameters of this rank's
+  /// stages that have no values, and frees the values of all others. Model and groups are borrowed
+  /// and must outlive this object; the model must not move. Throws usage_error for more stages than
+  /// blocks and for an invalid table, parx::error (errc::mismatch) if ranks have different tables
+  /// or cuts.
+  pipeline_engine(nn::any_module<T> model, nn::model_blocks<any_input, T> blocks,
                process_group& group, pipeline_options options, call_site site)
       : model_(model),
         blocks_(std::move(blocks)),
@@ -84,8 +97,8 @@ class any_pipeline : public pipelined_wrapper, public training_engine {
     open_links();
     runner_.emplace(group_, blocks_, owner_, cut_, *reductions_);
   }
-  any_pipeline(const any_pipeline&) = delete;
-  any_pipeline& operator=(const any_pipeline&) = delete;
+  pipeline_engine(const pipeline_engine&) = delete;
+  pipeline_engine& operator=(const pipeline_engine&) = delete;
 
   /// Collective. Into how many micro-batches a batch of so many rows is split, on all ranks;
   /// nullopt where this rank has no samples.
@@ -94,8 +107,9 @@ class any_pipeline : public pipelined_wrapper, public training_engine {
     mine.use = use;
     return parx::agree_on_parts(mine, group_, owner_.front(), equal_parts(use), site_);
   }
-  /// step() and evaluate() of micro-batches whose type the caller keeps to itself. Collective; the
-  /// same number on all ranks of the model, which is not checked.
+  /// Collective: forward and backward, or forwards alone, of as many micro-batches on all ranks of
+  /// the model, which is not checked. Returns the sum of their figures, equal on all its ranks.
+  /// Blocks until the gradients are ready for the optimizer.
   nn::tally run_backward(const microbatches<T>& all) {
     last_table_ = &tables_.of(static_cast<int>(all.count)).table;
     return runner_->run(*last_table_, all, detail::loss_scale_scope::take());
@@ -132,10 +146,6 @@ class any_pipeline : public pipelined_wrapper, public training_engine {
   [[nodiscard]] const stage_module<T>& module() const noexcept { return *module_; }
   void zero_grad() override { reductions_->zero_grad(); }
   void before_write() override { reductions_->before_write(); }
-  void before_save(call_site /*site*/) const noexcept {}
-  [[nodiscard]] std::string reason_to_stop_at_loss() const {
-    return "a pipeline keeps a stage on each rank, and a lost rank's is gone";
-  }
   /// Whether the stages are sharded over the data-parallel ranks.
   [[nodiscard]] bool is_sharded() const noexcept { return options_.sharding.has_value(); }
 
@@ -206,24 +216,11 @@ class any_pipeline : public pipelined_wrapper, public training_engine {
   [[nodiscard]] const stage_runner<T>& runner() const noexcept { return *runner_; }
 
   /// Collective: the last step as it ran, in seconds from each rank's entry into it. Draw it beside
-  /// simulate(pipe.table()).
+  /// simulate(table()).
   [[nodiscard]] pipeline_timeline timeline(call_site site = call_site::current()) {
-    require(last_table_ != nullptr, "pipeline at {}: timeline() of no step: call step() before",
+    require(last_table_ != nullptr, "pipeline at {}: timeline() of no step: train one before",
             site_);
     return measured_timeline(*last_table_, runner_->spans(), group_, site);
-  }
-
- protected:
-  /// Throws unless all ranks have split their batch into so many parts.
-  void require_agreed(std::size_t parts, batch_use use) {
-    require_same_parts(parts, use, group_, owner_.front(), equal_parts(use), site_);
-  }
-  /// The ranks of one model need the same samples.
-  template <typename Batch>
-  void compare(std::span<const Batch> parts) {
-    if (!comparing_.is_next()) return;
-    process_group& model = options_.model_parallel ? *options_.model_parallel : group_;
-    require_same_batches("pipeline", needs_input() ? parts : parts.first(0), model, site_);
   }
 
  private:
@@ -394,7 +391,6 @@ class any_pipeline : public pipelined_wrapper, public training_engine {
   std::optional<stage_module<T>> module_;
   std::optional<stage_runner<T>> runner_;
   const pipeline_table* last_table_ = nullptr;
-  steps_that_compare comparing_;
 };
 
 }  // namespace parx
