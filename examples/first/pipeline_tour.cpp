@@ -39,7 +39,7 @@ parx::pipeline_timeline run(const parx::pipeline_table& table, duration unit, du
   parx::run_threads(4, [&](parx::process_group& world) {
     const auto step_twice = [&](auto net) {
       parx::parallel model{net, world, {.pp = 4, .microbatches = table.microbatches},
-                           {.stages = {.table = table}}};
+                           {.pipeline = {.table = table}}};
       const samples batch{
           parx::tensor<float>::ones({static_cast<std::size_t>(table.microbatches), 1})};
       for (int step = 0; step < 2; ++step) {

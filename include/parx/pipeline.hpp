@@ -2,8 +2,6 @@
 // them is an engine; parx::parallel is its face.
 #pragma once
 
-#include <parx/launch.hpp>
-#include <parx/mesh.hpp>
 #include <parx/pipeline/action.hpp>
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/catalog.hpp>
@@ -13,16 +11,9 @@
 #include <parx/pipeline/interleaved.hpp>
 #include <parx/pipeline/looped_bfs.hpp>
 #include <parx/pipeline/measure.hpp>
-#include <parx/pipeline/messages.hpp>
 #include <parx/pipeline/one_f_one_b.hpp>
-#include <parx/pipeline/options.hpp>
 #include <parx/pipeline/pipeline_engine.hpp>
-#include <parx/pipeline/routes.hpp>
-#include <parx/pipeline/runner.hpp>
 #include <parx/pipeline/simulate.hpp>
-#include <parx/pipeline/stage_reductions.hpp>
-#include <parx/pipeline/stage_submodule.hpp>
 #include <parx/pipeline/validate.hpp>
 #include <parx/pipeline/zb1p.hpp>
 #include <parx/pipeline/zbv.hpp>
-#include <parx/plan/cut.hpp>

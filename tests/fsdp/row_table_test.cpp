@@ -1,6 +1,6 @@
 // A table cut by rows: lookups see the values of all ranks' owners, and owners get the sum of all
 // ranks' gradients. The oracle is one table in a loop over the ranks, in float, rank by rank.
-#include <parx/fsdp/row_table.hpp>
+#include <parx/reduction/rows/row_table.hpp>
 
 #include <array>
 #include <atomic>

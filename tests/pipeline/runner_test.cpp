@@ -351,7 +351,7 @@ BOOST_AUTO_TEST_CASE(a_table_of_your_own_runs) {
   run_threads(2, [&](process_group& world) {
     auto model = four();
     const auto table = from_csv("0F0,0F1,0B1,0B0,0REDUCE_GRAD\n1F1,1I1,1F0,1B0,1W1\n");
-    parallel pipe{model, world, {.pp = 2, .microbatches = 2}, {.stages = {.table = table}}};
+    parallel pipe{model, world, {.pp = 2, .microbatches = 2}, {.pipeline = {.table = table}}};
     found[static_cast<std::size_t>(world.rank())] = pipe.forward_backward(numbers(4), squares);
     require(to_csv(pipe.stages().table()) == to_csv(table), "another table");
   });
@@ -364,7 +364,7 @@ BOOST_AUTO_TEST_CASE(a_slower_link_deepens_eager_1f1b) {
     for (const double hop : {0.0, 2.0}) {
       auto model = four();
       parallel pipe{model, world, {.pp = 2, .microbatches = 6, .schedule = "eager_1f1b"},
-                    {.stages = {.hop = hop}}};
+                    {.pipeline = {.hop = hop}}};
       pipe.forward_backward(numbers(6), squares);
       in_flight[static_cast<std::size_t>(world.rank())].push_back(pipe.stages().peak_in_flight());
     }
@@ -438,13 +438,13 @@ BOOST_AUTO_TEST_CASE(the_cut_and_the_hop_follow_from_a_measured_step) {
       return weighted_loss<float>{sum(y), 1};
     };
     {
-      parallel trial{model, world, four_parts, {.stages = {.cut = {0, 2}}}};
+      parallel trial{model, world, four_parts, {.pipeline = {.cut = {0, 2}}}};
       trial.forward_backward(one, loss);
       trial.zero_grad();
       trial.forward_backward(one, loss);
       seen[rank] = measure(trial.stages());
     }
-    const parallel_choices measured{.stages = {.weights = seen[rank].block_seconds}};
+    const parallel_choices measured{.pipeline = {.weights = seen[rank].block_seconds}};
     parallel pipe{model, world, four_parts, measured};
     cuts[rank] = pipe.stages().cut();
   };

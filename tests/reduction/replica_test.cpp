@@ -1,7 +1,7 @@
 // The sum over virtual replicas is one expression, whatever the number of ranks.
-#include <parx/reduction/replica_rows.hpp>
 #include <parx/reduction/replica_sum.hpp>
 #include <parx/reduction/replica_tree.hpp>
+#include <parx/reduction/rows/replica_rows.hpp>
 
 #include <boost/test/unit_test.hpp>
 

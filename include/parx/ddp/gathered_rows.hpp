@@ -13,7 +13,7 @@
 
 #include <parx/core/error.hpp>
 #include <parx/ddp/row_sum.hpp>
-#include <parx/reduction/row_blocks.hpp>
+#include <parx/reduction/rows/row_blocks.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

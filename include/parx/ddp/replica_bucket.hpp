@@ -13,8 +13,8 @@
 
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/ddp/bucket_sum.hpp>
-#include <parx/reduction/replica_rows.hpp>
 #include <parx/reduction/replica_sum.hpp>
+#include <parx/reduction/rows/replica_rows.hpp>
 #include <parx/types/chunk.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -17,9 +17,9 @@
 
 #include <parx/autograd/parameter.hpp>
 #include <parx/core/check.hpp>
-#include <parx/fsdp/replica_row_table.hpp>
-#include <parx/fsdp/row_table.hpp>
 #include <parx/nn/init.hpp>
+#include <parx/reduction/rows/replica_row_table.hpp>
+#include <parx/reduction/rows/row_table.hpp>
 #include <parx/tensor/shard_spec.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -29,12 +29,12 @@
 #include <parx/fsdp/narrow_sum.hpp>
 #include <parx/fsdp/rank_order_sum.hpp>
 #include <parx/fsdp/replica_flat_sum.hpp>
-#include <parx/fsdp/row_table.hpp>
 #include <parx/fsdp/scattered_sum.hpp>
 #include <parx/fsdp/sharded_parameter.hpp>
 #include <parx/fsdp/unit_plan.hpp>
 #include <parx/fsdp/unit_prefetcher.hpp>
 #include <parx/reduction/gradient_sums.hpp>
+#include <parx/reduction/rows/row_table.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -13,7 +13,7 @@
 namespace parx::inline PARX_ABI {
 
 /// How a model is divided into stages, and in what order they work. Equal on all ranks.
-struct stage_choices {
+struct pipeline_choices {
   /// The first block of each stage, from 0. Empty: balanced by `weights`.
   std::vector<std::size_t> cut{};
   /// The cost of each block, in any unit, such as measure()'s seconds. Empty: its parameter count.
@@ -33,7 +33,7 @@ struct parallel_choices {
   /// With zero=: what is gathered together. Empty: each block of the model that is one module.
   unit_choice units{};
   /// With pp=.
-  stage_choices stages{};
+  pipeline_choices pipeline{};
   /// With "auto": what a step computes and keeps (plan/work.hpp). Without it traffic and memory
   /// alone count, and neither stages nor cut layers are looked at.
   step_work work{};

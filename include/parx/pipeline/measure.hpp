@@ -5,7 +5,7 @@
 //   trial.forward_backward(batch, criterion);
 //   const auto seen = parx::measure(trial.stages());
 //   parx::parallel model{net, world, {.pp = 2, .schedule = "eager_1f1b"},
-//                        {.stages = {.weights = seen.block_seconds, .hop = seen.hop}}};
+//                        {.pipeline = {.weights = seen.block_seconds, .hop = seen.hop}}};
 //
 // The parameter count is a poor guess of a block's time: a large embedding is only a look-up, and
 // the logits of a large vocabulary take longer than a layer. The depth of eager 1F1B follows from
@@ -31,7 +31,7 @@ struct pipeline_measurement {
   std::vector<double> block_seconds;  ///< by block: the forward of one micro-batch
   double stage_seconds = 0;  ///< forward and backward of one micro-batch on the slowest rank
   double hop_seconds = 0;    ///< a message from stage to stage on the slowest link
-  double hop = 0;            ///< hop_seconds / stage_seconds: stage_choices::hop
+  double hop = 0;            ///< hop_seconds / stage_seconds: pipeline_choices::hop
 };
 
 namespace detail {

@@ -13,7 +13,7 @@
 #include <parx/ddp/replica_buckets.hpp>
 #include <parx/ddp/shared_rows.hpp>
 #include <parx/ddp/whole_sum.hpp>
-#include <parx/reduction/row_sparse.hpp>
+#include <parx/reduction/rows/row_sparse.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -30,7 +30,7 @@
 #include <parx/plan/cluster_of.hpp>
 #include <parx/plan/require_fits.hpp>
 #include <parx/reduction/group_axis.hpp>
-#include <parx/reduction/row_sparse.hpp>
+#include <parx/reduction/rows/row_sparse.hpp>
 
 namespace parx::inline PARX_ABI {
 

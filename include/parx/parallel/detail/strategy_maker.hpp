@@ -202,10 +202,10 @@ class strategy_maker {
     pipeline_options options{.schedule = schedule_named(how_.schedule),
                              .microbatches = how_.parts(),
                              .chunks = how_.chunks,
-                             .hop = choices.stages.hop,
-                             .table = choices.stages.table,
-                             .cut = choices.stages.cut,
-                             .weights = choices.stages.weights};
+                             .hop = choices.pipeline.hop,
+                             .table = choices.pipeline.table,
+                             .cut = choices.pipeline.cut,
+                             .weights = choices.pipeline.weights};
     if (how_.zero > 0) options.sharding = sharding(choices);
     options.reductions.order = reduction_order::serial;
     options.reductions.replicas = how_.replicas;

@@ -20,7 +20,7 @@
 
 #include <parx/comm/collectives/all_to_all.hpp>
 #include <parx/core/error.hpp>
-#include <parx/reduction/row_blocks.hpp>
+#include <parx/reduction/rows/row_blocks.hpp>
 #include <parx/types/dtype.hpp>
 
 namespace parx::inline PARX_ABI::detail {

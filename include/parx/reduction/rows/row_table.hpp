@@ -24,8 +24,8 @@
 #include <parx/comm/collectives/scatter.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
-#include <parx/fsdp/row_all_to_all.hpp>
 #include <parx/reduction/gradient_sums.hpp>
+#include <parx/reduction/rows/row_all_to_all.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

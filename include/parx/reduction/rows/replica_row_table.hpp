@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <parx/fsdp/row_table.hpp>
-#include <parx/reduction/replica_rows.hpp>
+#include <parx/reduction/rows/replica_rows.hpp>
+#include <parx/reduction/rows/row_table.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
