@@ -81,7 +81,7 @@ outcome alone(Model model, std::size_t rows, int microbatches,
     optim::adamw<float> optimizer{wrapped.parameters(), {.lr = 1e-2F}};
     for (std::size_t step = 0; step < steps; ++step) {
       changed(model, step);
-      const auto parts = split_batch(text(rows, step), microbatches);
+      const auto parts = split_rows(text(rows, step), microbatches);
       nn::tally total;
       for (const batch& part : parts) {
         const auto loss = loss_of(wrapped(part.input_ids), part);

@@ -74,7 +74,7 @@ std::vector<outcome> run(const std::string& csv, bool noting) {
     for (int step = 0; step < 2; ++step) {
       found.log.clear();
       pipe.zero_grad();
-      pipe.step(split_batch(numbers(8), 2)[static_cast<std::size_t>(grid.rank("dp"))], squares);
+      pipe.step(split_rows(numbers(8), 2)[static_cast<std::size_t>(grid.rank("dp"))], squares);
     }
     for (const auto& p : pipe.parameters()) {
       found.gradients.insert(found.gradients.end(), p.grad().begin(), p.grad().end());
@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(a_stage_refuses_what_a_ddp_refuses) {
     nn::sequential model{scale{}, scale{}, scale{}, scale{}};
     typed_pipeline pipe{model, grid["pp"], {.microbatches = 2, .data_parallel = &grid["dp"]}};
     optim::sgd opt{pipe.parameters(), {.lr = 0.1F}};
-    const samples mine = split_batch(numbers(8), 2)[static_cast<std::size_t>(grid.rank("dp"))];
+    const samples mine = split_rows(numbers(8), 2)[static_cast<std::size_t>(grid.rank("dp"))];
     std::vector<std::string> said;
     {
       const auto guard = pipe.no_sync();
@@ -238,7 +238,7 @@ BOOST_AUTO_TEST_CASE(the_buffers_of_a_stage_become_those_of_its_first_replica) {
     mesh<"pp", "dp"> grid{world, {2, 2}};
     nn::sequential model{scale{}, nn::batch_norm{2}};
     typed_pipeline pipe{model, grid["pp"], {.microbatches = 2, .data_parallel = &grid["dp"]}};
-    pipe.step(split_batch(numbers(8), 2)[static_cast<std::size_t>(grid.rank("dp"))], squares);
+    pipe.step(split_rows(numbers(8), 2)[static_cast<std::size_t>(grid.rank("dp"))], squares);
     std::vector<std::vector<double>> seen(2);
     for (auto& values : seen) {
       pipe.module().for_each_buffer([&](const std::string&, auto& buffer) {

@@ -252,7 +252,7 @@ BOOST_AUTO_TEST_CASE(stages_sum_their_gradients_over_the_data_parallel_ranks) {
       auto model = four();
       typed_pipeline pipe{model, grid["pp"],
                     {.schedule = schedule, .microbatches = 2, .data_parallel = &grid["dp"]}};
-      const auto half = split_batch(all, 2)[static_cast<std::size_t>(grid.rank("dp"))];
+      const auto half = split_rows(all, 2)[static_cast<std::size_t>(grid.rank("dp"))];
       pipe.step(half, squares);
       auto& mine = found[static_cast<std::size_t>(world.rank())];
       for (const auto& p : pipe.parameters()) {

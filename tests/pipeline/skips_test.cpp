@@ -147,7 +147,7 @@ result alone(models::copying copying, int microbatches) {
   };
   for (std::size_t step = 0; step < 3; ++step) {
     nn::tally total;
-    for (const pairs& part : split_batch(texts(6, step), microbatches)) {
+    for (const pairs& part : split_rows(texts(6, step), microbatches)) {
       const auto loss = forward(part);
       loss.backward({.of = gradient_of::sum});
       total += {static_cast<double>(loss.sum.item()), loss.count};
@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(a_u_of_skip_connections_ends_in_the_bits_of_one_rank_wherev
   whole.materialize();
   auto targets = whole.parameters();
   const values_by_path expected = trained(whole, targets, [&] {
-    for (const samples& part : split_batch(all, 3)) {
+    for (const samples& part : split_rows(all, 3)) {
       squares(u_by_hand(whole, part.x), part).backward({.of = gradient_of::sum});
     }
     whole.for_each_parameter([](const std::string&, auto& p) {
@@ -318,7 +318,7 @@ result one_process(std::size_t replicas) {
   for (std::size_t step = 0; step < absence_steps; ++step) {
     nn::tally total;
     for (std::size_t replica = 0; replica < replicas; ++replica) {
-      for (const samples& part : split_batch(with_absences(step, replica), 3)) {
+      for (const samples& part : split_rows(with_absences(step, replica), 3)) {
         std::map<std::string, variable<float>> results;
         variable<float> x;
         for (const auto& block : blocks) {

@@ -79,7 +79,7 @@ result alone(int replicas, double dropout, int microbatches) {
   for (int step = 0; step < steps; ++step) {
     double sum = 0, count = 0;
     for (int replica = 0; replica < replicas; ++replica) {
-      for (const batch& part : parx::split_batch(sample(step, replica, 4), microbatches)) {
+      for (const batch& part : parx::split_rows(sample(step, replica, 4), microbatches)) {
         const auto loss = loss_of(model(part.input_ids), part);
         loss.backward({.of = parx::gradient_of::sum});
         if (replica == 0) found.losses.resize(static_cast<std::size_t>(step) + 1);
@@ -203,7 +203,7 @@ BOOST_AUTO_TEST_CASE(after_a_pipeline_its_model_with_tied_tables_is_wrapped_agai
     {
       model.initialize(0);
       parx::ddp ddp{model, world};
-      const batch mine = parx::split_batch(sample(0, 0, 4), 2)[
+      const batch mine = parx::split_rows(sample(0, 0, 4), 2)[
           static_cast<std::size_t>(world.rank())];
       loss_of(ddp(mine.input_ids), mine).backward();
       return parx::optim::grad_norm(parx::optim::targets_of(ddp.parameters()));

@@ -2,13 +2,12 @@
 // as those of parx::data or {tensor<float> x; tensor<std::int64_t> y;}.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-#include <parx/core/check.hpp>
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/chunk.hpp>
 
@@ -109,7 +108,9 @@ template <typename Batch>
   return with_batch_members(whole, [&](const auto&... members) { return Batch{part(members)...}; });
 }
 
-/// As split_batch; of fewer rows than parts the last parts have none.
+/// Splits the batch into `count` parts, which refer to its memory and differ by at most one row,
+/// the longer ones first: of fewer rows than parts the last have none. The parts of an empty batch
+/// are empty.
 template <typename Batch>
 [[nodiscard]] std::vector<Batch> split_rows(const Batch& whole, int count) {
   const std::optional<std::size_t> known = rows_of(whole);
@@ -120,19 +121,6 @@ template <typename Batch>
         rows_between(whole, chunk_begin(*known, count, i), chunk_begin(*known, count, i + 1)));
   }
   return parts;
-}
-
-/// Splits the batch into `count` parts that differ by at most one row, the longer ones first. Parts
-/// refer to the batch's memory. The parts of an empty batch are empty. Throws usage_error if there
-/// are fewer rows than parts.
-template <typename Batch>
-[[nodiscard]] std::vector<Batch> split_batch(const Batch& whole, int count) {
-  const std::size_t most = static_cast<std::size_t>(std::max(count, 0));
-  const std::size_t rows = rows_of(whole).value_or(most);
-  require(count > 0 && rows >= most,
-          "a batch of {} rows cannot be split into {} micro-batches: each needs at least one row",
-          rows, count);
-  return split_rows(whole, count);
 }
 
 }  // namespace parx
