@@ -45,6 +45,26 @@ BOOST_AUTO_TEST_CASE(whatever_a_rank_throws_ends_the_others) {
              text);
 }
 
+BOOST_AUTO_TEST_CASE(the_stack_trace_of_libtorchs_exceptions_stays_on_its_rank) {
+  std::string text;
+  const auto run = [&] {
+    parx::run_threads(2, [&](parx::process_group& group) {
+      if (group.rank() == 1) {
+        throw std::runtime_error(
+            "shapes differ\nException raised from meta at ./a.cpp:63 (most "
+            "recent call first):\nframe #0: c10::Error::Error\n");
+      }
+      try {
+        parx::barrier(group);
+      } catch (const parx::error& ended) {
+        text = ended.what();
+      }
+    });
+  };
+  BOOST_CHECK_THROW(run(), std::runtime_error);
+  BOOST_TEST(text.find("rank 1: shapes differ. The group is closed") != std::string::npos, text);
+}
+
 BOOST_AUTO_TEST_CASE(a_reason_is_quoted_without_its_full_stop) {
   std::string text;
   const auto run = [&] {

@@ -502,7 +502,13 @@ BOOST_AUTO_TEST_CASE(misuse_is_a_sentence) {
          model.register_parameter("w", torch::ones({1}).expand({4}));
          parx::torch_ddp ddp{model, group};
        }},
-      {"has no parameters",
+      {"to(torch::kCPU) before wrapping",
+       [](parx::process_group& group) {
+         nn::Module model;
+         model.register_parameter("w", torch::empty({4}, torch::kMeta));
+         parx::torch_ddp ddp{model, group};
+       }},
+      {"name its layers by register_module()",
        [](parx::process_group& group) {
          nn::Module model;
          parx::torch_ddp ddp{model, group};

@@ -174,8 +174,9 @@ struct torch_leaf {
 /// gaps, of elements that parx has.
 inline void require_sendable(const at::Tensor& tensor, const std::string& what,
                              const std::string& who) {
-  require(tensor.device().is_cpu(), "{}: {} is on {}; parx sums memory of the host", who, what,
-          tensor.device().str());
+  require(tensor.device().is_cpu(),
+          "{}: {} is on {}; parx sums memory of the host: to(torch::kCPU) before wrapping", who,
+          what, tensor.device().str());
   require(tensor.layout() == at::kStrided && tensor.is_non_overlapping_and_dense(),
           "{}: {} has no memory of its own for each element (it is sparse, expanded or a part of "
           "another tensor): make it contiguous() before wrapping",

@@ -92,11 +92,15 @@ class torch_module {
       }
       require(dtype_of_torch(parameter.scalar_type()).has_value(),
               "{}: parameter \"{}\" has elements of type {}; parx sums float, double, Half and "
-              "BFloat16",
+              "BFloat16: convert the model before wrapping, or make it a buffer",
               who_, item.key(), at::toString(parameter.scalar_type()));
       const bool is_table = tables.contains(identity);
       follow(item.key(), parameter, is_table ? of_tables : gradient_kind::strided);
     }
+    require(!leaves_.empty(),
+            "{}: the model has no parameter that gets gradients: name its layers by "
+            "register_module() and its tensors by register_parameter(), and freeze some of them",
+            who_);
   }
   torch_module(const torch_module&) = delete;
   torch_module& operator=(const torch_module&) = delete;
@@ -261,9 +265,7 @@ class torch_module {
   }
 
   /// The wrapper's, the same for all leaves; null without one.
-  [[nodiscard]] backward_observer* observer() const noexcept {
-    return leaves_.empty() ? nullptr : leaves_.front()->observer;
-  }
+  [[nodiscard]] backward_observer* observer() const noexcept { return leaves_.front()->observer; }
 
   /// A gradient is about to be written: begins the pass if it is the first.
   void enter() {
