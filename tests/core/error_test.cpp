@@ -9,6 +9,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -79,6 +80,19 @@ BOOST_AUTO_TEST_CASE(an_exception_outside_of_std_is_reported_as_such) {
   BOOST_TEST(parx::text_of(thrown_by([] { throw std::bad_alloc(); })) == "std::bad_alloc");
 }
 
+BOOST_AUTO_TEST_CASE(a_mistake_without_a_line_is_told_with_the_threads_last_call_that_has_one) {
+  const parx::call_site here = parx::call_site::current();
+  BOOST_TEST(parx::with_last_call("+: shapes (2) and (3)") ==
+             parx::formatted("+: shapes (2) and (3) (at or after {})", here));
+  BOOST_TEST(parx::with_last_call("sum at a.cpp:3: no axis 7") == "sum at a.cpp:3: no axis 7");
+  // Calls between parx's own headers do not count, and other threads have their own.
+  static_cast<void>(parx::call_site::current("/usr/include/parx/nn/linear.hpp", 7));
+  BOOST_TEST(parx::last_call_site().line == here.line);
+  int line_of_other = -1;
+  std::thread([&] { line_of_other = parx::last_call_site().line; }).join();
+  BOOST_TEST(line_of_other == 0);
+}
+
 BOOST_AUTO_TEST_CASE(a_mistake_within_a_call_is_told_with_the_line_of_the_program) {
   const parx::call_site here = parx::call_site::current();
   const auto said = [&](auto act) {
@@ -95,9 +109,8 @@ BOOST_AUTO_TEST_CASE(a_mistake_within_a_call_is_told_with_the_line_of_the_progra
   BOOST_TEST(said([] { parx::throw_error(errc::timeout, "timed out at train.cpp:12"); }) ==
              call + ", which all ranks call: timed out at train.cpp:12");
   BOOST_TEST(said([] { throw std::runtime_error("my own"); }) == "my own");
-  const auto usage = thrown_by([&] {
-    parx::with_call_context("save", here, [] { parx::throw_usage("no"); });
-  });
+  const auto usage =
+      thrown_by([&] { parx::with_call_context("save", here, [] { parx::throw_usage("no"); }); });
   BOOST_CHECK_THROW(std::rethrow_exception(usage), parx::usage_error);
   for (const char* text : {"load at a.cpp:1", "of \"x\" (at no place) at lib/b.hpp:20, in"}) {
     BOOST_TEST(parx::names_a_line(text), text);

@@ -21,7 +21,7 @@
   form template struct weighted_loss<T>; \
   form template variable<T> linear<T>(const variable<T>&, const variable<T>&, const variable<T>&, \
                                       activation, weight_layout, \
-                                      std::shared_ptr<input_gradient_reduction<T>>); \
+                                      std::shared_ptr<input_gradient_reduction<T>>, call_site); \
   form template weighted_loss<T> cross_entropy<T, std::int64_t>( \
       const variable<T>&, const tensor<std::int64_t>&, const cross_entropy_options&, call_site); \
   form template weighted_loss<T> cross_entropy<T, std::int32_t>( \
@@ -35,9 +35,9 @@
   form template variable<T> gelu<T>(const variable<T>&, gelu_form); \
   form template variable<T> softmax<T>(const variable<T>&, int, call_site); \
   form template variable<T> log_softmax<T>(const variable<T>&, int, call_site); \
-  form template variable<T> reshape<T>(const variable<T>&, const shape&); \
-  form template variable<T> flatten<T>(const variable<T>&, int); \
-  form template variable<T> permute<T>(const variable<T>&, std::span<const int>); \
+  form template variable<T> reshape<T>(const variable<T>&, const shape&, call_site); \
+  form template variable<T> flatten<T>(const variable<T>&, int, call_site); \
+  form template variable<T> permute<T>(const variable<T>&, std::span<const int>, call_site); \
   form template variable<T> sum<T>(const variable<T>&, call_site); \
   form template variable<T> mean<T>(const variable<T>&, call_site);
 

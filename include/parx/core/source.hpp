@@ -4,6 +4,9 @@
 // `call_site site = call_site::current()` is evaluated at the caller. Where that is the standard
 // library (std::make_unique<parx::ddp<model>>(net, world)), the user's line is not known, and
 // naming the library's would mislead.
+//
+// An operator, and a layer that is called, cannot take such an argument. Where they refuse what
+// they are given, the thread's latest call that could says where to search: last_call_site().
 #pragma once
 
 #include <cstring>
@@ -13,6 +16,14 @@
 
 namespace parx::inline PARX_ABI {
 
+namespace detail {
+
+// Two words rather than a call_site, which has current() write them.
+inline constinit thread_local const char* last_call_file = "";
+inline constinit thread_local int last_call_line = 0;
+
+}  // namespace detail
+
 struct call_site {
   const char* file = "";
   int line = 0;  ///< 0: not known
@@ -21,6 +32,10 @@ struct call_site {
                                          int line = __builtin_LINE()) noexcept {
     // libstdc++'s folder and libc++'s. Of a literal, compilers search it themselves.
     if (std::strstr(file, "/include/c++/") != nullptr) return {};
+    if (std::strstr(file, "include/parx/") == nullptr) {
+      detail::last_call_file = file;
+      detail::last_call_line = line;
+    }
     return {file, line};
   }
 
@@ -31,5 +46,10 @@ struct call_site {
     return slash == std::string_view::npos ? path : path.substr(slash + 1);
   }
 };
+
+/// Where this thread has called something with a call_site last, from outside of parx's headers.
+[[nodiscard]] inline call_site last_call_site() noexcept {
+  return {detail::last_call_file, detail::last_call_line};
+}
 
 }  // namespace parx

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include <parx/comm/abort_reason.hpp>
+#include <parx/core/call_context.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/failure_record.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/source.hpp>
 #include <parx/core/stopped.hpp>
 #include <parx/launch/init.hpp>
 
@@ -20,7 +22,7 @@ namespace parx::inline PARX_ABI {
 /// its causes, is printed to standard error, with blame_tag() where another rank is the cause, and
 /// sent to the other ranks as the reason why their operations end.
 template <typename Body>
-[[nodiscard]] int run(Body&& body, init_options options = {}) {
+[[nodiscard]] int run(Body&& body, init_options options = {}, call_site = call_site::current()) {
   static_assert(std::is_invocable_v<Body, world&>,
                 "run calls its function with the world by reference: "
                 "parx::run([](parx::world& world) { ... })");
@@ -28,7 +30,7 @@ template <typename Body>
     try {
       throw;
     } catch (const usage_error& wrong) {
-      logger::instance().write(log_level::error, wrong.what());
+      logger::instance().write(log_level::error, with_last_call(wrong.what()));
       return 2;
     } catch (const error& failure) {
       const failure_record record = record_of(std::current_exception(), logger::instance().rank());

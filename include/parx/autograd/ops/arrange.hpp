@@ -21,6 +21,7 @@
 #include <parx/autograd/ops/detail/kinds.hpp>
 #include <parx/autograd/ops/index.hpp>
 #include <parx/autograd/ops/view.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -36,7 +37,8 @@ template <typename T>
   return concat(std::span<const tensor<T>>(parts.begin(), parts.size()), axis);
 }
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto concat(const std::vector<X>& parts, int axis = 0) {
+[[nodiscard]] auto concat(const std::vector<X>& parts, int axis = 0,
+                          call_site = call_site::current()) {
   return concat(std::span<const X>(parts), axis);
 }
 
@@ -57,11 +59,13 @@ template <detail::tensor_or_variable X>
   return concat(std::span<const X>(reshaped), at);
 }
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto stack(const std::vector<X>& parts, int axis = 0) {
+[[nodiscard]] auto stack(const std::vector<X>& parts, int axis = 0,
+                         call_site = call_site::current()) {
   return stack(std::span<const X>(parts), axis);
 }
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto stack(std::initializer_list<X> parts, int axis = 0) {
+[[nodiscard]] auto stack(std::initializer_list<X> parts, int axis = 0,
+                         call_site = call_site::current()) {
   return stack(std::span<const X>(parts.begin(), parts.size()), axis);
 }
 

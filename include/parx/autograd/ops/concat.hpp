@@ -7,13 +7,15 @@
 #include <vector>
 
 #include <parx/autograd/function.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
 /// The parts one after another along `axis`; all other extents must be equal. Throws usage_error
 /// naming the shapes that differ.
 template <typename T>
-[[nodiscard]] variable<T> concat(std::span<const variable<T>> parts, int axis = 0) {
+[[nodiscard]] variable<T> concat(std::span<const variable<T>> parts, int axis = 0,
+                                 call_site = call_site::current()) {
   require(!parts.empty(), "concat needs at least one part");
   shape whole = parts[0].shape();
   const std::size_t along = resolve_axis(axis, whole);
@@ -42,7 +44,8 @@ template <typename T>
       parts);
 }
 template <typename T>
-[[nodiscard]] variable<T> concat(std::initializer_list<variable<T>> parts, int axis = 0) {
+[[nodiscard]] variable<T> concat(std::initializer_list<variable<T>> parts, int axis = 0,
+                                 call_site = call_site::current()) {
   return concat(std::span<const variable<T>>(parts.begin(), parts.size()), axis);
 }
 

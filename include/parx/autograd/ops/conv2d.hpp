@@ -18,6 +18,7 @@
 #include <parx/autograd/ops/detail/sliding_product.hpp>
 #include <parx/autograd/ops/detail/unroll.hpp>
 #include <parx/core/parallel_for.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/matmul.hpp>
 #include <parx/tensor/reduction.hpp>
 
@@ -257,7 +258,8 @@ void backward_by_blocks(const convolution& conv, std::size_t parts, std::size_t 
 /// the shapes that do not fit. Source: PyTorch's Conv2d.
 template <typename T>
 [[nodiscard]] variable<T> conv2d(const variable<T>& x, const variable<T>& weight,
-                                 const variable<T>& bias = {}, const conv2d_options& options = {}) {
+                                 const variable<T>& bias = {}, const conv2d_options& options = {},
+                                 call_site = call_site::current()) {
   const std::size_t groups = options.groups;
   require(groups > 0 && x.rank() == 4 && weight.rank() == 4 &&
               x.extent(1) == groups * weight.extent(1) && weight.extent(0) % groups == 0,

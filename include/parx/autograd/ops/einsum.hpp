@@ -26,6 +26,7 @@
 #include <parx/autograd/ops/arithmetic.hpp>
 #include <parx/autograd/ops/reductions.hpp>
 #include <parx/autograd/ops/view.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -105,7 +106,11 @@ struct einsum_equation {
         const char letter = operands[i][axis];
         check(std::isalnum(static_cast<unsigned char>(letter)) != 0, "letters for axes");
         const auto [known, is_new] = extents_.emplace(letter, shapes[i][axis]);
-        check(is_new || known->second == shapes[i][axis], "one extent for each letter");
+        require(
+            is_new || known->second == shapes[i][axis],
+            "einsum: \"{}\": axis {} of operand {} has extent {}, and another one called {} has {}",
+            text_, axis, i + 1, shapes[i][axis], std::string_view(&operands[i][axis], 1),
+            known->second);
       }
     }
     if (arrow != std::string::npos) {
@@ -199,7 +204,8 @@ template <typename T>
 }
 template <typename T>
 [[nodiscard]] variable<T> einsum(std::string_view equation,
-                                 std::initializer_list<variable<T>> operands) {
+                                 std::initializer_list<variable<T>> operands,
+                                 call_site = call_site::current()) {
   return einsum(equation, std::span<const variable<T>>(operands.begin(), operands.size()));
 }
 template <typename T>

@@ -7,13 +7,15 @@
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/rows.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
 /// table is (rows, width), the result (indices..., width). Backward touches only the rows that were
 /// used: see parameter::touched_rows(). Throws usage_error for an index outside the table.
 template <typename T, std::integral Index>
-[[nodiscard]] variable<T> embedding(const variable<T>& table, const tensor<Index>& indices) {
+[[nodiscard]] variable<T> embedding(const variable<T>& table, const tensor<Index>& indices,
+                                    call_site = call_site::current()) {
   require(table.rank() == 2, "embedding: the table has two axes, not shape {}",
           to_string(table.shape()));
   const tensor<Index> index = indices.contiguous();

@@ -23,6 +23,7 @@
 #include <parx/autograd/ops/detail/kinds.hpp>
 #include <parx/autograd/ops/rows.hpp>
 #include <parx/autograd/ops/view.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -132,11 +133,13 @@ template <typename T, typename Index>
 /// result[i][j] = x[index[i][j]][j] for axis 0, x[i][index[i][j]] for axis 1; likewise for more
 /// axes. On the other axes the index may have smaller extents than x.
 template <typename T, std::integral Index>
-[[nodiscard]] tensor<T> gather(const tensor<T>& x, int axis, const tensor<Index>& index) {
+[[nodiscard]] tensor<T> gather(const tensor<T>& x, int axis, const tensor<Index>& index,
+                               call_site = call_site::current()) {
   return detail::gathered("gather", x, axis, index);
 }
 template <typename T, std::integral Index>
-[[nodiscard]] variable<T> gather(const variable<T>& x, int axis, const tensor<Index>& index) {
+[[nodiscard]] variable<T> gather(const variable<T>& x, int axis, const tensor<Index>& index,
+                                 call_site = call_site::current()) {
   return detail::with_gathered_gradient("gather", x, gather(x.value(), axis, index), axis, index);
 }
 
@@ -144,14 +147,15 @@ template <typename T, std::integral Index>
 /// gather. index and source have one shape.
 template <typename T, std::integral Index>
 [[nodiscard]] tensor<T> scatter_add(const tensor<T>& x, int axis, const tensor<Index>& index,
-                                    const tensor<T>& source) {
+                                    const tensor<T>& source, call_site = call_site::current()) {
   tensor<T> y = x.clone();
   detail::scatter_into("scatter_add", y, axis, index, source, add_op{});
   return y;
 }
 template <typename T, std::integral Index>
 [[nodiscard]] variable<T> scatter_add(const variable<T>& x, int axis, const tensor<Index>& index,
-                                      const std::type_identity_t<variable<T>>& source) {
+                                      const std::type_identity_t<variable<T>>& source,
+                                      call_site = call_site::current()) {
   return differentiable(
       scatter_add(x.value(), axis, index, source.value()),
       [axis, index](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dsource) {
@@ -165,14 +169,15 @@ template <typename T, std::integral Index>
 /// Only without repeated places are its gradients right, as in PyTorch.
 template <typename T, std::integral Index>
 [[nodiscard]] tensor<T> scatter(const tensor<T>& x, int axis, const tensor<Index>& index,
-                                const tensor<T>& source) {
+                                const tensor<T>& source, call_site = call_site::current()) {
   tensor<T> y = x.clone();
   detail::scatter_into("scatter", y, axis, index, source, detail::keep_second{});
   return y;
 }
 template <typename T, std::integral Index>
 [[nodiscard]] variable<T> scatter(const variable<T>& x, int axis, const tensor<Index>& index,
-                                  const std::type_identity_t<variable<T>>& source) {
+                                  const std::type_identity_t<variable<T>>& source,
+                                  call_site = call_site::current()) {
   return differentiable(
       scatter(x.value(), axis, index, source.value()),
       [axis, index](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dsource) {
@@ -188,7 +193,7 @@ using element_places = std::vector<std::size_t>;
 
 template <typename Index>
 [[nodiscard]] element_places places_of(std::string_view call, const tensor<Index>& index,
-                               std::size_t extent) {
+                                       std::size_t extent) {
   require(index.rank() == 1, "{}: the index has one axis, not shape {}", call,
           to_string(index.shape()));
   element_places result;
@@ -267,7 +272,8 @@ template <typename T>
 /// The indices `index` (n) of an axis, in this order, perhaps several times. X is a tensor or a
 /// variable.
 template <detail::tensor_or_variable X, std::integral Index>
-[[nodiscard]] auto index_select(const X& x, int axis, const tensor<Index>& index) {
+[[nodiscard]] auto index_select(const X& x, int axis, const tensor<Index>& index,
+                                call_site = call_site::current()) {
   const std::size_t extent = x.shape()[resolve_axis(axis, x.shape())];
   return detail::taken("index_select", x, axis, detail::places_of("index_select", index, extent));
 }
@@ -275,7 +281,7 @@ template <detail::tensor_or_variable X, std::integral Index>
 /// x with index k of `source`'s axis added to index index[k] of its own.
 template <typename T, std::integral Index>
 [[nodiscard]] tensor<T> index_add(const tensor<T>& x, int axis, const tensor<Index>& index,
-                                  const tensor<T>& source) {
+                                  const tensor<T>& source, call_site = call_site::current()) {
   detail::require_uncut(x, "index_add");
   shape s = x.shape();
   s[resolve_axis(axis, s)] = index.size();
@@ -287,7 +293,8 @@ template <typename T, std::integral Index>
 }
 template <typename T, std::integral Index>
 [[nodiscard]] variable<T> index_add(const variable<T>& x, int axis, const tensor<Index>& index,
-                                    const std::type_identity_t<variable<T>>& source) {
+                                    const std::type_identity_t<variable<T>>& source,
+                                    call_site = call_site::current()) {
   return differentiable(
       index_add(x.value(), axis, index, source.value()),
       [axis, index](const tensor<T>& upstream, grad_sink<T> dx, grad_sink<T> dsource) {
@@ -315,7 +322,8 @@ template <detail::tensor_or_variable X>
 
 /// Rows of 0 with a 1 at each number: (...) becomes (..., classes).
 template <typename T = float, std::integral Index>
-[[nodiscard]] tensor<T> one_hot(const tensor<Index>& numbers, std::size_t classes) {
+[[nodiscard]] tensor<T> one_hot(const tensor<Index>& numbers, std::size_t classes,
+                                call_site = call_site::current()) {
   shape s = numbers.shape();
   s.push_back(classes);
   tensor<T> y = tensor<T>::zeros(s);

@@ -18,6 +18,7 @@
 #include <parx/autograd/ops/detail/activations.hpp>
 #include <parx/autograd/ops/detail/cut_weights.hpp>
 #include <parx/autograd/ops/detail/linear_passes.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/matmul.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -89,11 +90,11 @@ struct linear_sizes {
 /// fit. Backward computes the weight's gradient before the input's, so that it can be sent to other
 /// ranks early; with a `reduction` after it.
 template <typename T>
-[[nodiscard]] variable<T> linear(const variable<T>& x, const variable<T>& weight,
-                                 const variable<T>& bias = {}, activation f = activation::none,
-                                 weight_layout layout = weight_layout::out_in,
-                                 std::shared_ptr<std::type_identity_t<input_gradient_reduction<T>>>
-                                     reduction = {}) {
+[[nodiscard]] variable<T> linear(
+    const variable<T>& x, const variable<T>& weight, const variable<T>& bias = {},
+    activation f = activation::none, weight_layout layout = weight_layout::out_in,
+    std::shared_ptr<std::type_identity_t<input_gradient_reduction<T>>> reduction = {},
+    call_site = call_site::current()) {
   const auto sizes = detail::linear_sizes::of(x, weight, bias, layout);
   const std::size_t in = sizes.in, out = sizes.out;
   const bool transposed = layout == weight_layout::out_in;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <parx/autograd/function.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -36,26 +37,31 @@ void add_elements(const tensor<T>& target, const tensor<T>& addend) {
 
 /// See tensor::reshape; one extent may be `infer`.
 template <typename T>
-[[nodiscard]] variable<T> reshape(const variable<T>& x, const shape& to) {
+[[nodiscard]] variable<T> reshape(const variable<T>& x, const shape& to,
+                                  call_site = call_site::current()) {
   return detail::reshaped(x.value().reshape(to), x);
 }
 /// Joins the axes from `first_axis` to the last.
 template <typename T>
-[[nodiscard]] variable<T> flatten(const variable<T>& x, int first_axis = 1) {
+[[nodiscard]] variable<T> flatten(const variable<T>& x, int first_axis = 1,
+                                  call_site = call_site::current()) {
   return detail::reshaped(x.value().flatten(first_axis), x);
 }
 template <typename T>
-[[nodiscard]] variable<T> squeeze(const variable<T>& x, int axis) {
+[[nodiscard]] variable<T> squeeze(const variable<T>& x, int axis,
+                                  call_site = call_site::current()) {
   return detail::reshaped(x.value().squeeze(axis), x);
 }
 template <typename T>
-[[nodiscard]] variable<T> unsqueeze(const variable<T>& x, int axis) {
+[[nodiscard]] variable<T> unsqueeze(const variable<T>& x, int axis,
+                                    call_site = call_site::current()) {
   return detail::reshaped(x.value().unsqueeze(axis), x);
 }
 
 /// Axis i of the result is axis order[i] of x.
 template <typename T>
-[[nodiscard]] variable<T> permute(const variable<T>& x, std::span<const int> order) {
+[[nodiscard]] variable<T> permute(const variable<T>& x, std::span<const int> order,
+                                  call_site = call_site::current()) {
   tensor<T> view = x.value().permute(order);
   std::array<int, max_rank> inverse{};
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -69,12 +75,13 @@ template <typename T>
       x);
 }
 template <typename T>
-[[nodiscard]] variable<T> permute(const variable<T>& x, std::initializer_list<int> order) {
+[[nodiscard]] variable<T> permute(const variable<T>& x, std::initializer_list<int> order,
+                                  call_site = call_site::current()) {
   return permute(x, std::span<const int>(order.begin(), order.size()));
 }
 template <typename T>
-[[nodiscard]] variable<T> transpose(const variable<T>& x, int first_axis = -2,
-                                    int second_axis = -1) {
+[[nodiscard]] variable<T> transpose(const variable<T>& x, int first_axis = -2, int second_axis = -1,
+                                    call_site = call_site::current()) {
   return differentiable_of_cut(
       x.value().transpose(first_axis, second_axis),
       [=](const tensor<T>& upstream, grad_sink<T> dx) {
@@ -85,8 +92,8 @@ template <typename T>
 
 /// The part [begin, end) of an axis.
 template <typename T>
-[[nodiscard]] variable<T> slice(const variable<T>& x, int axis, std::size_t begin,
-                                std::size_t end) {
+[[nodiscard]] variable<T> slice(const variable<T>& x, int axis, std::size_t begin, std::size_t end,
+                                call_site = call_site::current()) {
   return differentiable_of_cut(
       x.value().slice(axis, begin, end),
       [=](const tensor<T>& upstream, grad_sink<T> dx) {
@@ -96,7 +103,8 @@ template <typename T>
 }
 /// One index of an axis, which disappears.
 template <typename T>
-[[nodiscard]] variable<T> select(const variable<T>& x, int axis, std::size_t index) {
+[[nodiscard]] variable<T> select(const variable<T>& x, int axis, std::size_t index,
+                                 call_site = call_site::current()) {
   return differentiable_of_cut(
       x.value().select(axis, index),
       [=](const tensor<T>& upstream, grad_sink<T> dx) {
