@@ -11,6 +11,8 @@ program() {
 #include <string>
 #include <vector>
 #include <Eigen/Core>
+#include <parx/autograd/ops/concat.hpp>
+#include <parx/autograd/ops/view.hpp>
 #include <parx/comm.hpp>
 #include <parx/data/loader.hpp>
 #include <parx/data/table.hpp>
@@ -228,7 +230,14 @@ void calls(parx::process_group& world, parx::parallel_model<float, parx::tensor<
   std::vector<int> whole_numbers(4);
   parx::raw_module<float> of_floats;
   of_floats.add("w", whole_numbers);
+  (void)parx::concat(ddp(images), ddp(images), 1);
+  (void)parx::reshape(ddp(images), -1, 2);
+  (void)parx::sum(ddp(images), 1);
+  (void)parx::mean(ddp(images), 1);
 #else
+  (void)parx::concat({ddp(images), ddp(images)}, 1);
+  (void)parx::sum(parx::reshape(ddp(images), {-1, 2}), {1});
+  (void)parx::mean(ddp(images), {1});
   (void)parx::differentiable(images, [](const parx::tensor<float>&, parx::grad_sink<float>) {}, input);
   (void)parx::train::make_evaluation(ddp, checks, [](auto& net, auto& batch) -> parx::nn::metrics {
     return {{"loss", parx::nn::cross_entropy(net(batch.x), batch.y)}};
@@ -329,7 +338,9 @@ told 1 'an optimizer takes what it updates'
 told 2 'labels are numbers of classes'
 told 1 'the logits are what a model returns'
 told 1 'parx::ddp ddp{model, world} wraps'
-told 2 'a shape goes in braces'
+told 3 'a shape goes in braces'
+told 1 'the parts go in braces: concat'
+told 2 'axes go in braces: '
 told 1 'an element of a tensor is'
 told 1 'one flat range of numbers'
 told 1 'the samples are a tensor<float>'
@@ -362,4 +373,4 @@ grep -q 'convert .* to .*adamw_options' <<<"$said" ||
 # Beside the sentence, that no loader, no ddp and no sequential can be made.
 others=$(errors | grep -v -e '::\(loader\|ddp\|sequential\)(<brace' -e 'call to .*adamw(' \
   -e "arguments of '\(loader\|ddp\|sequential\)'" -e 'implicitly-deleted copy')
-[ "$(grep -c . <<<"$others")" = 100 ] || { echo "$others"; exit 1; }
+[ "$(grep -c . <<<"$others")" = 104 ] || { echo "$others"; exit 1; }

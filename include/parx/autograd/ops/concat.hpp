@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include <parx/autograd/function.hpp>
@@ -47,6 +48,12 @@ template <typename T>
 [[nodiscard]] variable<T> concat(std::initializer_list<variable<T>> parts, int axis = 0,
                                  call_site = call_site::current()) {
   return concat(std::span<const variable<T>>(parts.begin(), parts.size()), axis);
+}
+/// For other arguments: a compile-time error that says what to do.
+template <typename T, typename... More>
+variable<T> concat(const variable<T>& first, const variable<T>&, const More&...) {
+  static_assert(std::is_void_v<T>, "the parts go in braces: concat({a, b}, 1)");
+  return first;
 }
 
 }  // namespace parx

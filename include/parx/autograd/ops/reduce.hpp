@@ -1,9 +1,11 @@
 // sum and mean over all or some axes.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <initializer_list>
 #include <span>
+#include <type_traits>
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/cast.hpp>
@@ -65,6 +67,13 @@ template <typename T>
                             reduced_axes::dropped, 1);
 }
 
+/// For other arguments: a compile-time error that says what to do.
+template <typename T, std::integral Axis>
+variable<T> sum(const variable<T>& x, Axis) {
+  static_assert(std::is_void_v<T>, "axes go in braces: sum(x, {1})");
+  return x;
+}
+
 /// The mean over some axes. Throws usage_error when there is nothing to average.
 template <typename T>
 [[nodiscard]] variable<T> mean(const variable<T>& x, std::initializer_list<int> axes,
@@ -83,6 +92,12 @@ template <typename T>
           to_string(x.shape()));
   return detail::scaled_sum(x, std::span<const int>(detail::all_axes).first(x.rank()),
                             reduced_axes::dropped, detail::reciprocal_of<T>(x.size()));
+}
+/// For other arguments: a compile-time error that says what to do.
+template <typename T, std::integral Axis>
+variable<T> mean(const variable<T>& x, Axis) {
+  static_assert(std::is_void_v<T>, "axes go in braces: mean(x, {1})");
+  return x;
 }
 
 }  // namespace parx

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <initializer_list>
+#include <type_traits>
 #include <utility>
 
 #include <parx/autograd/function.hpp>
@@ -40,6 +42,12 @@ template <typename T>
 [[nodiscard]] variable<T> reshape(const variable<T>& x, const shape& to,
                                   call_site = call_site::current()) {
   return detail::reshaped(x.value().reshape(to), x);
+}
+/// For other arguments: a compile-time error that says what to do.
+template <typename T, std::integral First, std::integral... More>
+variable<T> reshape(const variable<T>& x, First, More...) {
+  static_assert(std::is_void_v<T>, "a shape goes in braces: reshape(x, {2, parx::infer})");
+  return x;
 }
 /// Joins the axes from `first_axis` to the last.
 template <typename T>
