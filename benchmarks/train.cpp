@@ -4,6 +4,7 @@
 //   parx-bench-train --model bert
 //   parxrun -n 2 --tag-output=false parx-bench-train --model gpt --seconds 8
 //   parx-bench-train --model mlp --parallel bare  the loop without the ddp wrapper
+//   parx-bench-train --model cnn --bf16           products of bfloat16, as the trainer's .bf16
 //   parxrun -n 2 --tag-output=false parx-bench-train --model gpt --width 512 --parallel tp
 //
 // GPT's output shares the embedding's matrix, as in GPT-2; PyTorch's has its own. There are eight
@@ -47,6 +48,7 @@ struct settings {
   std::size_t warm_up = 0, bucket = 0;
   parx::models::gpt_config gpt = {};
   bool whole_logits = true;
+  parx::dtype products = parx::dtype::float32;
   wrapper wrapped = wrapper::ddp;
 
   [[nodiscard]] bool one_batch() const noexcept {
@@ -61,7 +63,8 @@ struct phases {
 
 /// One step: forward(number) is the loss of batch `number`.
 template <typename Forward, typename Optimizer>
-phases take_step(std::size_t number, Forward& forward, Optimizer& optimizer, double& loss_value) {
+phases take_step(std::size_t number, const Forward& forward, Optimizer& optimizer,
+                 double& loss_value) {
   const auto start = std::chrono::steady_clock::now();
   const auto loss = forward(number % batches);
   const auto forwarded = std::chrono::steady_clock::now();
@@ -96,8 +99,12 @@ struct communication {
 };
 
 template <typename Forward, typename Optimizer>
-void measure(parx::world& world, const settings& s, Forward forward, Optimizer& optimizer,
+void measure(parx::world& world, const settings& s, Forward loss_of, Optimizer& optimizer,
              const communication& figures = {}) {
+  const auto forward = [&](std::size_t number) {
+    const parx::autocast_scope scope(s.products);
+    return loss_of(number);
+  };
   double first_loss = 0;
   double loss = 0;
   take_step(0, forward, optimizer, first_loss);
@@ -122,12 +129,13 @@ void measure(parx::world& world, const settings& s, Forward forward, Optimizer& 
   parx::all_reduce(world, peak, {.op = parx::reduce_op::max});
   parx::print0(
       world,
-      R"({{"framework": "parx-{}", "model": "{}", "world": {}, "batch": {}, "dropout": {}, )"
+      R"({{"framework": "parx-{}{}", "model": "{}", "world": {}, "batch": {}, "dropout": {}, )"
       R"("samples_per_s": {:.1f}, "step_ms": {:.3f}, "forward_ms": {:.3f}, "backward_ms": {:.3f}, )"
       R"("optimizer_ms": {:.3f}, "steps": {}, "peak_mib": {:.1f}, "first_loss": {:.4f}, )"
       R"("last_loss": {:.4f}, "gradient_mib": {:.2f}, "hidden": {:.3f}}})"
       "\n",
-      s.name, s.model, world.size(), s.batch, s.dropout,
+      s.name, s.products == parx::dtype::bfloat16 ? "-bf16" : "", s.model, world.size(), s.batch,
+      s.dropout,
       static_cast<double>(s.batch * (s.one_batch() ? 1U : static_cast<std::size_t>(world.size())) *
                           steps) / wall,
       median_ms(taken, [](const phases& p) { return p.step(); }),
@@ -279,6 +287,7 @@ int main(int argc, char** argv) {
       ("warm-up", "steps before it", text("8"))
       ("bucket-mib", "size of a gradient bucket", text("25"))
       ("parallel", "ddp; bare: each rank for itself; tp, tp-sp: a GPT in parts", text("ddp"))
+      ("bf16", "products of bfloat16")
       ("width", "of gpt", text("128"))
       ("layers", "of gpt", text("4"))
       ("heads", "of gpt", text("4"))
@@ -307,6 +316,7 @@ int main(int argc, char** argv) {
     s.whole_logits = examples::choice(given, "logits", {"whole", "blocks"}) == "whole";
     s.gpt.n_positions = s.length;
     s.gpt.embd_pdrop = s.gpt.attn_pdrop = s.gpt.resid_pdrop = s.dropout;
+    if (given.count("bf16") != 0) s.products = parx::dtype::bfloat16;
     if (s.name == "bare") s.wrapped = wrapper::bare;
     if (s.name == "tp") s.wrapped = wrapper::tp;
     if (s.name == "tp-sp") s.wrapped = wrapper::tp_sp;
