@@ -263,6 +263,14 @@ BOOST_AUTO_TEST_CASE(training_goes_on_from_files_on_any_number_of_ranks) {
   });
   says(all, "is of 1 groups of parameters, and the optimizer has 2");
   std::filesystem::remove_all(folder);
+  const auto without = on_ranks(2, [&](parx::process_group& group) {
+    mixed model(torch::kDouble);
+    parx::torch_zero zero{model, group};
+    const made_optimizer of_parts = make_of_parts("SGD", model, zero);
+    const std::string said = message_of([&] { zero.load_optimizer(*of_parts, state); });
+    return said.find('\n') == std::string::npos ? said : "a stack trace: " + said;
+  });
+  says(without, "cannot read \"" + state);
 }
 
 BOOST_AUTO_TEST_CASE(misuse_of_zero_is_a_sentence) {

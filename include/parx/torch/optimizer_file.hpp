@@ -164,9 +164,10 @@ inline void save_whole_optimizer(const ::torch::optim::Optimizer& optimizer,
   std::filesystem::rename(partial, path);
 }
 
-/// Local. Throws errc::mismatch where the file is of other parameters.
+/// Local. Throws errc::bad_data where there is no such file, and errc::mismatch where it is of
+/// other parameters.
 inline void load_optimizer_parts(::torch::optim::Optimizer& optimizer, const std::string& path,
-                                 const torch_leaves& leaves, const unit_plan& plan, int rank) {
+                                 const torch_leaves& leaves, const unit_plan& plan, int rank) try {
   ::torch::serialize::InputArchive whole;
   whole.load_from(path);
   const auto part_of = [&](const at::Tensor& part, const std::string& name,
@@ -191,6 +192,9 @@ inline void load_optimizer_parts(::torch::optim::Optimizer& optimizer, const std
   ::torch::serialize::InputArchive own;
   own.load_from(bytes);
   optimizer.load(own);
+} catch (const c10::Error& failure) {
+  throw_error(errc::bad_data, "cannot read \"{}\" as what torch::save(optimizer, path) wrote: {}",
+              path, failure.what_without_backtrace());
 }
 
 }  // namespace parx::detail

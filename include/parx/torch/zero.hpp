@@ -76,9 +76,7 @@ namespace detail {
 class sharded_torch_module final : public torch_module {
  public:
   sharded_torch_module(::torch::nn::Module& model, std::string who)
-      : torch_module(model, std::move(who), gradient_kind::strided) {
-    require(!leaves().empty(), "{}: the model has no parameters that get gradients", this->who());
-  }
+      : torch_module(model, std::move(who), gradient_kind::strided) {}
 
   /// Of leaves(), in their order; once.
   [[nodiscard]] std::vector<std::unique_ptr<sharded_parameter>> make_parts() {
