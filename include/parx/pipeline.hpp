@@ -2,6 +2,8 @@
 // them is an engine; parx::parallel is its face.
 #pragma once
 
+#include <parx/core/version.hpp>  // first: what compiler parx needs
+
 #include <parx/pipeline/action.hpp>
 #include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/catalog.hpp>

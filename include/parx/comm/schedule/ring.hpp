@@ -54,6 +54,7 @@ inline void ring_gather_phase(schedule& steps, int rank, const partition& blocks
 /// Input and output hold `count` elements.
 [[nodiscard]] inline schedule ring_all_reduce(int rank, int world, std::size_t count) {
   schedule steps{.name = algorithm::ring};
+  steps.actions.reserve(4 * static_cast<std::size_t>(world - 1));
   const partition blocks = partition::even(count, world);
   const region own = blocks.block(place::output, rank);
   const std::int32_t reduced = detail::ring_reduce_phase(
@@ -66,6 +67,7 @@ inline void ring_gather_phase(schedule& steps, int rank, const partition& blocks
 [[nodiscard]] inline schedule ring_reduce_scatter(int rank, const partition& blocks) {
   schedule steps{.name = algorithm::ring};
   const int world = blocks.parts();
+  steps.actions.reserve(2 * static_cast<std::size_t>(world - 1));
   // Two partial sums are alive at a time: the one being sent on and the one arriving.
   const std::size_t largest = blocks.largest();
   steps.scratch_count = world > 2 ? 2 * largest : 0;
@@ -85,6 +87,7 @@ inline void ring_gather_phase(schedule& steps, int rank, const partition& blocks
 /// Input holds block `rank`; output receives all of them.
 [[nodiscard]] inline schedule ring_all_gather(int rank, const partition& blocks) {
   schedule steps{.name = algorithm::ring};
+  steps.actions.reserve(2 * static_cast<std::size_t>(blocks.parts()) - 1);
   const region own = blocks.alone(place::input, rank);
   steps.copy(own, blocks.block(place::output, rank));
   detail::ring_gather_phase(steps, rank, blocks, own, no_action);
