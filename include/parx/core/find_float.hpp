@@ -21,9 +21,12 @@ namespace parx::inline PARX_ABI::detail {
   const char* const end = text.data() + text.size();
   const auto [stop, code] = std::from_chars(text.data(), end, value);
   if (stop != end || text.empty()) return std::nullopt;
-  // A number that is too small for a float is 0, as strtof says.
-  if (code == std::errc::result_out_of_range && text.find("e-") + text.find("E-") != 2 * text.npos)
+  if (code == std::errc::result_out_of_range) {
+    // A number that is too small for a float is 0, as strtof says.
+    const bool is_small = text.find("e-") != text.npos || text.find("E-") != text.npos;
+    if (!is_small) return std::nullopt;
     return text.front() == '-' ? -0.0F : 0.0F;
+  }
   if (code != std::errc{} || !std::isfinite(value)) return std::nullopt;
   return value;
 }

@@ -99,7 +99,7 @@ class torch_module {
     }
     require(!leaves_.empty(),
             "{}: the model has no parameter that gets gradients: name its layers by "
-            "register_module() and its tensors by register_parameter(), and freeze some of them",
+            "register_module() and its tensors by register_parameter(), and leave some unfrozen",
             who_);
   }
   torch_module(const torch_module&) = delete;
