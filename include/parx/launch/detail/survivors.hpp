@@ -80,6 +80,16 @@ class survivors {
     former_.job()->store().note_answer();
     return found;
   }
+  /// Whether a rank has ended. A probe would find one of those that have come where the host gave
+  /// that one the rank's port.
+  [[nodiscard]] bool is_gone(int rank, const std::vector<int>& come) {
+    if (former_.job()->has_ended(rank)) return true;
+    const auto& lost = former_.job()->peers().record_of(rank, limit_of_question());
+    return std::any_of(come.begin(), come.end(), [&](int each) {
+      const auto& present = joined_->job()->peers().record_of(each, limit_of_question());
+      return each != rank && present.port == lost.port && present.address == lost.address;
+    });
+  }
   /// Proposes a value; returns the first one that was proposed.
   [[nodiscard]] std::string agree(std::string_view key, std::string_view mine) {
     return store_->compare_set(key, "", mine, limit_of_question());
@@ -89,12 +99,12 @@ class survivors {
     for (;;) {
       // Decided already: ranks that come later are left out.
       if (has(keys::members)) return ranks_from(store_->get(keys::members, limit_of_question()));
-      std::vector<int> come;
-      bool complete = true;
+      std::vector<int> come, absent;
       for (int rank = 0; rank < former_.options().world_size; ++rank) {
-        if (has(endpoint::record_key(rank))) come.push_back(rank);
-        else complete &= former_.job()->has_ended(rank);
+        (has(endpoint::record_key(rank)) ? come : absent).push_back(rank);
       }
+      const bool complete = std::all_of(absent.begin(), absent.end(),
+                                        [&](int rank) { return is_gone(rank, come); });
       if (complete || limit.passed()) {
         return ranks_from(agree(keys::members, joined_text(come, " ")));
       }
@@ -103,12 +113,14 @@ class survivors {
   }
 
   /// Copies the records of lost ranks into this round: error messages still name them, and the
-  /// table of hosts needs an entry for each rank.
+  /// table of hosts needs an entry for each rank. Says that they have ended, which the next round
+  /// could not find where another process listens at the port of one.
   void describe_the_lost() {
     for (int rank = 0; rank < former_.options().world_size; ++rank) {
       if (std::find(members_.begin(), members_.end(), rank) != members_.end()) continue;
       const auto& record = former_.job()->peers().record_of(rank, limit_of_question());
       static_cast<void>(agree(endpoint::record_key(rank), record.to_text()));
+      joined_->job()->report_ended(rank);
     }
   }
 
@@ -121,7 +133,7 @@ class survivors {
       for (const int rank : members_) {
         if (has(keys::ready_as(rank))) continue;
         all_ready = false;
-        lost |= former_.job()->has_ended(rank);
+        lost |= is_gone(rank, members_);
       }
       if (all_ready || lost) {
         return agree(keys::outcome, all_ready ? "formed" : "again") == "formed";
