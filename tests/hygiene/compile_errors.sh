@@ -232,12 +232,12 @@ void calls(parx::process_group& world, parx::parallel_model<float, parx::tensor<
   of_floats.add("w", whole_numbers);
   (void)parx::concat(ddp(images), ddp(images), 1);
   (void)parx::reshape(ddp(images), -1, 2);
-  (void)parx::sum(ddp(images), 1);
-  (void)parx::mean(ddp(images), 1);
+  (void)images(0, 1);
+  (void)parx::nn::mse_loss(ddp(images), images).item();
 #else
   (void)parx::concat({ddp(images), ddp(images)}, 1);
-  (void)parx::sum(parx::reshape(ddp(images), {-1, 2}), {1});
-  (void)parx::mean(ddp(images), {1});
+  (void)parx::sum(parx::reshape(ddp(images), {-1, 2}), 1);
+  (void)parx::mean(ddp(images), {0, 1});
   (void)parx::differentiable(images, [](const parx::tensor<float>&, parx::grad_sink<float>) {}, input);
   (void)parx::train::make_evaluation(ddp, checks, [](auto& net, auto& batch) -> parx::nn::metrics {
     return {{"loss", parx::nn::cross_entropy(net(batch.x), batch.y)}};
@@ -340,8 +340,8 @@ told 1 'the logits are what a model returns'
 told 1 'parx::ddp ddp{model, world} wraps'
 told 3 'a shape goes in braces'
 told 1 'the parts go in braces: concat'
-told 2 'axes go in braces: '
-told 1 'an element of a tensor is'
+told 1 'a loss is a sum and a count'
+told 2 'an element of a tensor is'
 told 1 'one flat range of numbers'
 told 1 'the samples are a tensor<float>'
 told 1 'the targets are a tensor'

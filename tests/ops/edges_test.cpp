@@ -182,6 +182,43 @@ BOOST_AUTO_TEST_CASE(tensors_have_the_operations_without_gradients) {
   BOOST_TEST(all(logical_or(isfinite(x), isinf(x))));
 }
 
+BOOST_AUTO_TEST_CASE(axes_are_one_number_or_several_in_braces_or_all) {
+  const auto numbers = grid(0, {3, 4, 2});
+  const variable<double> x(numbers);
+  const auto same = [](const variable<double>& a, const variable<double>& b) {
+    BOOST_TEST((a.shape() == b.shape()), to_string(a.shape()) << " " << to_string(b.shape()));
+    const auto found = a.value().contiguous(), wanted = b.value().contiguous();
+    BOOST_TEST(found.span() == wanted.span(), boost::test_tools::per_element());
+  };
+  const auto each_way = [&](auto f, const variable<double>& all) {
+    same(f(axis_list(1)), f(axis_list{-2}));
+    BOOST_TEST((f(axis_list(1)).shape() == shape{3, 2}));
+    same(f(axis_list{0, 1, 2}), all);
+    same(f(axis_list(std::vector{0, 1, 2})), f(axis_list::all()));
+  };
+  each_way([&](const axis_list& axes) { return sum(x, axes); }, sum(x));
+  each_way([&](const axis_list& axes) { return sum(numbers, axes); }, sum(numbers));
+  each_way([&](const axis_list& axes) { return mean(x, axes); }, mean(numbers));
+  each_way([&](const axis_list& axes) { return var(x, axes); }, var(numbers));
+  each_way([&](const axis_list& axes) { return stddev(x, axes); }, stddev(numbers));
+  each_way([&](const axis_list& axes) { return logsumexp(x, axes); }, logsumexp(x, {0, 1, 2}));
+  const auto norms = {0.0, 1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()};
+  for (const double p : norms) {
+    same(norm(x, p, 1), norm(numbers, p, {1}));
+    BOOST_TEST(norm(x, p).item() == norm(x, p, {0, 1, 2}).item(),
+               boost::test_tools::tolerance(1e-14));
+    const auto kept = norm(x, p, axis_list::all(), reduced_axes::kept);
+    BOOST_TEST((kept.shape() == shape{1, 1, 1}));
+    BOOST_TEST(kept.item() == norm(x, p).item());
+  }
+  same(flip(x, 1), flip(x, {1}));
+  same(sum(x, {}), x);
+  same(sum(x, {0}), sum(x, 0));  // 0 is an axis, no null pointer
+  BOOST_TEST(mentions(message_of([&] { (void)sum(x, std::vector<int>(9)); }),
+                      "a tensor has at most 8 axes, not 9"));
+  BOOST_TEST(mentions(message_of([&] { (void)mean(x, 3); }), "axis 3 does not exist"));
+}
+
 BOOST_AUTO_TEST_CASE(what_does_not_fit_is_named) {
   const variable<double> x(tensor<double>::zeros({2, 3}));
   const auto numbers = [](std::initializer_list<int> all, const shape& s) {

@@ -38,8 +38,8 @@
   form template variable<T> reshape<T>(const variable<T>&, const shape&, call_site); \
   form template variable<T> flatten<T>(const variable<T>&, int, call_site); \
   form template variable<T> permute<T>(const variable<T>&, std::span<const int>, call_site); \
-  form template variable<T> sum<T>(const variable<T>&, call_site); \
-  form template variable<T> mean<T>(const variable<T>&, call_site);
+  form template variable<T> sum<T>(const variable<T>&, const axis_list&, reduced_axes, call_site); \
+  form template variable<T> mean<T>(const variable<T>&, const axis_list&, reduced_axes, call_site);
 
 #ifdef PARX_SEPARATE_COMPILATION
 namespace parx::inline PARX_ABI {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include <parx/autograd/variable.hpp>
 
@@ -28,6 +29,14 @@ struct weighted_loss {
   /// For printing; 0 when the count is 0.
   [[nodiscard]] T mean() const {
     return count == 0 ? T(0) : static_cast<T>(sum.item() / static_cast<T>(count));
+  }
+  /// For a PyTorch user's loss.item(): a compile-time error that says what to do.
+  template <typename Of = T>
+  [[nodiscard]] Of item() const {
+    static_assert(std::is_void_v<Of>,
+                  "a loss is a sum and a count: its number is loss.mean(), that of all ranks "
+                  "parx::global_mean(world, loss)");
+    return {};
   }
   /// See variable::backward. options.count is set from this loss.
   void backward(backward_options options = {}, call_site site = call_site::current()) const {

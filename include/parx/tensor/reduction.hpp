@@ -231,8 +231,6 @@ template <typename T, typename Combine>
   return after == reduced_axes::kept ? target : target.reshape(drop_reduced(source.shape(), axes));
 }
 
-inline constexpr std::array<int, max_rank> all_axes{0, 1, 2, 3, 4, 5, 6, 7};
-
 }  // namespace detail
 
 /// Sums `source` over the axes on which `target` has extent 1 or no axis, into target, which must
@@ -249,29 +247,18 @@ void sum_into(const tensor<T>& source, const tensor<T>& target, accumulate how) 
 
 // Of logits that are cut by classes over ranks these throw usage_error, with the caller's line.
 
-/// The sum over some axes; over none for an empty list. Numbers of 16 bits are summed as floats.
+/// The sum over some axes; of all elements, a scalar, where none are given. Numbers of 16 bits are
+/// summed as floats.
 template <typename T>
-[[nodiscard]] tensor<T> sum(const tensor<T>& source, std::span<const int> axes,
+[[nodiscard]] tensor<T> sum(const tensor<T>& source, const axis_list& axes = axis_list::all(),
                             reduced_axes after = reduced_axes::dropped,
                             call_site site = call_site::current()) {
   detail::require_no_cut_logits(source, "sum", site);
   if constexpr (is_half<T>) {
     return sum(source.template cast<float>(), axes, after, site).template cast<T>();
   } else {
-    return detail::reduce(source, axes, after, T(0), add_op{});
+    return detail::reduce(source, axes.of(source.shape()), after, T(0), add_op{});
   }
-}
-template <typename T>
-[[nodiscard]] tensor<T> sum(const tensor<T>& source, std::initializer_list<int> axes,
-                            reduced_axes after = reduced_axes::dropped,
-                            call_site site = call_site::current()) {
-  return sum(source, std::span<const int>(axes.begin(), axes.size()), after, site);
-}
-/// The sum of all elements, a scalar.
-template <typename T>
-[[nodiscard]] tensor<T> sum(const tensor<T>& source, call_site site = call_site::current()) {
-  return sum(source, std::span<const int>(detail::all_axes).first(source.rank()),
-             reduced_axes::dropped, site);
 }
 
 /// The largest element along some axes; NaN where one is NaN. Throws usage_error where there is

@@ -127,6 +127,40 @@ class shape {
   return static_cast<std::size_t>(resolved);
 }
 
+/// Axes of a tensor as an argument: 1, {0, 1}, or a vector of them; none for {}.
+class axis_list {
+ public:
+  /// Every axis, of any tensor.
+  [[nodiscard]] static constexpr axis_list all() noexcept { return axis_list(every_axis{}); }
+  constexpr axis_list(int axis)  // NOLINT(google-explicit-constructor)
+      : axis_list(std::span<const int>(&axis, 1)) {}
+  /// Throws usage_error for more than max_rank axes.
+  constexpr axis_list(std::initializer_list<int> axes)
+      : axis_list(std::span<const int>(axes.begin(), axes.size())) {}
+  template <typename Axes>
+    requires std::is_convertible_v<const Axes&, std::span<const int>>
+  constexpr axis_list(const Axes& axes)  // NOLINT(google-explicit-constructor)
+      : count_(std::span<const int>(axes).size()) {
+    require(count_ <= max_rank, "a tensor has at most {} axes, not {}", max_rank, count_);
+    std::copy_n(std::span<const int>(axes).begin(), count_, axes_.begin());
+  }
+
+  [[nodiscard]] constexpr bool is_all() const noexcept { return count_ == unlimited; }
+  /// Those of a tensor of shape `s`, as they were given.
+  [[nodiscard]] constexpr std::span<const int> of(const shape& s) const noexcept {
+    return std::span<const int>(axes_).first(is_all() ? s.rank() : count_);
+  }
+
+ private:
+  struct every_axis {};
+  static constexpr std::size_t unlimited = max_rank + 1;
+
+  constexpr explicit axis_list(every_axis) noexcept : count_(unlimited) {}
+
+  std::array<int, max_rank> axes_{0, 1, 2, 3, 4, 5, 6, 7};
+  std::size_t count_;
+};
+
 /// Of each axis, how many elements apart its neighbours are.
 using strides = std::array<std::size_t, max_rank>;
 

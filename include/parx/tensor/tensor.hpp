@@ -187,13 +187,18 @@ class tensor {
     (step(static_cast<std::size_t>(index)), ...);
     return data_[offset];
   }
-  /// For x[i], which cannot be an element and a row: a compile-time error that says what to do.
-  template <typename Index>
-  [[nodiscard]] T& operator[](Index /*index*/) const {
-    static_assert(std::is_void_v<Index>,
+  /// For x(i, j) and x[i], which cannot be an element and a row: a compile-time error that says
+  /// what to do.
+  template <typename... Index>
+  [[nodiscard]] T& operator()(Index... /*index*/) const {
+    static_assert(sizeof...(Index) > max_rank,
                   "an element of a tensor is x.at(i, j), a row x.select(0, i), and all elements "
                   "are x.span()");
     return *data_;
+  }
+  template <typename Index>
+  [[nodiscard]] T& operator[](Index index) const {
+    return (*this)(index);
   }
   /// The one element of a tensor of size 1.
   [[nodiscard]] T item() const {

@@ -189,9 +189,9 @@ template <detail::tensor_or_variable X>
 }
 /// The indices of these axes in the opposite order.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto flip(const X& x, std::initializer_list<int> axes) {
+[[nodiscard]] auto flip(const X& x, const axis_list& axes) {
   detail::kind_of<X> y = x;
-  for (const int axis : axes) {
+  for (const int axis : axes.of(x.shape())) {
     const std::size_t extent = x.shape()[resolve_axis(axis, x.shape())];
     y = detail::taken_by("flip", y, axis, extent, [=](std::size_t k) { return extent - 1 - k; });
   }

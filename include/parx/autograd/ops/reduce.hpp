@@ -1,11 +1,8 @@
 // sum and mean over all or some axes.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
-#include <initializer_list>
 #include <span>
-#include <type_traits>
 
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops/cast.hpp>
@@ -51,53 +48,25 @@ template <typename T>
 
 }  // namespace detail
 
-/// The sum over some axes.
+/// The sum over some axes; of all elements, a scalar, where none are given.
 template <typename T>
-[[nodiscard]] variable<T> sum(const variable<T>& x, std::initializer_list<int> axes,
+[[nodiscard]] variable<T> sum(const variable<T>& x, const axis_list& axes = axis_list::all(),
                               reduced_axes after = reduced_axes::dropped,
                               call_site site = call_site::current()) {
   detail::require_no_cut_logits(x, "sum", site);
-  return detail::scaled_sum(x, {axes.begin(), axes.size()}, after, 1);
-}
-/// The sum of all elements, a scalar.
-template <typename T>
-[[nodiscard]] variable<T> sum(const variable<T>& x, call_site site = call_site::current()) {
-  detail::require_no_cut_logits(x, "sum", site);
-  return detail::scaled_sum(x, std::span<const int>(detail::all_axes).first(x.rank()),
-                            reduced_axes::dropped, 1);
+  return detail::scaled_sum(x, axes.of(x.shape()), after, 1);
 }
 
-/// For other arguments: a compile-time error that says what to do.
-template <typename T, std::integral Axis>
-variable<T> sum(const variable<T>& x, Axis) {
-  static_assert(std::is_void_v<T>, "axes go in braces: sum(x, {1})");
-  return x;
-}
-
-/// The mean over some axes. Throws usage_error when there is nothing to average.
+/// The mean over some axes; of all elements, a scalar, where none are given. Throws usage_error
+/// when there is nothing to average.
 template <typename T>
-[[nodiscard]] variable<T> mean(const variable<T>& x, std::initializer_list<int> axes,
+[[nodiscard]] variable<T> mean(const variable<T>& x, const axis_list& axes = axis_list::all(),
                                reduced_axes after = reduced_axes::dropped,
                                call_site site = call_site::current()) {
   detail::require_no_cut_logits(x, "mean", site);
-  const std::span<const int> list(axes.begin(), axes.size());
+  const std::span<const int> list = axes.of(x.shape());
   const std::size_t count = detail::values_behind_mean(x.shape(), list);
   return detail::scaled_sum(x, list, after, detail::reciprocal_of<T>(count));
-}
-/// The mean of all elements, a scalar.
-template <typename T>
-[[nodiscard]] variable<T> mean(const variable<T>& x, call_site site = call_site::current()) {
-  detail::require_no_cut_logits(x, "mean", site);
-  require(x.size() > 0, "the mean of a variable of shape {} is the mean of nothing",
-          to_string(x.shape()));
-  return detail::scaled_sum(x, std::span<const int>(detail::all_axes).first(x.rank()),
-                            reduced_axes::dropped, detail::reciprocal_of<T>(x.size()));
-}
-/// For other arguments: a compile-time error that says what to do.
-template <typename T, std::integral Axis>
-variable<T> mean(const variable<T>& x, Axis) {
-  static_assert(std::is_void_v<T>, "axes go in braces: mean(x, {1})");
-  return x;
 }
 
 }  // namespace parx

@@ -62,9 +62,6 @@ struct reduced {
 [[nodiscard]] inline std::span<const int> listed(std::initializer_list<int> axes) {
   return {axes.begin(), axes.size()};
 }
-[[nodiscard]] inline std::span<const int> every_axis(const shape& s) {
-  return std::span<const int>(all_axes).first(s.rank());
-}
 
 template <typename T>
 [[nodiscard]] variable<T> variance_over(const variable<T>& x, const reduced& over,
@@ -102,6 +99,12 @@ template <typename T, typename Reduce>
                upstream.reshape(over.kept), equal, times);
       },
       x);
+}
+
+template <typename T>
+[[nodiscard]] tensor<T> largest_over(const tensor<T>& x, std::span<const int> axes) {
+  require_elements(x.shape(), axes, "largest");
+  return reduce(x, axes, reduced_axes::kept, least_of<T>(), largest_op{});
 }
 
 template <typename T, typename A>
@@ -159,25 +162,19 @@ template <typename T>
 
 }  // namespace detail
 
-/// The mean squared distance from the mean over some axes, divided by n - correction in place of n:
-/// 1, as PyTorch has it, or 0 for the variance of a population. Of one value NaN, unless the
-/// correction is 0.
+/// The mean squared distance from the mean over some axes, or of all elements where none are given,
+/// divided by n - correction in place of n: 1, as PyTorch has it, or 0 for the variance of a
+/// population. Of one value NaN, unless the correction is 0.
 template <typename T>
-[[nodiscard]] variable<T> var(const variable<T>& x, std::initializer_list<int> axes,
+[[nodiscard]] variable<T> var(const variable<T>& x, const axis_list& axes = axis_list::all(),
                               double correction = 1, reduced_axes after = reduced_axes::dropped,
                               call_site site = call_site::current()) {
-  const detail::reduced over("var", x.value(), detail::listed(axes), site);
+  const detail::reduced over("var", x.value(), axes.of(x.shape()), site);
   return detail::variance_over(x, over, correction, after, site);
-}
-/// Of all elements, a scalar.
-template <typename T>
-[[nodiscard]] variable<T> var(const variable<T>& x, call_site site = call_site::current()) {
-  const detail::reduced over("var", x.value(), detail::every_axis(x.shape()), site);
-  return detail::variance_over(x, over, 1, reduced_axes::dropped, site);
 }
 /// The root of var; its derivative at 0 is 0. torch.std: parx cannot call a function that.
 template <typename T>
-[[nodiscard]] variable<T> stddev(const variable<T>& x, std::initializer_list<int> axes,
+[[nodiscard]] variable<T> stddev(const variable<T>& x, const axis_list& axes = axis_list::all(),
                                  double correction = 1, reduced_axes after = reduced_axes::dropped,
                                  call_site site = call_site::current()) {
   return detail::element_wise(
@@ -260,16 +257,16 @@ template <detail::tensor_or_variable X>
 
 /// log(sum(exp(x))) over some axes, without overflow; of nothing -infinity.
 template <typename T>
-[[nodiscard]] variable<T> logsumexp(const variable<T>& x, std::initializer_list<int> axes,
+[[nodiscard]] variable<T> logsumexp(const variable<T>& x, const axis_list& axes,
                                     reduced_axes after = reduced_axes::dropped,
                                     call_site site = call_site::current()) {
-  const detail::reduced over("logsumexp", x.value(), detail::listed(axes), site);
+  const detail::reduced over("logsumexp", x.value(), axes.of(x.shape()), site);
   if constexpr (is_half<T>) {
     return cast<T>(logsumexp(cast<float>(x), axes, after, site));
   } else {
     const tensor<T> highest = x.size() == 0 ? tensor<T>::zeros(over.kept)
                                             : map([](T m) { return std::isinf(m) ? T(0) : m; },
-                                                  max(x.value(), axes, reduced_axes::kept, site));
+                                                  detail::largest_over(x.value(), over.axes));
     const auto shifted = [](auto v, auto m) { return detail::vector_exp(v - m); };
     const tensor<T> total =
         sum(map(on_packets(shifted), x.value(), highest), over.axes, reduced_axes::kept, site);
@@ -286,18 +283,30 @@ template <typename T>
   }
 }
 
-/// (sum |x|^p)^(1/p) over some axes; p = infinity is the largest |x|, p = 0 the number of elements
-/// that are not 0. The derivative where the norm is 0 is 0.
+/// (sum |x|^p)^(1/p) over some axes, or of all elements where none are given; p = infinity is the
+/// largest |x|, p = 0 the number of elements that are not 0. The derivative where the norm is 0 is
+/// 0.
 template <typename T>
-[[nodiscard]] variable<T> norm(const variable<T>& x, double p, std::initializer_list<int> axes,
+[[nodiscard]] variable<T> norm(const variable<T>& x, double p = 2,
+                               const axis_list& axes = axis_list::all(),
                                reduced_axes after = reduced_axes::dropped,
                                call_site site = call_site::current()) {
-  const detail::reduced over("norm", x.value(), detail::listed(axes), site);
+  if (axes.is_all() && x.rank() != 1) {
+    detail::require_no_cut_logits(x, "norm", site);
+    const variable<T> whole = norm(detail::in_a_row(x), p, 0, reduced_axes::dropped, site);
+    if (after == reduced_axes::dropped) return whole;
+    return reshape(whole, detail::keep_reduced(x.shape(), axes.of(x.shape())), site);
+  }
+  const detail::reduced over("norm", x.value(), axes.of(x.shape()), site);
   if constexpr (is_half<T>) {
     return cast<T>(norm(cast<float>(x), p, axes, after, site));
   } else {
     require(p >= 0, "norm at {}: p is {}, which is negative", site, p);
-    if (std::isinf(p)) return max(abs(x), axes, after, site);
+    if (std::isinf(p)) {
+      return detail::extreme(abs(x), over, after, [&](const tensor<T>& v) {
+        return detail::largest_over(v, over.axes);
+      });
+    }
     if (p == 1) return sum(abs(x), axes, after, site);
     if (p == 0) {
       const tensor<T> counted = map([](T v) { return v == 0 ? T(0) : T(1); }, x.value());
@@ -318,13 +327,6 @@ template <typename T>
         },
         x);
   }
-}
-/// Of all elements, a scalar.
-template <typename T>
-[[nodiscard]] variable<T> norm(const variable<T>& x, double p = 2,
-                               call_site site = call_site::current()) {
-  detail::require_no_cut_logits(x, "norm", site);
-  return norm(detail::in_a_row(x), p, {0}, reduced_axes::dropped, site);
 }
 
 /// The product along one axis, which disappears.
@@ -434,46 +436,38 @@ template <typename T>
 
 /// Of a tensor: the mean over `axes`.
 template <typename T>
-[[nodiscard]] tensor<T> mean(const tensor<T>& x, std::initializer_list<int> axes,
+[[nodiscard]] tensor<T> mean(const tensor<T>& x, const axis_list& axes = axis_list::all(),
                              reduced_axes after = reduced_axes::dropped,
                              call_site site = call_site::current()) {
   return mean(variable<T>(x), axes, after, site).value();
 }
 template <typename T>
-[[nodiscard]] tensor<T> mean(const tensor<T>& x, call_site site = call_site::current()) {
-  return mean(variable<T>(x), site).value();
-}
-template <typename T>
-[[nodiscard]] tensor<T> var(const tensor<T>& x, std::initializer_list<int> axes,
+[[nodiscard]] tensor<T> var(const tensor<T>& x, const axis_list& axes = axis_list::all(),
                             double correction = 1, reduced_axes after = reduced_axes::dropped,
                             call_site site = call_site::current()) {
   return var(variable<T>(x), axes, correction, after, site).value();
 }
 /// Of a tensor: the standard deviation over `axes`.
 template <typename T>
-[[nodiscard]] tensor<T> stddev(const tensor<T>& x, std::initializer_list<int> axes,
+[[nodiscard]] tensor<T> stddev(const tensor<T>& x, const axis_list& axes = axis_list::all(),
                                double correction = 1, reduced_axes after = reduced_axes::dropped,
                                call_site site = call_site::current()) {
   return stddev(variable<T>(x), axes, correction, after, site).value();
 }
 /// Of a tensor: log(sum(e^x)) over `axes`, without overflow.
 template <typename T>
-[[nodiscard]] tensor<T> logsumexp(const tensor<T>& x, std::initializer_list<int> axes,
+[[nodiscard]] tensor<T> logsumexp(const tensor<T>& x, const axis_list& axes,
                                   reduced_axes after = reduced_axes::dropped,
                                   call_site site = call_site::current()) {
   return logsumexp(variable<T>(x), axes, after, site).value();
 }
 /// Of a tensor: the p-norm.
 template <typename T>
-[[nodiscard]] tensor<T> norm(const tensor<T>& x, double p, std::initializer_list<int> axes,
+[[nodiscard]] tensor<T> norm(const tensor<T>& x, double p = 2,
+                             const axis_list& axes = axis_list::all(),
                              reduced_axes after = reduced_axes::dropped,
                              call_site site = call_site::current()) {
   return norm(variable<T>(x), p, axes, after, site).value();
-}
-template <typename T>
-[[nodiscard]] tensor<T> norm(const tensor<T>& x, double p = 2,
-                             call_site site = call_site::current()) {
-  return norm(variable<T>(x), p, site).value();
 }
 /// Of a tensor: the product over an axis.
 template <typename T>
