@@ -21,7 +21,7 @@ namespace {
 
 using element_types = std::tuple<float, double>;
 
-/// The sum in the order of order.hpp, one element at a time.
+/// The sum in the order of summation_order.hpp, one element at a time.
 template <typename T>
 T in_stated_order(matrix<T> a, matrix<T> b, std::size_t k, T alpha, T base) {
   const auto fma = [](T x, T y, T z) {

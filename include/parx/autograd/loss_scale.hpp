@@ -1,8 +1,8 @@
 // loss_scale: the factor of a loss whose backward runs inside of a call.
 //
-// A loss scale (amp::grad_scaler) multiplies a loss before backward(). A pipeline's step() makes
-// its losses itself and runs their backward: the scale of the innermost scope of this thread
-// reaches them there.
+// A loss scale (amp::grad_scaler) multiplies a loss before backward(). Of a model in stages
+// forward_backward() makes the losses and runs their backward itself: it takes the scale from the
+// innermost scope of this thread.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// All differentiable operations.
+// The differentiable operations that <parx/nn.hpp> needs; <parx/ops.hpp> has all.
 #pragma once
 
 #include <parx/autograd/ops/activation.hpp>

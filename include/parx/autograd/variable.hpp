@@ -126,7 +126,7 @@ class variable {
                          [&, this](double factor) { start_from(std::move(upstream), factor); });
   }
   /// The first of two halves, which computes only the gradients of borders; the result computes the
-  /// others: see halves.hpp. Frees the graph as backward does.
+  /// others: see split_backward.hpp. Frees the graph as backward does.
   backward_rest backward_inputs(const backward_options& options = {},
                                 call_site site = call_site::current()) const {
     return backward_inputs_from(upstream_of_scalar("backward_inputs", site), options, site);

@@ -60,7 +60,7 @@ struct ddp_options {
   /// those of replicas_of(rank, ranks, replicas), all but the last under no_sync(). The bits of
   /// gradients do not depend on the number of ranks: see replica_tree.hpp. 0: each rank is one
   /// replica, of any number of passes. Not with .hook. Of .reduction_groups each has the ranks of
-  /// the ddp's group, then those of other stages with the same samples (replica_plan's users).
+  /// the ddp's group, then those of other stages with the same samples (replica_plan's stages).
   int replicas = 0;
 };
 

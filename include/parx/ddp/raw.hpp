@@ -2,9 +2,9 @@
 //
 //   parx::raw_module<float> net;
 //   const auto w = net.add("w", weight);  // a vector, array, span or Eigen matrix of yours
-//   parx::parallel model{net, world, parx::layout::parse("zero=1")};  // or parx::ddp ddp{net,
-//   world} parx::optim::sgd optimizer{model.parameters(), {.lr = 0.1}}; auto pass =
-//   net.begin_backward(batch_size);  // gradients are sums over this rank's samples
+//   parx::parallel model{net, world, parx::layout::parse("zero=1")};
+//   parx::optim::sgd optimizer{model.parameters(), {.lr = 0.1}};
+//   auto pass = net.begin_backward(batch_size);  // gradients are sums over this rank's samples
 //   ... write the gradient of w to net.grad(w) ...
 //   pass.ready(w);                        // leaves for the other ranks once its bucket is full
 //   pass.end();                           // the optimizer has the mean over all ranks' samples

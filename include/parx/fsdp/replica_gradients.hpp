@@ -1,5 +1,5 @@
 // replica_gradients: the unit_gradients of an fsdp with virtual replicas. A pass is one replica, or
-// idle where other ranks have one more.
+// padding where other ranks have one more.
 #pragma once
 
 #include <cstddef>

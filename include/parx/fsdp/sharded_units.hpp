@@ -229,7 +229,7 @@ class sharded_units final : private closed_reads {
   }
   [[nodiscard]] std::unique_ptr<unit_values> storage_of(const fsdp_options& options,
                                                         call_site site);
-  [[nodiscard]] sum_settings layout_of(std::vector<std::size_t> part_of,
+  [[nodiscard]] sum_settings sum_settings_of(std::vector<std::size_t> part_of,
                                            const fsdp_options& options, call_site site);
   /// Scatters the values of rank 0's model to the parts, flat by flat.
   void take_values(call_site site);
@@ -266,7 +266,7 @@ class sharded_units final : private closed_reads {
   std::vector<trained_table> tables_;  ///< all, the frozen ones too
   std::vector<std::size_t> frozen_;    ///< parameters that no memory for gradients is made for
   std::optional<whole_observer> reducer_;
-  part_observer steps_;
+  part_observer part_observer_;
   std::vector<std::unique_ptr<unit_hook>> hooks_;
   reading_hook inner_hook_{*this};
   std::vector<running_call> calls_;

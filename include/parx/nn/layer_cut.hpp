@@ -47,8 +47,8 @@ struct layer_cut {
   /// The same for the input of an output that is tied to this embedding.
   between_cuts output = between_cuts::whole;
   cut_result result = cut_result::features;
-  /// Only for cut_messages: positions of a text that come here (0: all), and inputs of the layer in
-  /// a step.
+  /// Only to count messages (layer_cut_impl.hpp): positions of a text that come here (0: all), and
+  /// inputs of the layer in a step.
   std::size_t positions_used = 0, inputs = 1;
 };
 

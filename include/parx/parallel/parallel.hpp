@@ -14,9 +14,9 @@
 //   parx::save(model, "model.safetensors");
 //
 // Bits of losses, norms and values depend on (dp, tp, sp, microbatches) alone: not on pp, zero,
-// hybrid, the schedule (but looped BFS, and tables that are tied over stages) or the network, since
-// gradients are summed in one order, by rank (reduction_order::serial). With virtual replicas
-// (replicas=) bits of norms and values do not depend on dp either.
+// hybrid, the schedule or the network, since gradients are summed in one order, by rank
+// (reduction_order::serial). Exceptions are looped BFS, and tables that are tied over stages. With
+// virtual replicas (replicas=) bits of norms and values do not depend on dp either.
 // A layout that the ranks or the model do not permit is a usage_error at once.
 #pragma once
 

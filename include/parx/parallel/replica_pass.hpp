@@ -6,7 +6,7 @@
 //
 // Random layers draw by the replica's number. Buffers, such as the running statistics of a batch
 // norm, are those of replica 0, as those of a ddp are rank 0's. The forwards of other replicas
-// begin with the buffers from before the step, and what they write is dropped. A model in stages
+// begin with the buffers from before the step, and replica 0 alone updates them. A model in stages
 // runs a replica's forward in pieces, between those of others: each piece begins like a forward.
 // Threads: one.
 #pragma once

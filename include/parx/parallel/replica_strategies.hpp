@@ -39,9 +39,9 @@ class data_parallel_replicas final : public data_parallel_strategy<T, Wrapper> {
     const nn::replica_scope by_replica;
     replica_pass<T> replicas(this->model_);
     const replica_range mine = own();
-    const int idle = static_cast<int>(all.count) - mine.size();
-    const nn::tally total = this->train_each(all, [&replicas, idle, mine](std::size_t i) {
-      const int number = static_cast<int>(i) - idle;
+    const int padding = static_cast<int>(all.count) - mine.size();
+    const nn::tally total = this->train_each(all, [&replicas, padding, mine](std::size_t i) {
+      const int number = static_cast<int>(i) - padding;
       replicas.begin(number < 0 ? replica_pass<T>::none : mine.first + number);
     });
     replicas.end();

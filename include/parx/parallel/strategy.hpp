@@ -58,7 +58,7 @@ class parallel_strategy {
   // Steps.
 
   /// The number of micro-batches of a batch of so many rows, nullopt where this rank has no
-  /// samples; equal on the ranks that need that.
+  /// samples; equal on the ranks of a replica, and on all where values are gathered.
   [[nodiscard]] virtual int parts_of(std::optional<std::size_t> rows, batch_use use) = 0;
   /// Whether a step begins with a micro-batch without rows, before those of parts_of().
   [[nodiscard]] virtual bool pads_first() = 0;

@@ -257,7 +257,7 @@ class stage_runner {
   static void require_samples(const batches& of, std::size_t number, const std::string& reader) {
     require(of.has_samples(number),
             "the batch of this rank is empty, and {} reads it: give batches to the ranks where "
-            "pipeline::needs_input()",
+            "model.needs_input()",
             reader);
   }
 

@@ -111,18 +111,18 @@ class replica_plan {
       sums_of_.push_back(nodes.size());
       sent.insert(sent.end(), nodes.begin(), nodes.end());
     }
-    const std::vector<std::size_t> of_user = sums_of_;
+    const std::vector<std::size_t> of_stage = sums_of_;
     const std::vector<int> merges = merges_of(sent, replicas);
     for (int stage = stages; stage-- > 0;) {
       for (int each = 0; each < ranks; ++each) {
-        for (std::size_t i = 0; i < of_user[static_cast<std::size_t>(each)]; ++i) {
+        for (std::size_t i = 0; i < of_stage[static_cast<std::size_t>(each)]; ++i) {
           order_.push_back({stage * ranks + each, i});
         }
       }
       merges_.insert(merges_.end(), merges.begin(), merges.end());
       if (stage + 1 == stages) continue;
       ++merges_.back();
-      sums_of_.insert(sums_of_.end(), of_user.begin(), of_user.end());
+      sums_of_.insert(sums_of_.end(), of_stage.begin(), of_stage.end());
     }
   }
 

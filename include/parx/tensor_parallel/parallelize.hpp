@@ -5,7 +5,7 @@
 //   model.initialize(seed);                                     // or a checkpoint
 //   parx::ddp ddp{model, mesh["dp"]};
 //   parx::nn::cross_entropy(ddp(batch.x), batch.y).backward();
-//   parx::optim::clip_grad_norm(opt.targets(), 1.0);
+//   parx::optim::clip_grad_norm(ddp.parameters(), 1.0);
 //
 // All ranks of the group must get the same samples (a sampler over mesh["dp"], not the world) and
 // the same seed. This is not checked, except for labels if classes are cut. The ranks compute the
@@ -115,11 +115,11 @@ template <typename Model>
 }  // namespace tp::detail
 
 /// Collective over the group, which is borrowed and must outlive the model, and over `job`, the
-/// ranks that have to have the same plan (null: the group). Of values that a parameter has already,
-/// which must be the same on all ranks, each keeps those of its part; without any, a cut parameter
-/// is never whole in memory. Optimizers are made after the cut. Throws usage_error, with a table of
-/// all layers, if a line of the plan matches no layer, two lines match the same one, a layer cannot
-/// be cut that way, or the ranks' plans differ; the model must not be used afterwards.
+/// ranks that have to have the same plan (null: the group). Where a parameter has values already,
+/// which must be the same on all ranks, each keeps those of its part; where it has none, a cut
+/// parameter is never whole in memory. Optimizers are made after the cut. Throws usage_error, with
+/// a table of all layers, if a line of the plan matches no layer, two lines match the same one, a
+/// layer cannot be cut that way, or the ranks' plans differ; the model must not be used afterwards.
 template <typename Model>
 [[nodiscard]] parallelized parallelize(Model& model, process_group& group, const tp::plan& lines,
                                        call_site site = call_site::current(),

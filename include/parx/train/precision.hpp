@@ -47,7 +47,7 @@ class precision {
     if constexpr (is_figure<Loss>) {
       require(!scaler_ || is_scaled_inside_,
               "trainer: fp16 scales the loss before backward, but this loss function runs backward "
-              "itself, and not by a pipeline's step(); take bf16");
+              "itself, and not by model.forward_backward(); take bf16");
     } else {
       if (may_overflow()) watch.reset();
       if (scaler_) scaler_->scale(loss).backward({}, site);

@@ -76,8 +76,8 @@ class trainer : public detail::trainer_base {
   static_assert(detail::is_in_a_wrapper<Wrapper>,
                 "a trainer takes the model in its wrapper: parx::ddp ddp{model, world}");
   static_assert(detail::has_its_whole_chapter<Wrapper, Optimizer>,
-                "a trainer over this wrapper needs its whole chapter: include <parx/fsdp.hpp>, "
-                "<parx/pipeline.hpp> or <parx/parallel.hpp>");
+                "a trainer over this wrapper needs its whole chapter: include <parx/fsdp.hpp> "
+                "or <parx/parallel.hpp>");
   static_assert(detail::is_complete<Wrapper, Optimizer>());
 
  public:

@@ -9,8 +9,8 @@
 //
 // Everything is called on all ranks of the job, from one thread and in the same order, so each
 // function may communicate. The free functions are found by argument-dependent lookup. Those of
-// parx's own wrappers are in checkpoint/save.hpp, but for sharded_over, which the
-// chapters of the wrappers have of which each rank keeps a part.
+// parx's own wrappers are in checkpoint/save.hpp; sharded_over() is in the chapter of each sharding
+// wrapper.
 #pragma once
 
 #include <concepts>

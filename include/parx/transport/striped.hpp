@@ -96,7 +96,7 @@ class striped_link final : public detail::process_link {
 
   void after_sleep(short events) override {
     if (events != 0) return;
-    for (lane& each : lanes_) open_ &= each.stream.is_heard_of();
+    for (lane& each : lanes_) open_ &= each.stream.note_silence();
   }
   void close() noexcept override {
     for (lane& each : lanes_) each.stream.close();

@@ -43,7 +43,7 @@ class tcp_link final : public detail::process_link {
     return readable && (!ahead_.empty() || stream_.may_hold_bytes());
   }
   void after_sleep(short events) override {
-    if (events == 0) stream_.is_heard_of();
+    if (events == 0) stream_.note_silence();
   }
   void close() noexcept override { stream_.close(); }
 

@@ -51,10 +51,11 @@ class tree_grower {
         data_(&data),
         cuts_(cuts),
         options_(&options),
-        exchange_(group, data, votes(options, data.columns()) ? 1 : group.size()),
-        lists_(data) {
-    if (votes(options, data.columns()) && group.size() > 1) election_.emplace(group, cuts, options);
-  }
+        election_(group.size() > 1 && votes(options, data.columns())
+                      ? std::optional<election>(std::in_place, group, cuts, options)
+                      : std::nullopt),
+        exchange_(group, data, election_ ? 1 : group.size()),
+        lists_(data) {}
 
   /// Collective. `of_tree` is the tree's stream of draws, see tree_seed(). The leaves have the
   /// values learning_rate * w. Throws parx::error when communication fails.

@@ -138,7 +138,6 @@ struct keeper_event {
     blamed,   ///< the nodes' reports say that `code` is the job's; of no agent
     heard,    ///< anything else of an agent
     lost,     ///< its connection is closed
-    left,     ///< its connection is closed, and its ranks are known to have ended
     tick,     ///< time has passed; of no agent
   };
 
@@ -211,9 +210,7 @@ class keeper_machine {
 
   void of_agent(const keeper_event& event) {
     using kind = keeper_event::kind;
-    if (event.what == kind::lost || event.what == kind::left) {
-      return lose(event.agent, event.what == kind::lost);
-    }
+    if (event.what == kind::lost) return lose(event.agent, true);
     for (admitted_agent& each : state().agents) {
       if (each.number == event.agent) each.last_heard = now_;
     }

@@ -43,7 +43,7 @@ PARX_INLINE double backward_pass::start(const backward_options& options) {
   count_ = options.count;
   of_ = options.of;
   for (const observed& each : scratch_.observers) {
-    // Which of the two an observer accepts may change before its half begins; all accept the sum.
+    // An observer may ask for something else before the second half begins; all accept the sum.
     if (in_halves_ || each.observer->wanted() == gradient_of::sum) of_ = gradient_of::sum;
   }
   const double mean = count_ == 0 ? 1 : 1 / count_;

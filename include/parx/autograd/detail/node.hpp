@@ -94,7 +94,7 @@ class node_base {
   bool requires_grad = true;
   bool released = false;
   bool half_run = false;         // the first half of a backward has run it
-  bool leads_to_border = false;  // a border, or (found by a backward in halves) a node above one
+  bool leads_to_border = false;  // a border, or (as find_borders() finds) computed from one
   // Of a leaf: older nodes have used a value that it no longer has. 0: it has the first one.
   std::uint64_t changed_at = 0;
 

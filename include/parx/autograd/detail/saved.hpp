@@ -43,8 +43,8 @@ template <typename T>
   return std::is_same_v<T, float> && autocast_type() != dtype::float32;
 }
 
-/// What passes through a copy on the stack: with its source 32 to 64 KiB of cache, a few
-/// microseconds of a thread.
+/// Elements that are converted in one buffer on the stack: with their source 32 to 64 KiB of cache,
+/// a few microseconds of a thread.
 inline constexpr std::size_t converted_at_once = 4096;
 
 /// to = from, rounded to `type`; they may be the same memory.
@@ -276,7 +276,7 @@ class saved {
     }
     return product_tensor<T>(unrounded());
   }
-  /// Likewise, but of T: values() where the product does not round by itself.
+  /// The operand as T; not rounded where the product rounds by itself.
   [[nodiscard]] tensor<T> unrounded() const {
     return round_to_ == dtype::bfloat16 ? whole_ : values();
   }

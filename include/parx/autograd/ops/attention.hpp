@@ -31,8 +31,10 @@ struct attention_options {
   double scale = 0;             ///< 0: 1 / sqrt(width of a head)
   double dropout = 0;           ///< probability with which a query does not use a key that it sees
   random_stream stream{0, ""};  ///< decides what is dropped; take a substream for each call
-  std::size_t first_head = 0;   ///< where heads are cut over ranks, the first of these among the
-  std::size_t whole_heads = 0;  ///< `whole_heads` (0: all are here): dropout is as without the cut
+  /// Where heads are cut over ranks: the number of the first one here, and of all of them (0: all
+  /// are here). Dropout draws by these numbers, so the cut changes no bit.
+  std::size_t first_head = 0;
+  std::size_t whole_heads = 0;
 };
 
 /// The key_mask of batches whose first lengths[b] keys of `keys` are real.

@@ -1,8 +1,8 @@
 // maximum, minimum, clamp, where, masked_fill, lerp, pow, and comparisons.
 //
 // Operands are broadcast; beside a variable a tensor is a constant. Results are new tensors. All
-// throw usage_error naming both shapes where these do not broadcast, and those of variables for
-// logits that are cut over ranks, naming parx::full_logits.
+// throw usage_error, naming both shapes, where these do not broadcast. Those of variables also
+// throw it for logits that are cut over ranks; the message names parx::full_logits.
 #pragma once
 
 #include <bit>

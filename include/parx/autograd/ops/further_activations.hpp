@@ -1,4 +1,4 @@
-// softplus, leaky_relu, elu and their kin, and relu, tanh, sigmoid, silu, gelu of tensors.
+// softplus, leaky_relu, elu and their kin; and those of activation.hpp for tensors.
 //
 // Defaults and formulas are PyTorch's. Types, bits and cut logits: see elementary.hpp.
 #pragma once
@@ -47,8 +47,7 @@ template <typename T>
 
 namespace detail {
 
-/// A function of packets that is `right` above 0, `left` below, and its derivative likewise: for
-/// two lambdas of one packet.
+/// right(v) where v > 0, else left(v), element by element: for values, and for derivatives.
 template <typename V, typename Right, typename Left>
 [[nodiscard, gnu::always_inline]] inline V by_sign(V v, Right right, Left left) noexcept {
   const V r = right(v), l = left(v);

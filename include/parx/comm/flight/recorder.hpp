@@ -2,7 +2,7 @@
 //
 // Always on. The kernel keeps the mapped pages when the process is killed, so the file then shows
 // the rank's last operations (parx_doctor recorder DIR). Recording an operation takes
-// two cache lines and two clock readings (of a brief one less, see call_record.hpp), no lock and no
+// two cache lines and two clock readings (of a short one less, see call_record.hpp), no lock and no
 // system call. The file's blocks are reserved first, so that a full disk does not cause a SIGBUS
 // later. Threads: safe from any. The idea is from the flight recorder of PyTorch's
 // ProcessGroupNCCL.

@@ -38,12 +38,12 @@ PARX_INLINE sharded_units::sharded_units(process_group& group, shard_groups grou
       adds_in_parts_(options.accumulate == accumulated_gradients::sharded || options.replicas > 0),
       of_unit_(plan_.units().size()),
       readers_(plan_.units().size()),
-      steps_(*this) {
+      part_observer_(*this) {
   const std::size_t units = plan_.units().size();
   name_tags();
   values_ = storage_of(options, site);
   take_values(site);
-  sum_settings sums = layout_of(std::move(groups.part_of), options, site);
+  sum_settings sums = sum_settings_of(std::move(groups.part_of), options, site);
   cut_tables(sums, site);
   uses_.emplace(plan_, *values_, options.prefetch);
   const auto kind = options.stage == 1 ? gradient_memory_of::all_flats : gradient_memory_of::slots;
@@ -58,7 +58,7 @@ PARX_INLINE sharded_units::sharded_units(process_group& group, shard_groups grou
   reducer_.emplace(*this, reduction_groups(group_, std::move(others), who_), options.finish);
   note_frozen();
   for (std::size_t i = 0; i < all_.size(); ++i) {
-    all_[i]->attach(*reducer_, steps_, *this, i);
+    all_[i]->attach(*reducer_, part_observer_, *this, i);
     if (!is_table(i)) of_unit_[plan_.place(i).unit].push_back(all_[i].get());
   }
   for (std::size_t unit = 0; unit < units; ++unit) {
@@ -277,7 +277,7 @@ PARX_INLINE void sharded_units::name_tags() {
   gathering_.name_tags(std::move(names));
 }
 
-PARX_INLINE sum_settings sharded_units::layout_of(std::vector<std::size_t> part_of,
+PARX_INLINE sum_settings sharded_units::sum_settings_of(std::vector<std::size_t> part_of,
                                                       const fsdp_options& options, call_site site) {
   if (replicas_.size() > 1) {  // separate from the group of the gathers
     shard_sums_.emplace(gathering_.subgroup(all_ranks(gathering_.size()),

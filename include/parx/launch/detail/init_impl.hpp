@@ -122,7 +122,7 @@ inline void record_refusal(failure_log& failures, int rank) noexcept {
   }
 }
 
-/// For a job without one. parxrun makes one itself, unless the job has several hosts.
+/// Advice for a job without a secret. parxrun makes one itself, unless the job has several hosts.
 [[nodiscard, gnu::cold]] inline std::string_view way_to_a_secret(const launch_env& job) {
   if (!why_no_hmac().empty()) return why_no_hmac();
   if (job.hosted_by == store_host::parxrun) {

@@ -80,8 +80,8 @@ class survivors {
     former_.job()->store().note_answer();
     return found;
   }
-  /// Whether a rank has ended. A probe would find one of those that have come where the host gave
-  /// that one the rank's port.
+  /// Whether a rank has ended. A probe of its port may be answered by one of those that have come:
+  /// their host may have given it the port since.
   [[nodiscard]] bool is_gone(int rank, const std::vector<int>& come) {
     if (former_.job()->has_ended(rank)) return true;
     const auto& lost = former_.job()->peers().record_of(rank, limit_of_question());

@@ -61,7 +61,8 @@ void pack_floats(bf16_operand from, std::size_t count, std::size_t terms, std::b
 
 /// A tile of up to `row_count` rows by one vector or two, while denormals are flushed. The sums of
 /// a block are in memory, as are those of the even terms while the odd ones are added: the
-/// registers hold one chain of each sum.
+/// registers hold one chain of each sum. Of 3, 5 ... rows, one more is computed, of padding: the
+/// code would be twice as much.
 #define PARX_BF16_TILE(name, target, floats, element, operands, row_count, in_chain, multiply_add) \
   template <std::size_t Rows, std::size_t Vectors>                                                 \
   target void name##_rows(std::size_t steps, const std::byte* packed_a, const std::byte* packed_b, \
@@ -99,10 +100,12 @@ void pack_floats(bf16_operand from, std::size_t count, std::size_t terms, std::b
                    std::size_t columns, float* sums) {                                             \
     using function = void (*)(std::size_t, const std::byte*, const std::byte*, float*);            \
     static constexpr auto table = []<std::size_t... I>(std::index_sequence<I...>) {                \
-      return std::array<function, 2 * row_count>{name##_rows<I / 2 + 1, I % 2 + 1>...};            \
+      return std::array<function, row_count + 2>{                                                  \
+          name##_rows<std::max<std::size_t>(I / 2 * 2, 1), I % 2 + 1>...};                         \
     }                                                                                              \
-    (std::make_index_sequence<2 * row_count>());                                                   \
-    table[2 * (rows - 1) + (columns * sizeof(float) > sizeof(floats) ? 1 : 0)](steps, a, b, sums); \
+    (std::make_index_sequence<row_count + 2>());                                                   \
+    const std::size_t pairs = rows == 1 ? 0 : (rows + 1) / 2;                                      \
+    table[2 * pairs + (columns * sizeof(float) > sizeof(floats) ? 1 : 0)](steps, a, b, sums);      \
   }
 
 typedef float floats_of_16 __attribute__((vector_size(16), may_alias));

@@ -2,7 +2,7 @@
 //
 //   for each 1024 columns of b, and as many terms as 1 MiB holds  packed by all threads: L3
 //     for each task: up to 144 rows of a, and all columns          by one thread
-//       for each block of 256 terms (order.hpp)                    packed: half of L2
+//       for each block of 256 terms (summation_order.hpp)          packed: half of L2
 //         for each strip of a tile's columns                       16 KiB of L1, by AVX-512 32
 //           for each panel of a tile's rows: one tile
 //

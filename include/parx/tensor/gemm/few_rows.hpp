@@ -1,4 +1,5 @@
-// few_rows: products of one to three rows with a matrix, in the order of order.hpp.
+// few_rows: products of one to three rows with a matrix, in the order of
+// summation_order.hpp.
 //
 // A linear layer for one token is such a product. Each element of the matrix is used once, so
 // packing it would take longer than the product: it is read in the order in which it lies in

@@ -1,4 +1,5 @@
-// The product of matrices, c = finish(alpha a b + base), in the order of order.hpp.
+// The product of matrices, c = finish(alpha a b + base), in the order of
+// summation_order.hpp.
 //
 // parx computes all products by itself. BLAS and oneDNN were options, but neither won 10 % of a
 // model's step: on the 57 products of the benchmarks' models the rate is 0.98 (AVX-512) and 0.91

@@ -3,7 +3,7 @@
 //
 // Divided by rows and columns, such a product has few tasks, and all threads read all of b. Here a
 // thread reads the terms of its blocks alone. The sums of the blocks are added in the stated order
-// (order.hpp), so no bit changes.
+// (summation_order.hpp), so no bit changes.
 #pragma once
 
 #include <algorithm>

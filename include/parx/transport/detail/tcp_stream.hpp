@@ -65,7 +65,7 @@ class tcp_stream {
     // that falls silent later. By itself the kernel goes on for two minutes.
     set_stream_options(socket_.get());
     if (::connect(socket_.get(), address.data(), address.length) != 0 && errno != EINPROGRESS) {
-      refuse(errno);
+      throw_no_answer(errno);
     }
     static_cast<void>(opened());
   }
@@ -130,8 +130,8 @@ class tcp_stream {
   [[nodiscard]] bool may_hold_bytes() const noexcept { return tls_ && tls_->may_hold_bytes(); }
 
   /// After a sleep in which nothing has moved: the next call of opened() throws if the peer's host
-  /// has fallen silent. False then.
-  bool is_heard_of() noexcept {
+  /// has fallen silent. Whether it has not.
+  bool note_silence() noexcept {
     if (state_ == state::open &&
         has_fallen_silent(socket_.get(), shared_->options().longest_silence)) {
       state_ = state::silent;
@@ -284,7 +284,7 @@ class tcp_stream {
       case state::connecting: {
         const int failure = connection_state(socket_.get());
         if (failure == EINPROGRESS) return false;
-        if (failure != 0) refuse(failure);
+        if (failure != 0) throw_no_answer(failure);
         if (::send(socket_.get(), &greeting_, sizeof greeting_, MSG_NOSIGNAL) !=
             static_cast<ssize_t>(sizeof greeting_)) {
           throw link_lost(key_.peer,
@@ -297,7 +297,7 @@ class tcp_stream {
     state_ = state::open;
     return true;
   }
-  [[noreturn]] void refuse(int number) const {
+  [[noreturn]] void throw_no_answer(int number) const {
     // Its host answers that nothing listens there.
     const bool ended = number == ECONNREFUSED;
     if (ended) shared_->job()->report_ended(rank_);

@@ -1,7 +1,7 @@
 // The activation functions on packets (tensor/packet.hpp), each as a value and a slope.
 //
-// slope(x) is the derivative at x; relu's also accepts relu(x) as its argument. Multiply-adds are
-// by name: see vector_math.hpp.
+// both(x).slope is the derivative at x; relu's also accepts relu(x) as its argument. A fused
+// multiply-add is written as simd::fma, never left to the compiler: see vector_math.hpp.
 #pragma once
 
 #include <cstddef>
@@ -73,7 +73,7 @@ struct silu_function {
   }
 };
 
-/// Of an activation function; what is not used is not computed.
+/// The value alone, or the slope: the compiler leaves out the other.
 template <typename Function, typename V>
 [[nodiscard, gnu::always_inline]] inline V value_of(V x) {
   return Function::both(x).value;

@@ -23,7 +23,7 @@ struct axis_strides {
   [[nodiscard]] std::size_t slab() const noexcept { return extent * inner; }
 
   /// Calls body(o, begin, end) for all elements of all slabs: those whose i is in [begin, end), by
-  /// the threads of the rank. What is at one i of a slab is one thread's.
+  /// the threads of the rank. All elements at one i of a slab are one thread's.
   template <typename Body>
   void for_each_slab(const Body& body) const {
     if (outer > 1 || inner == 1) {

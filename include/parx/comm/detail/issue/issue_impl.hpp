@@ -159,7 +159,7 @@ inline const std::shared_ptr<const execution_plan>& issuer::fill(const call_chec
   request.plan = made.plan.get();
   request.header = made.header;
   request.timed_after_start =
-      choice_.shares_memory() && given.count * data.element_size <= most_brief_bytes;
+      choice_.shares_memory() && given.count * data.element_size <= most_bytes_timed_after_start;
   data.reduce = given.combine.user ? given.combine.user : made.reduce;
   data.scale = made.scale;
   data.factor = made.factor;

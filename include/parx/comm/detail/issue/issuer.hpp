@@ -43,7 +43,7 @@ class issuer {
                                                     call& request);
 
  private:
-  static constexpr std::size_t most_brief_bytes = 1024;
+  static constexpr std::size_t most_bytes_timed_after_start = 1024;
 
   [[nodiscard]] call_key key_of(const collective_arguments& given, const call& request) const;
   [[nodiscard]] std::shared_ptr<const execution_plan> plan_of(const call_check& check,

@@ -58,7 +58,7 @@ struct call {
   const any_shape_receive* any_shape = nullptr;  ///< of a recv_any_shape
 
   // Set by the group.
-  deadline::clock::time_point issued{};  ///< of a brief call: after its first step
+  deadline::clock::time_point issued{};  ///< timed_after_start: after its first step
   bool done = false;
   std::exception_ptr failure;
   std::uint64_t flight_ticket = 0;  ///< in the rank's flight recorder

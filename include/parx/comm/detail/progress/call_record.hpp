@@ -10,9 +10,9 @@
 // on. The first number for which two ranks have different fingerprints is where their calls
 // diverged.
 //
-// A clock takes 20 ns, as long as 4 bytes take to the next core. So of a brief call it is read
-// once, after the call's first step, while the bytes are under way. That is also the time of its
-// end, unless it has to wait for so long that a clock is read meanwhile.
+// A clock takes 20 ns, as long as 4 bytes take to the next core. So of a short call it is read
+// once, after the call's first step (call::timed_after_start), while the bytes are under way. That
+// is also the time of its end, unless it has to wait for so long that a clock is read meanwhile.
 //
 // Threads: enter(), finish() and what counts are for one thread at a time, under the group's lock;
 // the fingerprints are the driving thread's. The counts are read, and fail() called, by any thread.
@@ -107,7 +107,7 @@ class call_record {
         header, is_named ? tag_names_[static_cast<std::size_t>(header.root)] : std::string_view());
   }
 
-  /// A call is issued: numbers it. Its time begins, unless it is brief.
+  /// A call is issued: numbers it. Its time begins, unless it is timed after its start.
   void enter(call& request) noexcept {
     if (!request.timed_after_start) latest_.store(request.issued = clock::now(), relaxed);
     if (is_message(request)) {
@@ -122,7 +122,7 @@ class call_record {
         is_message(request) ? request.bytes : request.header.count * request.data.element_size;
     request.flight_ticket = options_.recorder->enter(request.header, bytes, request.peer, latest());
   }
-  /// The first step of a brief call was made: its time begins.
+  /// The first step of a call that is timed after its start was made.
   void begin_time(call& request) noexcept {
     latest_.store(request.issued = clock::now(), relaxed);
     if (options_.recorder) options_.recorder->begin_time(request.flight_ticket, request.issued);

@@ -91,7 +91,7 @@ class pending_calls {
     return progressed;
   }
 
-  /// The running collective has been waited for: it is not brief any more.
+  /// The running collective has been waited for: its time is read at its end.
   void has_waited() noexcept {
     if (started_) queue_.front()->timed_after_start = false;
   }

@@ -110,8 +110,8 @@ struct wait_report {
  private:
   static constexpr std::size_t longest_name = 256;
   /// Until visit(field) returns false.
-  template <typename Notice, typename Visit>
-  static bool for_each_field(Notice& each, Visit visit) {
+  template <typename Report, typename Visit>
+  static bool for_each_field(Report& each, Visit visit) {
     return visit(each.call) && visit(each.awaited) && visit(each.recent) && visit(each.group) &&
            visit(each.blocks) && visit(each.all_blocked) && visit(each.look) && visit(each.moves) &&
            visit(each.messages) && visit(each.refused) && visit(each.has_all_groups) &&
