@@ -11,6 +11,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <comm/jobs.hpp>
+#include <models/small_models.hpp>
 
 #include <parx/autograd.hpp>
 #include <parx/core/hash.hpp>
@@ -26,29 +27,8 @@
 
 namespace {
 
-using parx::tensor;
-namespace models = parx::models;
+using namespace small_models;
 namespace nn = parx::nn;
-
-constexpr std::size_t vocabulary = 96, length = 64;
-
-// Sizes at which every operation is divided, and some of them unevenly.
-tensor<std::int64_t> tokens(std::size_t rows, int rank, int step) {
-  const auto ids = tensor<std::int64_t>::empty({rows, length});
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    ids.data()[i] = static_cast<std::int64_t>(
-        (i * i * 31 + static_cast<std::size_t>(rank) * 17 + static_cast<std::size_t>(step) * 7) %
-        vocabulary);
-  }
-  return ids;
-}
-tensor<float> pictures(std::size_t count, int rank, int step) {
-  const auto x = tensor<float>::empty({count, 1, 28, 28});
-  parx::random_stream(static_cast<std::uint64_t>(rank), "pictures")
-      .substream(static_cast<std::uint64_t>(step))
-      .normal(x, 0.F, 1.F);
-  return x;
-}
 
 const auto language_model = [](auto& model, int rank, int step) {
   const auto ids = tokens(9, rank, step);
@@ -66,59 +46,11 @@ const auto images = [](auto& model, int rank, int step) {
   return nn::cross_entropy(model(pictures(19, rank, step)), tensor<std::int64_t>::full({19}, rank));
 };
 
-const auto make_gpt = [] {
-  return models::gpt<>({.vocab_size = vocabulary,
-                        .n_positions = length,
-                        .n_embd = 64,
-                        .n_layer = 2,
-                        .n_head = 4});  // with dropout
-};
-const auto make_llama = [] {
-  return models::llama<>({.vocab_size = vocabulary,
-                          .hidden_size = 64,
-                          .intermediate_size = 160,
-                          .num_hidden_layers = 2,
-                          .num_attention_heads = 4,
-                          .num_key_value_heads = 2,
-                          .max_position_embeddings = length});
-};
-const auto make_bert = [] {
-  return models::bert_classifier<>({.vocab_size = vocabulary,
-                                    .hidden_size = 64,
-                                    .num_hidden_layers = 2,
-                                    .num_attention_heads = 4,
-                                    .intermediate_size = 160,
-                                    .max_position_embeddings = length,
-                                    .num_labels = 2});
-};
-const auto make_translator = [] {
-  return models::encoder_decoder<>({.vocab_size = vocabulary,
-                                    .d_model = 64,
-                                    .encoder_layers = 1,
-                                    .decoder_layers = 1,
-                                    .attention_heads = 4,
-                                    .ffn_dim = 160,
-                                    .max_position_embeddings = length,
-                                    .copying = models::copying::pointer});
-};
-const auto make_cnn = [] {
-  return models::cnn<>({.image_rows = 28,
-                        .image_columns = 28,
-                        .hidden_channels = 8,
-                        .hidden_size = 64,
-                        .num_labels = 2});
-};
-
 /// PARX_TEST_STEPS for more.
 int steps() {
   const char* const wanted = std::getenv("PARX_TEST_STEPS");
   return wanted != nullptr ? std::atoi(wanted) : 8;
 }
-
-struct text {
-  tensor<std::int32_t> input_ids;
-  tensor<std::int64_t> labels;
-};
 
 /// A hash of all losses, and of all gradients and values of the last step.
 struct outcome {
