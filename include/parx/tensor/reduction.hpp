@@ -1,14 +1,15 @@
 // Reductions: sum, mean, max, min over some or all axes, and argmax.
 //
-// Contiguous runs are reduced in 16 lanes, so that the compiler vectorises them although it may not
-// reorder floating-point sums by itself. The order of additions depends only on shape and strides:
-// every run of the program gives the same bits.
+// Contiguous runs are reduced in 16 lanes, of floats by packets: a compiler may not reorder
+// floating-point sums by itself. The order of additions depends only on shape and strides: every
+// run of the program gives the same bits.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <limits>
 #include <span>
@@ -45,6 +46,13 @@ struct max_op {
   [[nodiscard]] T operator()(T a, T b) const noexcept {
     return a < b ? b : a;
   }
+};
+
+/// The value_at of elements that are adjacent, which are read in packets.
+template <typename T>
+struct adjacent {
+  const T* from;
+  [[nodiscard]] T operator()(std::size_t i) const noexcept { return from[i]; }
 };
 
 namespace detail {
@@ -90,8 +98,22 @@ template <typename T, typename Combine, typename ValueAt>
   std::array<T, lanes> lane;
   lane.fill(start);
   std::size_t i = begin;
-  for (; i + lanes <= end; i += lanes) {
-    for (std::size_t l = 0; l < lanes; ++l) lane[l] = combine(lane[l], value_at(i + l));
+  if constexpr (std::is_same_v<ValueAt, adjacent<T>> && packet_size<T> > 1) {
+    constexpr std::size_t packets = lanes / packet_size<T>;
+    std::array<packet<T>, packets> of_lanes;
+    of_lanes.fill(all_of<packet<T>>(start));
+    for (; i + lanes <= end; i += lanes) {
+#pragma GCC unroll 4
+      for (std::size_t l = 0; l < packets; ++l) {
+        const T* const from = value_at.from + i + l * packet_size<T>;
+        of_lanes[l] = combine(of_lanes[l], load_packet(from));
+      }
+    }
+    std::memcpy(lane.data(), of_lanes.data(), sizeof lane);
+  } else {
+    for (; i + lanes <= end; i += lanes) {
+      for (std::size_t l = 0; l < lanes; ++l) lane[l] = combine(lane[l], value_at(i + l));
+    }
   }
   for (std::size_t l = 0; i < end; ++i, ++l) lane[l] = combine(lane[l], value_at(i));
   for (std::size_t l = 0; l < 8; ++l) lane[l] = combine(lane[l], lane[l + 8]);
@@ -164,8 +186,7 @@ void reduce_runs(const tensor<T>& source, const tensor<T>& target, T start, Comb
     const T* const from = source.data() + offset[0];
     T* const to = target.data() + offset[1];
     if (step[0] == 1 && step[1] == 0) {
-      *to = combine(*to,
-                    reduce_lanes(0, count, start, combine, [=](std::size_t i) { return from[i]; }));
+      *to = combine(*to, reduce_lanes(0, count, start, combine, adjacent<T>{from}));
     } else if (step[0] == 1 && step[1] == 1) {
       if constexpr (std::is_floating_point_v<T>) {
         for_each_packet<T>(count, [&](std::size_t i, auto... left) PARX_PACKET_BODY {

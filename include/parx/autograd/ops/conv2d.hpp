@@ -130,7 +130,7 @@ template <typename T>
 void add_bias_gradient(const T* gradient, std::size_t outputs, std::size_t count, T* bias) {
   for (std::size_t o = 0; o < outputs; ++o) {
     const T* const of_output = gradient + o * count;
-    bias[o] += reduce_lanes(0, count, T(0), add_op{}, [=](std::size_t i) { return of_output[i]; });
+    bias[o] += reduce_lanes(0, count, T(0), add_op{}, adjacent<T>{of_output});
   }
 }
 

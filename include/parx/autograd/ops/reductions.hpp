@@ -345,7 +345,7 @@ template <typename T>
     if (all.inner == 1) {
       const A* const from = v.data() + outer * all.extent;
       const auto times = [](A a, A b) { return a * b; };
-      *to = reduce_lanes(0, all.extent, A(1), times, [=](std::size_t k) { return from[k]; });
+      *to = reduce_lanes(0, all.extent, A(1), times, adjacent<A>{from});
       return;
     }
     for (std::size_t k = 0; k < all.extent; ++k) {

@@ -58,11 +58,11 @@ template <typename T, typename Body>
 
 template <typename T>
 [[nodiscard]] T row_max(const T* x, std::size_t width) {
-  return reduce_lanes(0, width, x[0], max_op{}, [=](std::size_t i) { return x[i]; });
+  return reduce_lanes(0, width, x[0], max_op{}, adjacent<T>{x});
 }
 template <typename T>
 [[nodiscard]] T row_sum(const T* x, std::size_t width) {
-  return reduce_lanes(0, width, T(0), add_op{}, [=](std::size_t i) { return x[i]; });
+  return reduce_lanes(0, width, T(0), add_op{}, adjacent<T>{x});
 }
 template <typename T>
 [[nodiscard]] T row_dot(const T* x, const T* y, std::size_t width) {
