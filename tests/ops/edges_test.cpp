@@ -211,6 +211,24 @@ BOOST_AUTO_TEST_CASE(axes_are_one_number_or_several_in_braces_or_all) {
     BOOST_TEST((kept.shape() == shape{1, 1, 1}));
     BOOST_TEST(kept.item() == norm(x, p).item());
   }
+  // Floats are reduced in packets, doubles one by one.
+  const auto floats = grid(0, {3, 40}).cast<float>();
+  const auto close = [](const tensor<float>& found, const tensor<double>& wanted) {
+    const auto expected = wanted.contiguous();
+    BOOST_REQUIRE((found.shape() == expected.shape()));
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const double x = expected.data()[i];
+      BOOST_TEST(std::abs(found.contiguous().data()[i] - x) <= 1e-5 * (1 + std::abs(x)));
+    }
+  };
+  const auto doubles = floats.cast<double>();
+  close(sum(floats, 1), sum(doubles, 1));
+  close(prod(floats, 1), prod(doubles, 1));
+  close(max(floats, {1}), max(doubles, {1}));
+  close(min(floats, {1}), min(doubles, {1}));
+  close(var(floats, 1), var(doubles, 1));
+  close(logsumexp(floats, 1), logsumexp(doubles, 1));
+  for (const double p : norms) close(norm(floats, p, 1), norm(doubles, p, 1));
   same(flip(x, 1), flip(x, {1}));
   same(sum(x, {}), x);
   same(sum(x, {0}), sum(x, 0));  // 0 is an axis, no null pointer

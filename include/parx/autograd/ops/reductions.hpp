@@ -344,7 +344,7 @@ template <typename T>
     A* const to = y.data() + outer * all.inner;
     if (all.inner == 1) {
       const A* const from = v.data() + outer * all.extent;
-      const auto times = [](A a, A b) { return a * b; };
+      const auto times = [](auto a, auto b) { return a * b; };
       *to = reduce_lanes(0, all.extent, A(1), times, adjacent<A>{from});
       return;
     }
