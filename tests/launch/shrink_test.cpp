@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -135,9 +136,18 @@ void run_and_kill(const plan& p, std::chrono::microseconds when) {
   }
 }
 
-void check_that_these_went_on(const std::vector<processes::outcome>& results,
-                              const std::vector<std::size_t>& ranks) {
-  for (const std::size_t rank : ranks) {
+/// Four ranks, of which 0 and 2 are to go on.
+void run_four(const std::function<void(parx::world&, int rank)>& body) {
+  const parx::tcp_store_server server({.address = "127.0.0.1"});
+  job all;
+  for (int rank = 0; rank < 4; ++rank) {
+    all.start_program(rank, 4, [&](parx::init_options options) {
+      options.env = under_an_agent(rank, 4, server.port(), "auto");
+      return parx::run([&](parx::world& world) { body(world, rank); }, std::move(options));
+    });
+  }
+  const auto results = all.wait();
+  for (const std::size_t rank : {0U, 2U}) {
     BOOST_TEST(results[rank].exit_code == 0, "rank " << rank << ": " << results[rank].text);
     BOOST_TEST(results[rank].seconds < 6, results[rank].seconds);
   }
@@ -196,57 +206,41 @@ BOOST_AUTO_TEST_CASE(a_second_rank_may_die_during_the_shrink_or_after_it) {
 BOOST_AUTO_TEST_CASE(a_rank_that_dies_once_it_is_on_the_list_is_not_in_the_group) {
   // Its host may have given it the port of a rank whose death no one has noticed.
   for (const bool takes_port : {false, true}) {
-    const parx::tcp_store_server server({.address = "127.0.0.1"});
-    job all;
-    for (int rank = 0; rank < 4; ++rank) {
-      all.start_program(rank, 4, [&](parx::init_options options) {
-        options.env = under_an_agent(rank, 4, server.port(), "auto");
-        return parx::run([&](parx::world& world) {
-          const auto store = world.job_store();
-          const auto limit = parx::deadline::after(10s);
-          if (rank == 3) ::kill(::getpid(), SIGKILL);
-          if (!takes_port) sum_until_it_fails(world, 1000);
-          if (rank == 1) {
-            auto record = record_of(*store, 1);
-            if (takes_port) record.port = record_of(*store, 3).port;
-            const auto taken = listener_at(takes_port ? record.port : 0);
-            store->set("shrink/1/rank/1", record.to_text(), limit);
-            store->wait(std::vector<std::string>{"shrink/1/members"}, limit);
-            ::kill(::getpid(), SIGKILL);
-          }
-          store->wait(std::vector<std::string>{"shrink/1/rank/1"}, limit);
-          auto group = world.shrink();
-          check_sum(group, rank, {0, 2});
-          if (store->get("shrink/1/members") != "0 1 2") {
-            throw std::runtime_error("rank 1 was never on the list");
-          }
-        }, std::move(options));
-      });
-    }
-    check_that_these_went_on(all.wait(), {0, 2});
+    run_four([&](parx::world& world, int rank) {
+      const auto store = world.job_store();
+      const auto limit = parx::deadline::after(10s);
+      if (rank == 3) ::kill(::getpid(), SIGKILL);
+      if (!takes_port) sum_until_it_fails(world, 1000);
+      if (rank == 1) {
+        auto record = record_of(*store, 1);
+        if (takes_port) record.port = record_of(*store, 3).port;
+        const auto taken = listener_at(takes_port ? record.port : 0);
+        store->set("shrink/1/rank/1", record.to_text(), limit);
+        store->wait(std::vector<std::string>{"shrink/1/members"}, limit);
+        ::kill(::getpid(), SIGKILL);
+      }
+      store->wait(std::vector<std::string>{"shrink/1/rank/1"}, limit);
+      auto group = world.shrink();
+      check_sum(group, rank, {0, 2});
+      if (store->get("shrink/1/members") != "0 1 2") {
+        throw std::runtime_error("rank 1 was never on the list");
+      }
+    });
   }
 }
 
 BOOST_AUTO_TEST_CASE(the_port_of_a_lost_rank_may_be_taken_before_the_next_loss) {
-  const parx::tcp_store_server server({.address = "127.0.0.1"});
-  job all;
-  for (int rank = 0; rank < 4; ++rank) {
-    all.start_program(rank, 4, [&](parx::init_options options) {
-      options.env = under_an_agent(rank, 4, server.port(), "auto");
-      return parx::run([&](parx::world& world) {
-        if (rank == 3) ::kill(::getpid(), SIGKILL);
-        sum_until_it_fails(world, 1000);
-        auto group = world.shrink();
-        const auto taken = listener_at(rank == 0 ? record_of(*world.job_store(), 3).port : 0);
-        check_sum(group, rank, {0, 1, 2});
-        if (rank == 1) ::kill(::getpid(), SIGKILL);
-        sum_until_it_fails(group, 1000);
-        group = world.shrink();
-        check_sum(group, rank, {0, 2});
-      }, std::move(options));
-    });
-  }
-  check_that_these_went_on(all.wait(), {0, 2});
+  run_four([](parx::world& world, int rank) {
+    if (rank == 3) ::kill(::getpid(), SIGKILL);
+    sum_until_it_fails(world, 1000);
+    auto group = world.shrink();
+    const auto taken = listener_at(rank == 0 ? record_of(*world.job_store(), 3).port : 0);
+    check_sum(group, rank, {0, 1, 2});
+    if (rank == 1) ::kill(::getpid(), SIGKILL);
+    sum_until_it_fails(group, 1000);
+    group = world.shrink();
+    check_sum(group, rank, {0, 2});
+  });
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_that_hangs_is_left_out_and_told_so_where_it_goes_on) {

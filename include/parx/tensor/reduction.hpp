@@ -285,13 +285,18 @@ template <typename T>
 /// The largest element along some axes; NaN where one is NaN. Throws usage_error where there is
 /// none.
 template <typename T>
-[[nodiscard]] tensor<T> max(const tensor<T>& source, std::initializer_list<int> axes,
+[[nodiscard]] tensor<T> max(const tensor<T>& source, std::span<const int> axes,
                             reduced_axes after = reduced_axes::dropped,
                             call_site site = call_site::current()) {
   detail::require_no_cut_logits(source, "max", site);
-  detail::require_elements(source.shape(), {axes.begin(), axes.size()}, "largest");
-  return detail::reduce(source, {axes.begin(), axes.size()}, after, detail::least_of<T>(),
-                        detail::largest_op{});
+  detail::require_elements(source.shape(), axes, "largest");
+  return detail::reduce(source, axes, after, detail::least_of<T>(), detail::largest_op{});
+}
+template <typename T>
+[[nodiscard]] tensor<T> max(const tensor<T>& source, std::initializer_list<int> axes,
+                            reduced_axes after = reduced_axes::dropped,
+                            call_site site = call_site::current()) {
+  return max(source, std::span<const int>(axes.begin(), axes.size()), after, site);
 }
 template <typename T>
 [[nodiscard]] tensor<T> min(const tensor<T>& source, std::initializer_list<int> axes,

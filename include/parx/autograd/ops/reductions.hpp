@@ -101,12 +101,6 @@ template <typename T, typename Reduce>
       x);
 }
 
-template <typename T>
-[[nodiscard]] tensor<T> largest_over(const tensor<T>& x, std::span<const int> axes) {
-  require_elements(x.shape(), axes, "largest");
-  return reduce(x, axes, reduced_axes::kept, least_of<T>(), largest_op{});
-}
-
 template <typename T, typename A>
 [[nodiscard]] tensor<T> in_type(const tensor<A>& x) {
   if constexpr (std::is_same_v<T, A>) return x;
@@ -264,9 +258,11 @@ template <typename T>
   if constexpr (is_half<T>) {
     return cast<T>(logsumexp(cast<float>(x), axes, after, site));
   } else {
-    const tensor<T> highest = x.size() == 0 ? tensor<T>::zeros(over.kept)
-                                            : map([](T m) { return std::isinf(m) ? T(0) : m; },
-                                                  detail::largest_over(x.value(), over.axes));
+    const auto finite_max = [&] {
+      return map([](T m) { return std::isinf(m) ? T(0) : m; },
+                 max(x.value(), over.axes, reduced_axes::kept, site));
+    };
+    const tensor<T> highest = x.size() == 0 ? tensor<T>::zeros(over.kept) : finite_max();
     const auto shifted = [](auto v, auto m) { return detail::vector_exp(v - m); };
     const tensor<T> total =
         sum(map(on_packets(shifted), x.value(), highest), over.axes, reduced_axes::kept, site);
@@ -304,7 +300,7 @@ template <typename T>
     require(p >= 0, "norm at {}: p is {}, which is negative", site, p);
     if (std::isinf(p)) {
       return detail::extreme(abs(x), over, after, [&](const tensor<T>& v) {
-        return detail::largest_over(v, over.axes);
+        return max(v, over.axes, reduced_axes::kept, site);
       });
     }
     if (p == 1) return sum(abs(x), axes, after, site);

@@ -130,7 +130,7 @@ class tcp_stream {
   [[nodiscard]] bool may_hold_bytes() const noexcept { return tls_ && tls_->may_hold_bytes(); }
 
   /// After a sleep in which nothing has moved: the next call of opened() throws if the peer's host
-  /// has fallen silent. Whether it has not.
+  /// has fallen silent. Returns false then.
   bool note_silence() noexcept {
     if (state_ == state::open &&
         has_fallen_silent(socket_.get(), shared_->options().longest_silence)) {
