@@ -15,7 +15,7 @@ if(PARX_INSTALL_LIBRARIES)
 endif()
 
 set(components "")
-foreach(component IN ITEMS comm_header_only header_only comm parx models)
+foreach(component IN ITEMS comm_header_only header_only comm ddp parx models)
   set(target parx_${component})
   if(component STREQUAL parx)
     set(target parx)
@@ -56,7 +56,7 @@ function(parx_install_pc module description requires)
           COMPONENT parx_development)
 endfunction()
 
-# parx-comm, parx and parx-models are the libraries, where they are installed, otherwise the headers.
+# parx-comm, parx-ddp, parx and parx-models are the libraries, where they are installed, otherwise the headers.
 set(comm_flags "")
 if(PARX_INSTALL_LIBRARIES)
   set(comm_flags CFLAGS -DPARX_SEPARATE_COMPILATION -DPARX_LIBRARY_VECTORS=${vectors} ${native}
@@ -67,15 +67,19 @@ parx_install_pc(parx-comm-header-only "Collective communication for clusters of 
 parx_install_pc(parx-comm "Collective communication for clusters of CPUs" parx-comm-header-only
                 ${comm_flags})
 if(NOT PARX_COMM_ONLY)
+  set(ddp_flags "")
   set(flags "")
   set(models_flags "")
   if(PARX_INSTALL_LIBRARIES)
+    set(ddp_flags LIBS -L\${libdir} -lparx_ddp)
     set(flags LIBS -L\${libdir} -lparx)
     set(models_flags CFLAGS -DPARX_COMPILED_MODELS LIBS -L\${libdir} -lparx_models)
   endif()
   parx_install_pc(parx-header-only "${PROJECT_DESCRIPTION}, header-only"
                   "parx-comm-header-only, zlib")
-  parx_install_pc(parx "${PROJECT_DESCRIPTION}" "parx-header-only, parx-comm" ${flags})
+  parx_install_pc(parx-ddp "Data-parallel training on clusters of CPUs" "parx-header-only, parx-comm"
+                  ${ddp_flags})
+  parx_install_pc(parx "${PROJECT_DESCRIPTION}" parx-ddp ${flags})
   parx_install_pc(parx-models "parx and its models in all layouts" parx ${models_flags})
 endif()
 

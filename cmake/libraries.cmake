@@ -1,11 +1,13 @@
 # The libraries, which are what programs link unless they ask for a header-only target:
 #
 #   parx::comm    the compiled form (parx/src.hpp) of parx::comm_header_only
-#   parx::parx    that of parx::header_only; includes parx::comm
+#   parx::ddp     parx::comm, and what a data-parallel program needs: tensors, layers, data, checkpoints
+#   parx::parx    parx::ddp and all the rest: that of parx::header_only
 #   parx::models  parx::parx, and the models of parx (parallel/models.hpp)
 #
-# And parx::comm_portable, which is parx::comm without what PARX_NATIVE adds: for programs that run on any
-# processor of the architecture, such as parxrun. It is not installed.
+# And, for programs that run on any processor of the architecture, two that are not installed:
+# parx::comm_portable is parx::comm without what PARX_NATIVE adds, and parx::core_portable is its chapter
+# core, enough for programs that start ranks and are none.
 #
 # A program includes the same headers with either and compiles in a fraction of the time. A library is
 # built when something links it, and with PARX_INSTALL_LIBRARIES always.
@@ -19,15 +21,17 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
 file(STRINGS ${PROJECT_SOURCE_DIR}/include/parx/src.hpp parts REGEX "^#include <parx/.*/src[.]hpp>")
 # Chapters whose objects would repeat much of each other's are compiled as one file.
 set(start launch mesh)
-set(layers autograd nn optim reduction tensor tensor_parallel)
-set(layouts ddp fsdp parallel pipeline)
-set(trainer checkpoint data plan train)
+set(layers autograd ddp nn optim reduction tensor)
+set(files checkpoint data)
+set(layouts fsdp parallel pipeline plan tensor_parallel train)
+set(parx_ddp_files layers files)
 set(comm_sources "")
+set(ddp_sources "")
 set(sources "")
 foreach(part IN LISTS parts)
   string(REGEX REPLACE "#include <parx/(.*)/src[.]hpp>" "\\1" name "${part}")
   set(file ${name})
-  foreach(united start layers layouts trainer)
+  foreach(united start layers files layouts)
     if(name IN_LIST ${united})
       set(file ${united})
     endif()
@@ -35,17 +39,19 @@ foreach(part IN LISTS parts)
   string(APPEND content_of_${file} "${part}\n")
   if(name IN_LIST parx_comm_chapters)
     list(APPEND comm_sources ${file})
+  elseif(file IN_LIST parx_ddp_files)
+    list(APPEND ddp_sources ${file})
   else()
     list(APPEND sources ${file})
   endif()
 endforeach()
-list(REMOVE_DUPLICATES comm_sources)
-list(REMOVE_DUPLICATES sources)
-foreach(file IN LISTS comm_sources sources)
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/compiled/${file}.cpp CONTENT "${content_of_${file}}")
+foreach(list comm_sources ddp_sources sources)
+  list(REMOVE_DUPLICATES ${list})
+  foreach(file IN LISTS ${list})
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/compiled/${file}.cpp CONTENT "${content_of_${file}}")
+  endforeach()
+  list(TRANSFORM ${list} REPLACE "(.+)" "${PROJECT_BINARY_DIR}/compiled/\\1.cpp")
 endforeach()
-list(TRANSFORM comm_sources REPLACE "(.+)" "${PROJECT_BINARY_DIR}/compiled/\\1.cpp")
-list(TRANSFORM sources REPLACE "(.+)" "${PROJECT_BINARY_DIR}/compiled/\\1.cpp")
 
 # The level of vector instructions of this project's flags, with those of PARX_NATIVE and without.
 set(native "")
@@ -85,15 +91,22 @@ endfunction()
 
 parx_add_native_library(parx_comm parx_comm_header_only ${comm_sources})
 if(PARX_NATIVE)
-  parx_add_library(parx_comm_portable parx_comm_header_only ${portable_vectors} ${comm_sources})
-  parx_compile_quickly(parx_comm_portable)
-  set_target_properties(parx_comm_portable PROPERTIES EXCLUDE_FROM_ALL ON)
+  set(core ${PROJECT_BINARY_DIR}/compiled/core.cpp)
+  parx_add_library(parx_core_portable parx_comm_header_only ${portable_vectors} ${core})
+  list(REMOVE_ITEM comm_sources ${core})
+  parx_add_library(parx_comm_portable parx_core_portable ${portable_vectors} ${comm_sources})
+  foreach(library parx_core_portable parx_comm_portable)
+    parx_compile_quickly(${library})
+    set_target_properties(${library} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endforeach()
 else()
   add_library(parx::comm_portable ALIAS parx_comm)
+  add_library(parx::core_portable ALIAS parx_comm)
 endif()
 if(NOT PARX_COMM_ONLY)
-  parx_add_native_library(parx parx_header_only ${sources})
-  target_link_libraries(parx PUBLIC parx_comm)
+  parx_add_native_library(parx_ddp parx_header_only ${ddp_sources})
+  target_link_libraries(parx_ddp PUBLIC parx_comm)
+  parx_add_native_library(parx parx_ddp ${sources})
   # Apart from it, for programs with models of their own.
   set(source ${PROJECT_BINARY_DIR}/compiled/models_in_layouts.cpp)
   file(CONFIGURE OUTPUT ${source} CONTENT "#include <parx/parallel/detail/models_impl.hpp>\n")

@@ -15,7 +15,7 @@ function(parx_add_parts name)
   add_library(${name}_parts STATIC EXCLUDE_FROM_ALL ${sources})
   set_target_properties(${name}_parts PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
   target_include_directories(${name}_parts PUBLIC ${PROJECT_SOURCE_DIR}/examples)
-  target_link_libraries(${name}_parts PUBLIC parx_portable_program parx::comm_portable
+  target_link_libraries(${name}_parts PUBLIC parx_portable_program parx::core_portable
                                                cxxopts::cxxopts)
   parx_keep_commas(${name}_parts)
   parx_compile_quickly(${name}_parts)

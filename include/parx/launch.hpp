@@ -4,8 +4,8 @@
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
-#include <parx/comm.hpp>                // IWYU pragma: export
-#include <parx/launch/hostlist.hpp>    // IWYU pragma: export
+#include <parx/comm.hpp>               // IWYU pragma: export
+#include <parx/core/hostlist.hpp>      // IWYU pragma: export
 #include <parx/launch/init.hpp>        // IWYU pragma: export
 #include <parx/launch/launch_env.hpp>  // IWYU pragma: export
 #include <parx/launch/launcher.hpp>    // IWYU pragma: export

@@ -28,7 +28,7 @@
 #include <parx/core/json.hpp>
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/formats/jsonl.hpp>
-#include <parx/launch/hostlist.hpp>
+#include <parx/core/hostlist.hpp>
 #include <parx/pipeline/csv.hpp>
 #include <parx/store/detail/mutual_authentication.hpp>
 #include <parx/store/detail/request_parser.hpp>

@@ -77,7 +77,7 @@ case $how in
     PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name parx.pc)")
     export PKG_CONFIG_PATH
     pkg-config --exists parx-comm-header-only parx
-    modules="parx-comm parx-models"
+    modules="parx-comm parx-ddp parx-models"
     for module in $modules; do
       definition=()
       case $module in parx-comm*) definition=(-DONLY_COMM) ;; esac

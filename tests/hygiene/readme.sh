@@ -63,7 +63,7 @@ start=$SECONDS
 for program in $programs; do  # compiling is most of the time: one on each core
   while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
   "$@" -std=c++20 -DPARX_SEPARATE_COMPILATION -DPARX_COMPILED_MODELS -o "${program%.cpp}" "$program" \
-    "-L$libraries" -lparx_models -lparx -lparx_comm -lfmt -lz -pthread \
+    "-L$libraries" -lparx_models -lparx -lparx_ddp -lparx_comm -lfmt -lz -pthread \
     >"${program%.cpp}.log" 2>&1 &
 done
 wait

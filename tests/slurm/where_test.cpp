@@ -19,7 +19,7 @@
 #include "tools/parx_slurm/nodes/where_text.hpp"
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/launch/hostlist.hpp>
+#include <parx/core/hostlist.hpp>
 
 namespace {
 

@@ -69,7 +69,8 @@ class ParxConan(ConanFile):
         # The packages' libraries have baseline instructions, level 0 of parx/core/abi.hpp.
         comm = self._component("comm", "parx-comm", ["comm_header_only"], "parx_comm")
         comm.defines = ["PARX_SEPARATE_COMPILATION", "PARX_LIBRARY_VECTORS=0"]
-        self._component("parx", "parx", ["header_only", "comm"], "parx")
+        self._component("ddp", "parx-ddp", ["header_only", "comm"], "parx_ddp")
+        self._component("parx", "parx", ["ddp"], "parx")
         models = self._component("models", "parx-models", ["parx"], "parx_models")
         models.defines = ["PARX_COMPILED_MODELS"]
 

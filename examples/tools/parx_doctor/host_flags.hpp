@@ -15,7 +15,7 @@
 #include "tools/parx_doctor/exchange.hpp"
 #include "tools/parx_doctor/host.hpp"
 #include "tools/parx_doctor/remove_stale.hpp"
-#include <parx/launch/hostlist.hpp>
+#include <parx/core/hostlist.hpp>
 #include <parx/transport/detail/interfaces.hpp>
 
 namespace examples {

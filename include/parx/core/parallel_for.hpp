@@ -48,13 +48,15 @@ void parallel_for(std::size_t count, std::size_t grain, Body&& body) {
                 "parallel_for calls its body with the first item of a block and the one after its "
                 "last: [&](std::size_t first, std::size_t last) { ... }");
   if (count == 0) return;
-  if (count <= std::max<std::size_t>(grain, 1)) {
-    body(std::size_t{0}, count);
-    return;
-  }
-  const auto call = [](const void* f, std::size_t first, std::size_t last) {
+  // One copy of the loop's code for the calling thread alone and for all.
+  const auto call =
+      [](const void* f, std::size_t first, std::size_t last) __attribute__((noinline)) {
     (*static_cast<function*>(const_cast<void*>(f)))(first, last);
   };
+  if (count <= std::max<std::size_t>(grain, 1)) {
+    call(std::addressof(body), 0, count);
+    return;
+  }
   detail::thread_pool::of_this_process().run(count, std::max<std::size_t>(grain, 1),
                                              {call, std::addressof(body)});
 }

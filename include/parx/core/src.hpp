@@ -3,6 +3,7 @@
 
 #include <parx/core/detail/error_impl.hpp>
 #include <parx/core/detail/failure_record_impl.hpp>
+#include <parx/core/detail/hostlist_impl.hpp>
 #include <parx/core/detail/json_impl.hpp>
 #include <parx/core/detail/json_reader_impl.hpp>
 #include <parx/core/detail/log_impl.hpp>

@@ -98,7 +98,7 @@ template <typename T, typename Combine, typename ValueAt>
   std::array<T, lanes> lane;
   lane.fill(start);
   std::size_t i = begin;
-  if constexpr (std::is_same_v<ValueAt, adjacent<T>> && packet_size<T> > 1) {
+  if constexpr (std::is_same_v<ValueAt, adjacent<T>> && packet_size < T >> 1) {
     constexpr std::size_t packets = lanes / packet_size<T>;
     std::array<packet<T>, packets> of_lanes;
     of_lanes.fill(all_of<packet<T>>(start));
@@ -182,7 +182,7 @@ void reduce_runs(const tensor<T>& source, const tensor<T>& target, T start, Comb
       source.shape(),
       {source.strides(), broadcast_strides(target.shape(), target.strides(), source.shape())});
   const auto step = nest.run_step();
-  const auto reduce_one = [&](const auto& offset, std::size_t count) {
+  const auto reduce_one = [&](const auto& offset, std::size_t count) __attribute__((noinline)) {
     const T* const from = source.data() + offset[0];
     T* const to = target.data() + offset[1];
     if (step[0] == 1 && step[1] == 0) {

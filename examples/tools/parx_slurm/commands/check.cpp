@@ -21,7 +21,7 @@
 #include <parx/core/env.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/printable.hpp>
-#include <parx/launch/hostlist.hpp>
+#include <parx/core/hostlist.hpp>
 
 namespace examples {
 

@@ -23,7 +23,7 @@
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
 #include <parx/core/random_hex.hpp>
-#include <parx/launch/hostlist.hpp>
+#include <parx/core/hostlist.hpp>
 
 namespace examples {
 

@@ -16,7 +16,7 @@
 #include "tools/parx_slurm/nodes/where_text.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
-#include <parx/launch/hostlist.hpp>
+#include <parx/core/hostlist.hpp>
 
 namespace examples {
 

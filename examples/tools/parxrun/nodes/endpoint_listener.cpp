@@ -13,7 +13,7 @@
 #include <parx/core/printable.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/slurm_env.hpp>
-#include <parx/launch/hostlist.hpp>
+#include <parx/core/hostlist.hpp>
 #include <parx/store/tcp_server.hpp>
 
 namespace parx::inline PARX_ABI::detail {

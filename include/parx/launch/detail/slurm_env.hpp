@@ -16,7 +16,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/rank_env.hpp>
-#include <parx/launch/hostlist.hpp>
+#include <parx/core/hostlist.hpp>
 #include <parx/launch/launcher.hpp>
 
 namespace parx::inline PARX_ABI::detail {

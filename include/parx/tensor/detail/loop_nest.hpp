@@ -71,26 +71,7 @@ struct loop_nest {
   /// The same for the inner runs first ... last - 1.
   template <typename Run>
   void for_each_run(std::size_t first, std::size_t last, Run&& run) const {
-    if (first >= last) return;
-    std::array<std::size_t, N> offset{};
-    std::array<std::size_t, max_rank> counter{};
-    const std::size_t outer = rank - 1;
-    for (std::size_t axis = outer, rest = first; rest > 0 && axis-- > 0; rest /= extent[axis]) {
-      counter[axis] = rest % extent[axis];
-      for (std::size_t i = 0; i < N; ++i) offset[i] += step[axis][i] * counter[axis];
-    }
-    for (std::size_t left = last - first;; --left) {
-      run(static_cast<const std::array<std::size_t, N>&>(offset));
-      if (left == 1) return;
-      std::size_t axis = outer;
-      for (;;) {
-        --axis;
-        for (std::size_t i = 0; i < N; ++i) offset[i] += step[axis][i];
-        if (++counter[axis] < extent[axis]) break;
-        for (std::size_t i = 0; i < N; ++i) offset[i] -= step[axis][i] * extent[axis];
-        counter[axis] = 0;
-      }
-    }
+    if (first < last) walk(at_run(first), last - first, run);
   }
 
   /// Calls run(offsets, count) for all elements, by the threads of the rank: for the inner runs, or
@@ -98,21 +79,54 @@ struct loop_nest {
   template <typename Run>
   void for_each_run_by_threads(const Run& run, std::size_t grain = elements_of_a_block) const {
     const std::size_t count = runs(), length = run_length();
-    if (count == 1) {
-      parallel_for(length, grain, [&](std::size_t first, std::size_t last) {
-        std::array<std::size_t, N> offset;
-        for (std::size_t i = 0; i < N; ++i) offset[i] = first * run_step()[i];
-        run(offset, last - first);
-      });
-    } else if (length > 0) {
-      parallel_for(count, (grain - 1) / length + 1,
-                   [&](std::size_t first, std::size_t last) {
-                     for_each_run(first, last, [&](const auto& offset) { run(offset, length); });
-                   });
-    }
+    if (count == 0) return;
+    const bool in_pieces = count == 1;
+    parallel_for(in_pieces ? length : count, in_pieces ? grain : (grain - 1) / length + 1,
+                 [&](std::size_t first, std::size_t last) {
+                   const std::size_t items = last - first;
+                   // One walk for both, so that the code of `run` is made once.
+                   walk(in_pieces ? within_run(first) : at_run(first), in_pieces ? 1 : items,
+                        [&](const auto& offset) { run(offset, in_pieces ? items : length); });
+                 });
   }
 
  private:
+  struct position {
+    std::array<std::size_t, N> offset{};
+    std::array<std::size_t, max_rank> counter{};  // of the outer axes
+  };
+
+  [[nodiscard]] position within_run(std::size_t element) const {
+    position here;
+    for (std::size_t i = 0; i < N; ++i) here.offset[i] = element * run_step()[i];
+    return here;
+  }
+  [[nodiscard]] position at_run(std::size_t number) const {
+    position here;
+    for (std::size_t axis = rank - 1; number > 0 && axis-- > 0; number /= extent[axis]) {
+      here.counter[axis] = number % extent[axis];
+      for (std::size_t i = 0; i < N; ++i) here.offset[i] += step[axis][i] * here.counter[axis];
+    }
+    return here;
+  }
+
+  /// Calls run(offsets) for `count` inner runs, at least one.
+  template <typename Run>
+  void walk(position here, std::size_t count, Run&& run) const {
+    for (;; --count) {
+      run(static_cast<const std::array<std::size_t, N>&>(here.offset));
+      if (count == 1) return;
+      std::size_t axis = rank - 1;
+      for (;;) {
+        --axis;
+        for (std::size_t i = 0; i < N; ++i) here.offset[i] += step[axis][i];
+        if (++here.counter[axis] < extent[axis]) break;
+        for (std::size_t i = 0; i < N; ++i) here.offset[i] -= step[axis][i] * extent[axis];
+        here.counter[axis] = 0;
+      }
+    }
+  }
+
   [[nodiscard]] bool joins(const std::array<std::size_t, N>& here, std::size_t count) const {
     for (std::size_t i = 0; i < N; ++i) {
       if (step[rank - 1][i] != here[i] * count) return false;

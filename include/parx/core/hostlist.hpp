@@ -23,5 +23,5 @@ namespace parx::inline PARX_ABI {
 }  // namespace parx
 
 #ifndef PARX_SEPARATE_COMPILATION
-#include <parx/launch/detail/hostlist_impl.hpp>
+#include <parx/core/detail/hostlist_impl.hpp>
 #endif

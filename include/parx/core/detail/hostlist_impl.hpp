@@ -8,7 +8,7 @@
 
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
-#include <parx/launch/hostlist.hpp>
+#include <parx/core/hostlist.hpp>
 
 namespace parx::inline PARX_ABI {
 

@@ -1,4 +1,4 @@
-#include <parx/launch/hostlist.hpp>
+#include <parx/core/hostlist.hpp>
 
 #include <boost/test/unit_test.hpp>
 
