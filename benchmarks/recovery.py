@@ -11,7 +11,7 @@ of its time is torchrun's, and the import of torch. BIN_DIR has parxrun and trai
     recovery.py --bin BIN_DIR --overhead [--rounds 9]
 
 What parxrun costs where nothing happens: the processor time of each of three nodes' parxrun (the
-first has the keeper) within 60 s beside ranks that sleep, as a share of one core; and the median
+first has the coordinator) within 60 s beside ranks that sleep, as a share of one core; and the median
 time of a step of train_gpt on two nodes of one rank, with parxrun and without it, in turns.
 """
 

@@ -1,5 +1,5 @@
-"""A training job of real processes on this machine: a keeper, a parxrun on each node, their ranks
-and a census of these."""
+"""A training job of real processes on this machine: a coordinator, a parxrun on each node, their
+ranks and a census of these."""
 
 import os
 import pathlib
@@ -49,9 +49,9 @@ class Job:
                         "--logging-steps", "1", "--eval-strategy", "no", "--disable-progress",
                         "--save-strategy", "steps", "--resume", "--output-dir", str(folder),
                         *program]
-        self._run("keeper", [*self.parxrun, "--keeper", "--max-restarts", str(restarts)])
+        self._run("coordinator", [*self.parxrun, "--coordinator", "--max-restarts", str(restarts)])
         if not wait_for(self._listens, 10):
-            raise RuntimeError("the keeper does not listen")
+            raise RuntimeError("the coordinator does not listen")
 
     def start(self, node):
         self._run(node, [*self.parxrun, *self.program])
@@ -74,7 +74,7 @@ class Job:
 
     def nodes(self):
         return [node for node, run in self.parts.items()
-                if node != "keeper" and run.poll() is None]
+                if node != "coordinator" and run.poll() is None]
 
     def ranks(self, node=None):
         return [pid for each in ([node] if node else self.nodes())
@@ -94,17 +94,17 @@ class Job:
 
     def starts(self):
         """Of each generation but the first."""
-        return self.times_of("keeper: parxrun: generation ")
+        return self.times_of("coordinator: parxrun: generation ")
 
     def restarts(self):
-        return len(self.times_of("keeper: parxrun: ", "; restart "))
+        return len(self.times_of("coordinator: parxrun: ", "; restart "))
 
     def over(self):
-        return self.parts["keeper"].poll() is not None
+        return self.parts["coordinator"].poll() is not None
 
     def stop(self):
         """Asks all to save their work and end; their exit codes."""
-        self.parts["keeper"].send_signal(signal.SIGTERM)
+        self.parts["coordinator"].send_signal(signal.SIGTERM)
         return self.wait(30)
 
     def wait(self, seconds):

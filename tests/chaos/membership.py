@@ -2,8 +2,8 @@
 
 changes: one run of 1 to 4 nodes at random, whose parxrun are killed and started, so many times. Of
 8 virtual replicas, so each loss that is logged must be that of an undisturbed run on two nodes,
-within 1e-6. The descriptors, threads and memory of the keeper and of the one parxrun that stays
-are read where the same number of nodes is there, and must not grow.
+within 1e-6. The descriptors, threads and memory of the coordinator and of the one parxrun that
+stays are read where the same number of nodes is there, and must not grow.
 
 stops: the parxrun of one of two nodes gets SIGSTOP for 10 s, in every second trial its rank as
 well, which goes on before it. Its rank must end, the other node must go on, no checkpoint may be
@@ -81,7 +81,7 @@ def changes(options, work):
                 failures.append(f"change {number}: no step within 30 s")
                 break
             seconds[done[0]].append(done[1])
-            for who in "keeper", FIRST:
+            for who in "coordinator", FIRST:
                 used.setdefault((who, len(job.nodes())), []).append(
                     resources(job.parts[who].pid))
         codes = job.stop()

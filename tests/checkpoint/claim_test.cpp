@@ -181,8 +181,8 @@ BOOST_AUTO_TEST_CASE(a_run_that_ends_leaves_no_claim_behind) {
 
 BOOST_AUTO_TEST_CASE(a_later_generation_takes_the_lock_of_a_stopped_one_and_no_other_run_does) {
   const folder out;
-  const auto start = [](const std::string& keeper, const std::string& generation) {
-    return environment{{"PARX_KEEPER", keeper}, {"PARX_GENERATION", generation}};
+  const auto start = [](const std::string& coordinator, const std::string& generation) {
+    return environment{{"PARX_COORDINATOR", coordinator}, {"PARX_GENERATION", generation}};
   };
   const std::string path = out.path.string();
   constexpr auto unknown = lock_holder::may_be_another_run;

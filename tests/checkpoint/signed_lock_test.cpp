@@ -21,9 +21,9 @@ using parx::detail::lock_holder;
 using parx::detail::signed_lock;
 using namespace std::chrono_literals;
 
-const parx::environment of_first{{"PARX_KEEPER", "k"}, {"PARX_GENERATION", "9"}};
-const parx::environment of_next{{"PARX_KEEPER", "k"}, {"PARX_GENERATION", "10"}};
-const parx::environment of_other{{"PARX_KEEPER", "x"}, {"PARX_GENERATION", "10"}};
+const parx::environment of_first{{"PARX_COORDINATOR", "k"}, {"PARX_GENERATION", "9"}};
+const parx::environment of_next{{"PARX_COORDINATOR", "k"}, {"PARX_GENERATION", "10"}};
+const parx::environment of_other{{"PARX_COORDINATOR", "x"}, {"PARX_GENERATION", "10"}};
 
 struct lock_file {
   const std::string path =

@@ -138,7 +138,7 @@ inline std::string taken_by(parx::detail::agent_channel channel, std::string_vie
 inline void parxrun_channel(std::string_view bytes) {
   using parx::detail::channel_side;
   const parx::job_key key("a secret of the fuzzers", "job");
-  for (const channel_side side : {channel_side::agent, channel_side::keeper}) {
+  for (const channel_side side : {channel_side::agent, channel_side::coordinator}) {
     for (const parx::job_key* each : {&key, static_cast<const parx::job_key*>(nullptr)}) {
       const auto taken = [&](std::size_t piece) {
         return taken_by({side, "job", each}, bytes, piece, each != nullptr);

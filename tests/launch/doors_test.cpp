@@ -1,7 +1,8 @@
-// The doors of a job, at which anybody may knock: the store, the keeper of the nodes, the links of
-// a rank. One list of attacks for all three, which have one set of limits; and what an agent
-// believes of a listener that is no keeper. PARX_TEST_SIEGES=1 for the whole list.
+// The doors of a job, at which anybody may knock: the store, the coordinator of the nodes, the
+// links of a rank. One list of attacks for all three, which have one set of limits; and what an
+// agent believes of a listener that is no coordinator. PARX_TEST_SIEGES=1 for the whole list.
 #include "tools/parxrun/nodes/agent_link.hpp"
+#include "tools/parxrun/nodes/coordinator.hpp"
 
 #include <sanitizers.hpp>
 #include <store/raw_client.hpp>
@@ -20,6 +21,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -71,7 +73,7 @@ door the_store() {
           {"PX", "PXAUTH1\n" + std::string(32, 'n') + std::string(31, 'm')}};
 }
 
-// The keeper.
+// The coordinator.
 
 /// An agent that comes, and what it sees.
 struct honest_agent {
@@ -79,11 +81,16 @@ struct honest_agent {
       : link(io, {.host = "127.0.0.1", .port = port, .id = "job", .secret = with},
              {.hello =
                   [this] {
-                    return object{{"node", process},  {"process", process}, {"nodes", "9:9"},
-                                  {"order", 0},       {"ranks", 1},         {"port", 1}};
+                    return agent_hello{.node = process,
+                                       .process = process,
+                                       .nodes = "9:9",
+                                       .ranks = 1,
+                                       .free_port = 1};
                   },
-              .admitted = [this] { seen.emplace_back("admitted"); },
-              .text = [this](const parx::json::value&) { seen.emplace_back("text"); },
+              .message =
+                  [this](const to_agent& text) {
+                    seen.emplace_back(std::holds_alternative<welcome>(text) ? "admitted" : "text");
+                  },
               .silent = [this] { seen.emplace_back("silent"); },
               .waits = [](const std::string&) {},
               .gave_up = [this](const std::string& why) { seen.push_back(why); },
@@ -103,33 +110,33 @@ struct honest_agent {
   agent_link link;
 };
 
-door the_keeper() {
+door the_coordinator() {
   const std::string opening = R"({"id":"job","secret":true,"nonce":"n"})";
-  return {"keeper",
-          [](const auto& listens) {
-            boost::asio::io_context io{1};
-            parx::descriptor listener = listen_on("127.0.0.1", 0);
-            const std::uint16_t port = bound_port(listener.get());
-            keeper kept(io,
-                        {.host = "127.0.0.1",
-                         .address = "127.0.0.1",
-                         .id = "job",
-                         .secret = secret,
-                         .rules = {.least_nodes = 9, .most_nodes = 9}},
-                        std::move(listener), [](const auto&) {}, [](const auto&) {},
-                        [](const auto&) {});
-            listens(port);
-            for (;;) io.run_one();
-          },
-          [](std::uint16_t port) {
-            honest_agent agent(port);
-            return agent.sees(1) && agent.seen.front() == "admitted";
-          },
-          {std::string("\x01\0", 2),
-           u32(agent_channel::longest_of_stranger) + std::string(4000, ' '),
-           u32(1 << 20) + std::string(900, ' '),
-           u32(static_cast<std::uint32_t>(opening.size())) + opening + u32(4000) +
-               std::string(4000, ' ')}};
+  return {
+      "coordinator",
+      [](const auto& listens) {
+        boost::asio::io_context io{1};
+        parx::descriptor listener = listen_on("127.0.0.1", 0);
+        const std::uint16_t port = bound_port(listener.get());
+        coordinator kept(
+            io,
+            {.host = "127.0.0.1",
+             .address = "127.0.0.1",
+             .id = "job",
+             .secret = secret,
+             .rules = {.least_nodes = 9, .most_nodes = 9}},
+            std::move(listener), [](const auto&) {}, [](const auto&) {}, [](const auto&) {});
+        listens(port);
+        for (;;) io.run_one();
+      },
+      [](std::uint16_t port) {
+        honest_agent agent(port);
+        return agent.sees(1) && agent.seen.front() == "admitted";
+      },
+      {std::string("\x01\0", 2), u32(agent_channel::longest_of_stranger) + std::string(4000, ' '),
+       u32(1 << 20) + std::string(900, ' '),
+       u32(static_cast<std::uint32_t>(opening.size())) + opening + u32(4000) +
+           std::string(4000, ' ')}};
 }
 
 // The links.
@@ -262,7 +269,7 @@ struct siege {
 BOOST_AUTO_TEST_CASE(no_stranger_keeps_an_honest_one_out_of_any_of_the_doors_or_fills_its_memory) {
   const bool all = std::getenv("PARX_TEST_SIEGES") != nullptr;
   std::list<std::list<siege>> of_doors;
-  for (const door& each : {the_store(), the_keeper(), the_links()}) {
+  for (const door& each : {the_store(), the_coordinator(), the_links()}) {
     std::list<siege>& sieges = of_doors.emplace_back();
     for (const attack& how : the_list()) {
       if (how.is_strongest || all) sieges.emplace_back(each, how);
@@ -290,7 +297,7 @@ BOOST_AUTO_TEST_CASE(no_stranger_keeps_an_honest_one_out_of_any_of_the_doors_or_
 }
 
 BOOST_AUTO_TEST_CASE(a_stranger_that_says_nothing_is_dropped_where_the_caller_speaks_first) {
-  const door doors[] = {the_keeper(), the_links()};
+  const door doors[] = {the_coordinator(), the_links()};
   const parx_test::victim servers[] = {parx_test::victim(doors[0].serve),
                                        parx_test::victim(doors[1].serve)};
   raw_client strangers[] = {raw_client(servers[0].port()), raw_client(servers[1].port())};
@@ -397,18 +404,18 @@ BOOST_AUTO_TEST_CASE(an_agent_gives_a_silent_listener_up_when_its_time_is_over) 
   BOOST_TEST((clock_type::now() - begin >= 500ms));
 }
 
-BOOST_AUTO_TEST_CASE(one_refused_connection_is_not_a_lost_keeper) {
+BOOST_AUTO_TEST_CASE(one_refused_connection_is_not_a_lost_coordinator) {
   boost::asio::io_context io{1};
   parx::descriptor listener = listen_on("127.0.0.1", 0);
   const std::uint16_t port = bound_port(listener.get());
   const auto keep = [&](parx::descriptor at) {
-    return std::make_unique<keeper>(
+    return std::make_unique<coordinator>(
         io,
-        keeper_options{.host = "127.0.0.1",
-                       .address = "127.0.0.1",
-                       .id = "job",
-                       .secret = secret,
-                       .rules = {.least_nodes = 9, .most_nodes = 9}},
+        coordinator_options{.host = "127.0.0.1",
+                            .address = "127.0.0.1",
+                            .id = "job",
+                            .secret = secret,
+                            .rules = {.least_nodes = 9, .most_nodes = 9}},
         std::move(at), [](const auto&) {}, [](const auto&) {}, [](const auto&) {});
   };
   auto kept = keep(std::move(listener));

@@ -16,15 +16,15 @@ using namespace parx::detail;
 
 enum class mutant {
   none,
-  no_fence,               ///< the keeper does not wait for the ranks of a lost agent
+  no_fence,               ///< the coordinator does not wait for the ranks of a lost agent
   orphans,                ///< ranks outlive their agent
   counts_twice,           ///< each report of a failure costs a restart
   waits_for_lost,         ///< until the lost have stopped
   node_names,             ///< an agent that comes back is taken for its old connection
   forgets_joiners,        ///< those that came during a stop
   waits_for_failed,       ///< a job whose ranks go on waits for those that were lost
-  no_end_without_keeper,  ///< a node without its keeper keeps its ranks
-  second_keeper,          ///< one is started where the first has died
+  no_end_without_coordinator,  ///< a node without its coordinator keeps its ranks
+  second_coordinator,          ///< one is started where the first has died
   forgets_told,           ///< an agent that was told to end the job says so once
 };
 
@@ -37,7 +37,7 @@ struct setting {
   int crashes = 0;
   int cuts = 0;
   int freezes = 0;
-  int keeper_deaths = 0;
+  int coordinator_deaths = 0;
   int tells = 0;  ///< an agent is told to end the job
   parx::on_loss losses = parx::on_loss::end;  ///< go_on: with one rank a node
   mutant broken = mutant::none;
@@ -53,7 +53,7 @@ struct model_agent {
   bool exists = true;
   bool cut = false;
   bool frozen = false;
-  bool closed = false;  ///< its connection, by the keeper
+  bool closed = false;  ///< its connection, by the coordinator
   bool heard_end = false;
   bool told = false;
   int code = -1;            ///< with which it has ended
@@ -63,12 +63,12 @@ struct model_agent {
 };
 
 struct model {
-  keeper_state keeper;
-  bool keeper_lives = true;
+  coordinator_state coordinator;
+  bool coordinator_lives = true;
   std::array<model_agent, most_agents> agents;
-  std::array<std::deque<keeper_message>, most_agents> to;
-  std::array<std::deque<keeper_event>, most_agents> from;
-  int kills = 0, crashes = 0, cuts = 0, freezes = 0, keeper_deaths = 0, tells = 0;
+  std::array<std::deque<coordinator_message>, most_agents> to;
+  std::array<std::deque<coordinator_event>, most_agents> from;
+  int kills = 0, crashes = 0, cuts = 0, freezes = 0, coordinator_deaths = 0, tells = 0;
   std::array<unsigned, most_generations> members{};  ///< bits of agents
   std::array<unsigned, most_generations> started{};
   std::array<bool, most_generations> has_dead{};
@@ -79,7 +79,7 @@ inline std::size_t key_of(const model& s, std::size_t agents) {
   std::string b;
   b.reserve(160);
   const auto put = [&](auto value) { b.push_back(static_cast<char>(value)); };
-  const keeper_state& k = s.keeper;
+  const coordinator_state& k = s.coordinator;
   put(k.phase), put(k.generation), put(k.restarts), put(k.planned_stops);
   put(k.code.value_or(-1)), put(k.last_call_over.has_value()), put(k.join_over.has_value());
   put(k.agents.size());
@@ -91,8 +91,8 @@ inline std::size_t key_of(const model& s, std::size_t agents) {
   }
   put(k.fences.size());
   for (const auto& each : k.fences) put(each.number);
-  put(s.keeper_lives), put(s.kills), put(s.crashes), put(s.cuts), put(s.freezes);
-  put(s.keeper_deaths), put(s.tells);
+  put(s.coordinator_lives), put(s.kills), put(s.crashes), put(s.cuts), put(s.freezes);
+  put(s.coordinator_deaths), put(s.tells);
   for (std::size_t i = 0; i < agents; ++i) {
     const model_agent& a = s.agents[i];
     put(a.node.phase), put(a.node.generation), put(a.node.code.value_or(-1));

@@ -1,14 +1,14 @@
-// Every interleaving of a small job: agents, their ranks, one keeper, first-in first-out channels,
-// and faults. A rank dies; an agent dies, and its ranks with it; a node is cut off and heals; an
-// agent is stopped for a while (SIGSTOP), or told to end the job; the keeper dies. Clocks are
-// adversaries: any time limit may be over at any time. The one assumption is the fence: the keeper
-// waits for a lost agent until that agent has ended its ranks by its own clock. It is broken for an
-// agent that is stopped, whose ranks cannot reach those of a later generation.
+// Every interleaving of a small job: agents, their ranks, one coordinator, first-in first-out
+// channels, and faults. A rank dies; an agent dies, and its ranks with it; a node is cut off and
+// heals; an agent is stopped for a while (SIGSTOP), or told to end the job; the coordinator dies.
+// Clocks are adversaries: any time limit may be over at any time. The one assumption is the fence:
+// the coordinator waits for a lost agent until that agent has ended its ranks by its own clock. It
+// is broken for an agent that is stopped, whose ranks cannot reach those of a later generation.
 //
 // In every state: ranks of one generation alone run (one); a generation has as many nodes as it may
 // (size); no more generations than reasons for them (budget); all agents hear one code, and 0 only
-// if all ranks were done (codes); no ranks run on once the keeper could know that an agent was told
-// to end the job (told). Over all states: whoever has not ended can take a step that is no
+// if all ranks were done (codes); no ranks run on once the coordinator could know that an agent was
+// told to end the job (told). Over all states: whoever has not ended can take a step that is no
 // fault (hang), and such steps form no cycle (livelock), so once faults end each job ends.
 #pragma once
 
@@ -43,7 +43,7 @@ class searched {
     start.crashes = how_.crashes;
     start.cuts = how_.cuts;
     start.freezes = how_.freezes;
-    start.keeper_deaths = how_.keeper_deaths;
+    start.coordinator_deaths = how_.coordinator_deaths;
     start.tells = how_.tells;
     struct level {
       std::size_t key;
@@ -99,7 +99,7 @@ class searched {
     std::string label;
     model next;
   };
-  using event = keeper_event::kind;
+  using event = coordinator_event::kind;
 
   [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(how_.agents); }
   [[nodiscard]] std::size_t owner(agent_number number) const {
@@ -107,14 +107,14 @@ class searched {
   }
   static std::size_t index(int generation) { return static_cast<std::size_t>(generation); }
 
-  // The keeper, with its mutants.
+  // The coordinator, with its mutants.
 
-  void keeper_gets(model& s, keeper_event what) const {
-    keeper_state& k = s.keeper;
-    const bool stops = k.phase == keeper_phase::stop;
+  void coordinator_gets(model& s, coordinator_event what) const {
+    coordinator_state& k = s.coordinator;
+    const bool stops = k.phase == coordinator_phase::stop;
     switch (how_.broken) {
       case mutant::counts_twice:
-        if (what.what == event::failed && stops && !k.code) k.phase = keeper_phase::run;
+        if (what.what == event::failed && stops && !k.code) k.phase = coordinator_phase::run;
         break;
       case mutant::waits_for_lost:
         if (what.what != event::lost || !stops) break;
@@ -143,16 +143,16 @@ class searched {
       default:
         break;
     }
-    keeper_step done = advance(std::move(k), rules_, what, {});
+    coordinator_step done = advance(std::move(k), rules_, what, {});
     k = std::move(done.state);
-    if (how_.broken == mutant::no_fence || how_.broken == mutant::second_keeper) {
+    if (how_.broken == mutant::no_fence || how_.broken == mutant::second_coordinator) {
       k.fences.clear();
-      keeper_step formed = advance(std::move(k), rules_, {.what = event::tick}, {});
+      coordinator_step formed = advance(std::move(k), rules_, {.what = event::tick}, {});
       k = std::move(formed.state);
-      for (const keeper_message& each : formed.messages) done.messages.push_back(each);
+      for (const coordinator_message& each : formed.messages) done.messages.push_back(each);
     }
-    for (const keeper_message& each : done.messages) {
-      if (each.what == keeper_message::kind::form) {
+    for (const coordinator_message& each : done.messages) {
+      if (each.what == coordinator_message::kind::form) {
         s.members[index(each.generation)] |= 1U << owner(each.to);
       }
       const model_agent& agent = s.agents[owner(each.to)];
@@ -162,14 +162,14 @@ class searched {
     }
   }
 
-  void keeper_loses(model& s, agent_number number) const {
+  void coordinator_loses(model& s, agent_number number) const {
     model_agent& agent = s.agents[owner(number)];
     if (agent.number == number) {
       agent.closed = true;
       s.from[owner(number)].clear();
       s.to[owner(number)].clear();
     }
-    keeper_gets(s, {.what = event::lost, .agent = number});
+    coordinator_gets(s, {.what = event::lost, .agent = number});
   }
 
   // The agents.
@@ -189,7 +189,7 @@ class searched {
           node_gets(s, i, {.what = node_event::kind::started});
           break;
         case node_action::kind::send:
-          if (s.keeper_lives && !agent.cut && !agent.closed) {
+          if (s.coordinator_lives && !agent.cut && !agent.closed) {
             s.from[i].push_back({.what = each.message,
                                  .agent = agent.number,
                                  .generation = each.generation,
@@ -243,24 +243,24 @@ class searched {
       if (agent.frozen) {
         add(false, name + " is continued", [i](model& t) { t.agents[i].frozen = false; });
       }
-      if (s.keeper_lives && !agent.cut && !agent.closed && !s.from[i].empty()) {
-        add(false, "the keeper hears " + name, [&, i](model& t) {
-          const keeper_event what = t.from[i].front();
+      if (s.coordinator_lives && !agent.cut && !agent.closed && !s.from[i].empty()) {
+        add(false, "the coordinator hears " + name, [&, i](model& t) {
+          const coordinator_event what = t.from[i].front();
           t.from[i].pop_front();
-          keeper_gets(t, what);
+          coordinator_gets(t, what);
         });
       }
     }
-    if (s.keeper_lives) {
-      steps_of_keeper(s, add);
-    } else if (how_.broken == mutant::second_keeper) {
+    if (s.coordinator_lives) {
+      steps_of_coordinator(s, add);
+    } else if (how_.broken == mutant::second_coordinator) {
       for (std::size_t i = 0; i < count(); ++i) {
         if (s.agents[i].node.phase != node_phase::apart || !s.agents[i].exists) continue;
-        add(false, "a second keeper", [](model& t) {
-          const int generation = t.keeper.generation;
-          t.keeper = {};
-          t.keeper.generation = generation;
-          t.keeper_lives = true;
+        add(false, "a second coordinator", [](model& t) {
+          const int generation = t.coordinator.generation;
+          t.coordinator = {};
+          t.coordinator.generation = generation;
+          t.coordinator_lives = true;
         });
         break;
       }
@@ -273,10 +273,10 @@ class searched {
                       const Add& add) const {
     const model_agent& agent = s.agents[i];
     const bool apart = agent.node.phase == node_phase::apart;
-    if (apart && s.keeper_lives && !agent.cut) {
+    if (apart && s.coordinator_lives && !agent.cut) {
       add(false, name + " says hello", [&, i](model& t) {
         model_agent& changed = t.agents[i];
-        keeper_event hello{.what = event::hello};
+        coordinator_event hello{.what = event::hello};
         if (changed.number >= 0) hello.replaces = changed.number;
         changed.number = static_cast<int>(i) + how_.agents * changed.times_connected++;
         changed.closed = false;
@@ -286,23 +286,23 @@ class searched {
         node_gets(t, i, {.what = node_event::kind::admitted});
       });
     }
-    if (apart && (!s.keeper_lives || agent.cut)) {
+    if (apart && (!s.coordinator_lives || agent.cut)) {
       add(false, name + " gives up",
           [&, i](model& t) { node_gets(t, i, {.what = node_event::kind::gave_up}); });
     }
     if (apart && agent.cut && agent.number >= 0) {
       add(false, name + " heals", [i](model& t) { t.agents[i].cut = false; });
     }
-    const bool alone = agent.cut || agent.closed || !s.keeper_lives;
-    if (!apart && alone && !agent.node.alone && how_.broken != mutant::no_end_without_keeper) {
-      add(false, name + " misses the keeper",
+    const bool alone = agent.cut || agent.closed || !s.coordinator_lives;
+    if (!apart && alone && !agent.node.alone && how_.broken != mutant::no_end_without_coordinator) {
+      add(false, name + " misses the coordinator",
           [&, i](model& t) { node_gets(t, i, {.what = node_event::kind::silent}); });
     }
     if (!apart && !alone && !s.to[i].empty()) {
-      add(false, name + " hears the keeper", [&, i](model& t) {
-        const keeper_message what = t.to[i].front();
+      add(false, name + " hears the coordinator", [&, i](model& t) {
+        const coordinator_message what = t.to[i].front();
         t.to[i].pop_front();
-        using kind = keeper_message::kind;
+        using kind = coordinator_message::kind;
         t.agents[i].heard_end |= what.what == kind::end;
         node_gets(t, i,
                   {.what = what.what == kind::form   ? node_event::kind::form
@@ -355,7 +355,7 @@ class searched {
         node_gets(t, i, {.what = node_event::kind::told, .code = 75});
       });
     }
-    const bool is_in = agent.node.phase != node_phase::apart && !agent.cut && s.keeper_lives;
+    const bool is_in = agent.node.phase != node_phase::apart && !agent.cut && s.coordinator_lives;
     if (s.cuts > 0 && is_in) {
       add(true, "CUT " + name, [i](model& t) {
         --t.cuts;
@@ -373,37 +373,38 @@ class searched {
   }
 
   template <typename Add>
-  void steps_of_keeper(const model& s, const Add& add) const {
-    const keeper_state& k = s.keeper;
+  void steps_of_coordinator(const model& s, const Add& add) const {
+    const coordinator_state& k = s.coordinator;
     for (const admitted_agent& each : k.agents) {
       const model_agent& agent = s.agents[owner(each.number)];
       const bool silent = !agent.exists || agent.cut || agent.frozen ||
                           agent.number != each.number || agent.node.phase == node_phase::apart;
-      if (silent && !(k.phase == keeper_phase::over && !agent.exists)) {
-        add(false, "the keeper loses connection " + std::to_string(each.number),
-            [&, number = each.number](model& t) { keeper_loses(t, number); });
+      if (silent && !(k.phase == coordinator_phase::over && !agent.exists)) {
+        add(false, "the coordinator loses connection " + std::to_string(each.number),
+            [&, number = each.number](model& t) { coordinator_loses(t, number); });
       }
     }
-    const auto tick = [this](model& t) { keeper_gets(t, {.what = event::tick}); };
+    const auto tick = [this](model& t) { coordinator_gets(t, {.what = event::tick}); };
     for (std::size_t f = 0; f < k.fences.size(); ++f) {
       const model_agent& agent = s.agents[owner(k.fences[f].number)];
       const bool ranks_live = agent.running > 0 && agent.under == k.fences[f].number;
       if (ranks_live && !agent.frozen) continue;
       add(false, "a fence is over", [&, f](model& t) {
-        t.keeper.fences[f].until = {};
+        t.coordinator.fences[f].until = {};
         tick(t);
       });
     }
-    if (k.phase != keeper_phase::gather) {
-      if (s.keeper_deaths > 0) {
-        add(true, "KILL the keeper", [](model& t) { keeper_dies(t); });
+    if (k.phase != coordinator_phase::gather) {
+      if (s.coordinator_deaths > 0) {
+        add(true, "KILL the coordinator", [](model& t) { coordinator_dies(t); });
       }
       return;
     }
-    if (s.keeper_deaths > 0) add(true, "KILL the keeper", [](model& t) { keeper_dies(t); });
+    if (s.coordinator_deaths > 0)
+      add(true, "KILL the coordinator", [](model& t) { coordinator_dies(t); });
     if (k.last_call_over && k.fences.empty()) {
       add(false, "the last call is over", [&](model& t) {
-        t.keeper.last_call_over = protocol_clock::time_point{};
+        t.coordinator.last_call_over = protocol_clock::time_point{};
         tick(t);
       });
     }
@@ -416,15 +417,15 @@ class searched {
     }
     if (k.join_over && !may_come) {
       add(false, "the join limit is over", [&](model& t) {
-        t.keeper.join_over = protocol_clock::time_point{};
+        t.coordinator.join_over = protocol_clock::time_point{};
         tick(t);
       });
     }
   }
 
-  static void keeper_dies(model& t) {
-    --t.keeper_deaths;
-    t.keeper_lives = false;
+  static void coordinator_dies(model& t) {
+    --t.coordinator_deaths;
+    t.coordinator_lives = false;
     for (auto& each : t.to) each.clear();
     for (auto& each : t.from) each.clear();
   }
@@ -454,18 +455,18 @@ class searched {
       if (code >= 0 && agent.code != code) return "codes: two agents heard different ones";
       code = agent.code;
     }
-    const keeper_state& k = s.keeper;
+    const coordinator_state& k = s.coordinator;
     for (std::size_t i = 0; i < count(); ++i) {
       const model_agent& agent = s.agents[i];
       const bool is_heard = agent.exists && k.has(agent.number) && !agent.cut && !agent.closed &&
                             !agent.frozen && agent.node.phase != node_phase::apart;
-      if (agent.told && is_heard && s.keeper_lives && s.from[i].empty() &&
-          (k.phase == keeper_phase::form || k.phase == keeper_phase::run)) {
+      if (agent.told && is_heard && s.coordinator_lives && s.from[i].empty() &&
+          (k.phase == coordinator_phase::form || k.phase == coordinator_phase::run)) {
         return "told: the job goes on though an agent was told to end it";
       }
     }
     const int size = static_cast<int>(k.members.size());
-    if ((k.phase == keeper_phase::form || k.phase == keeper_phase::run) &&
+    if ((k.phase == coordinator_phase::form || k.phase == coordinator_phase::run) &&
         (size < how_.least || size > how_.agents)) {
       return "size: a generation of " + std::to_string(size) + " nodes";
     }
@@ -476,17 +477,18 @@ class searched {
     const int faults = how_.kills - s.kills + how_.crashes - s.crashes + how_.cuts - s.cuts +
                        how_.freezes - s.freezes;
     if (k.restarts > faults) return "budget: a failure has cost two restarts";
-    if (k.code && *k.code != 0 && *k.code != 75 && s.keeper_lives && k.join_over == std::nullopt &&
-        faults <= how_.restarts && k.phase == keeper_phase::stop) {
+    if (k.code && *k.code != 0 && *k.code != 75 && s.coordinator_lives &&
+        k.join_over == std::nullopt && faults <= how_.restarts &&
+        k.phase == coordinator_phase::stop) {
       return "budget: given up with restarts left";
     }
-    if (k.phase == keeper_phase::over && k.code == 0 &&
+    if (k.phase == coordinator_phase::over && k.code == 0 &&
         std::any_of(k.members.begin(), k.members.end(), [&](const auto& each) {
           return goes_on() ? each.takes_part() && !each.done : !each.done;
         })) {
       return "codes: 0, though not all were done";
     }
-    if (k.phase == keeper_phase::over && k.code == 0 &&
+    if (k.phase == coordinator_phase::over && k.code == 0 &&
         std::none_of(k.members.begin(), k.members.end(),
                      [](const auto& each) { return each.done; })) {
       return "codes: 0, though none was done";

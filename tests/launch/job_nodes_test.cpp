@@ -1,8 +1,8 @@
 // Over which nodes a job runs, by parxrun's options; and what parxrun on them say to each other.
 #include "tools/parxrun/nodes/agent_channel.hpp"
 #include "tools/parxrun/nodes/endpoint_listener.hpp"
-#include "tools/parxrun/nodes/form_order.hpp"
 #include "tools/parxrun/nodes/job_nodes.hpp"
+#include "tools/parxrun/nodes/messages.hpp"
 #include "tools/parxrun/failures/job_end.hpp"
 #include <parx/core/socket_address.hpp>
 #include <parx/store/detail/listen.hpp>
@@ -18,13 +18,14 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace {
 
+using parx::coordinator_role;
 using parx::environment;
 using parx::find_nodes;
-using parx::keeper_role;
 using parx::node_flags;
 
 environment step(int tasks, int nodes, int node, const std::string& list) {
@@ -71,8 +72,8 @@ BOOST_AUTO_TEST_CASE(a_step_of_srun_says_where_the_nodes_meet) {
   BOOST_TEST(last.host == "n07");
   BOOST_TEST(first.port == last.port);
   BOOST_TEST(first.id == "slurm-100.2");
-  BOOST_TEST((first.role == keeper_role::yes));
-  BOOST_TEST((last.role == keeper_role::no));
+  BOOST_TEST((first.role == coordinator_role::yes));
+  BOOST_TEST((last.role == coordinator_role::no));
   BOOST_TEST(last.node_rank == 2);
   BOOST_TEST(first.least == 3);
   environment again = step(3, 3, 0, "n[07-09]");
@@ -84,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_step_of_srun_says_where_the_nodes_meet) {
                  step(3, 3, 1, "n[07-09]"));
   BOOST_TEST(labs.port == 29500);
   BOOST_TEST(labs.id == "x");
-  BOOST_TEST((labs.role == keeper_role::by_address));
+  BOOST_TEST((labs.role == coordinator_role::by_address));
 }
 
 BOOST_AUTO_TEST_CASE(torchruns_options_mean_what_they_do_there) {
@@ -101,12 +102,12 @@ BOOST_AUTO_TEST_CASE(torchruns_options_mean_what_they_do_there) {
   const auto fixed =
       find_nodes({.nodes = "2", .node_rank = "1", .master_addr = "n1", .master_port = "1234"}, {});
   BOOST_TEST(fixed.port == 1234);
-  BOOST_TEST((fixed.role == keeper_role::no));
+  BOOST_TEST((fixed.role == coordinator_role::no));
   BOOST_TEST((find_nodes({.nodes = "2", .node_rank = "0", .master_addr = "n1"}, {}).role ==
-              keeper_role::yes));
+              coordinator_role::yes));
   // With c10d the number orders the ranks, and the address says who listens.
   const auto ordered = find_nodes({.nodes = "2", .endpoint = "n1", .node_rank = "1"}, {});
-  BOOST_TEST((ordered.role == keeper_role::by_address));
+  BOOST_TEST((ordered.role == coordinator_role::by_address));
   BOOST_TEST(ordered.node_rank == 1);
 }
 
@@ -134,7 +135,7 @@ BOOST_AUTO_TEST_CASE(a_port_that_somebody_has_without_listening_is_refused_at_on
   BOOST_REQUIRE(::bind(other.get(), found->ai_addr, found->ai_addrlen) == 0);
   const std::uint16_t port = parx::detail::bound_port(other.get());
   const parx::job_nodes nodes{
-      .host = "127.0.0.1", .port = port, .id = "x", .role = keeper_role::by_address};
+      .host = "127.0.0.1", .port = port, .id = "x", .role = coordinator_role::by_address};
   const auto started = std::chrono::steady_clock::now();
   std::string text;
   try {
@@ -160,19 +161,19 @@ using parx::json::object;
 
 /// Two sides that have gone through their proofs.
 struct pair_of_channels {
-  explicit pair_of_channels(const job_key* of_agent, const job_key* of_keeper)
+  explicit pair_of_channels(const job_key* of_agent, const job_key* of_coordinator)
       : agent(channel_side::agent, "job", of_agent),
-        keeper(channel_side::keeper, "job", of_keeper) {
+        coordinator(channel_side::coordinator, "job", of_coordinator) {
     for (int turn = 0; turn < 2; ++turn) {
-      keeper.feed(agent.take_replies());
-      BOOST_TEST(!keeper.next().has_value());
-      agent.feed(keeper.take_replies());
+      coordinator.feed(agent.take_replies());
+      BOOST_TEST(!coordinator.next().has_value());
+      agent.feed(coordinator.take_replies());
       BOOST_TEST(!agent.next().has_value());
     }
-    BOOST_TEST((agent.is_open() && keeper.is_open()));
+    BOOST_TEST((agent.is_open() && coordinator.is_open()));
   }
   agent_channel agent;
-  agent_channel keeper;
+  agent_channel coordinator;
 };
 
 /// A frame by hand, without a signature.
@@ -190,8 +191,8 @@ BOOST_AUTO_TEST_CASE(texts_between_parxrun_arrive_whole_however_the_bytes_do) {
         two.agent.frame(object{{"event", "done"}}) + two.agent.frame(object{{"event", "leave"}});
     std::string heard;
     for (const char byte : bytes) {
-      two.keeper.feed({&byte, 1});
-      if (const auto text = two.keeper.next()) heard += text->at("event").text() + " ";
+      two.coordinator.feed({&byte, 1});
+      if (const auto text = two.coordinator.next()) heard += text->at("event").text() + " ";
     }
     BOOST_TEST(heard == "done leave ");
   }
@@ -203,22 +204,22 @@ BOOST_AUTO_TEST_CASE(a_text_that_is_changed_repeated_or_sent_back_is_refused) {
     pair_of_channels two(&key, &key);
     std::string bytes = two.agent.frame(object{{"code", 1}});
     bytes[bytes.find('1')] = '0';
-    two.keeper.feed(bytes);
-    BOOST_CHECK_THROW(static_cast<void>(two.keeper.next()), channel_error);
+    two.coordinator.feed(bytes);
+    BOOST_CHECK_THROW(static_cast<void>(two.coordinator.next()), channel_error);
   }
   {
     pair_of_channels two(&key, &key);
     const std::string bytes = two.agent.frame(object{{"code", 1}});
-    two.keeper.feed(bytes + bytes);
-    BOOST_TEST(two.keeper.next().has_value());
-    BOOST_CHECK_THROW(static_cast<void>(two.keeper.next()), channel_error);
+    two.coordinator.feed(bytes + bytes);
+    BOOST_TEST(two.coordinator.next().has_value());
+    BOOST_CHECK_THROW(static_cast<void>(two.coordinator.next()), channel_error);
   }
-  pair_of_channels two(&key, &key);  // what the keeper has said, sent back to it
-  two.keeper.feed(two.keeper.frame(object{{"code", 1}}));
-  BOOST_CHECK_THROW(static_cast<void>(two.keeper.next()), channel_error);
+  pair_of_channels two(&key, &key);  // what the coordinator has said, sent back to it
+  two.coordinator.feed(two.coordinator.frame(object{{"code", 1}}));
+  BOOST_CHECK_THROW(static_cast<void>(two.coordinator.next()), channel_error);
 }
 
-/// What an agent says of a keeper that answers like that before, or in place of, its proof.
+/// What an agent says of a coordinator that answers like that before, or in place of, its proof.
 std::string said_of(const job_key* key, const std::vector<std::string>& answers) {
   agent_channel agent(channel_side::agent, "job", key);
   try {
@@ -266,52 +267,99 @@ BOOST_AUTO_TEST_CASE(an_agent_obeys_nobody_who_has_not_proved_to_know_the_key) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_keeper_hears_nobody_who_has_not_proved_to_know_the_key) {
+BOOST_AUTO_TEST_CASE(a_coordinator_hears_nobody_who_has_not_proved_to_know_the_key) {
   const job_key key("0123456789abcdef", "job");
   const job_key other("0123456789abcdeg", "job");
-  const auto refusal_of = [&](agent_channel& keeper, const std::vector<std::string>& bytes) {
+  const auto refusal_of = [&](agent_channel& coordinator, const std::vector<std::string>& bytes) {
     try {
       for (const std::string& each : bytes) {
-        keeper.feed(each);
-        if (keeper.next()) return std::string("a text was passed on");
+        coordinator.feed(each);
+        if (coordinator.next()) return std::string("a text was passed on");
       }
     } catch (const channel_error& refused) {
       return std::string(refused.what());
     }
-    return std::string(keeper.is_open() ? "open" : "waits");
+    return std::string(coordinator.is_open() ? "open" : "waits");
   };
   {
-    agent_channel keeper(channel_side::keeper, "job", &key);
+    agent_channel coordinator(channel_side::coordinator, "job", &key);
     agent_channel agent(channel_side::agent, "job", &other);
-    BOOST_TEST(refusal_of(keeper, {agent.take_replies()}) == "waits");
-    agent.feed(keeper.take_replies());
+    BOOST_TEST(refusal_of(coordinator, {agent.take_replies()}) == "waits");
+    agent.feed(coordinator.take_replies());
     static_cast<void>(agent.next());
-    const std::string why = refusal_of(keeper, {agent.take_replies()});
+    const std::string why = refusal_of(coordinator, {agent.take_replies()});
     BOOST_TEST(why.starts_with("it has another secret"));
     // It learns so, and gets no signature with which it could test guesses.
-    const std::string told = keeper.refusal(why);
+    const std::string told = coordinator.refusal(why);
     BOOST_TEST(told.ends_with(std::string(sizeof(parx::mac), '\0')));
     agent.feed(told);
     BOOST_CHECK_THROW(static_cast<void>(agent.next()), channel_error);
   }
   for (const char* hello : {R"({"node":"n"})", R"({"event":"leave"})", "{}"}) {
-    agent_channel keeper(channel_side::keeper, "job", &key);
-    BOOST_TEST(refusal_of(keeper, {raw_frame(hello)}) ==
+    agent_channel coordinator(channel_side::coordinator, "job", &key);
+    BOOST_TEST(refusal_of(coordinator, {raw_frame(hello)}) ==
                "something else than parxrun answers there");
   }
-  agent_channel keeper(channel_side::keeper, "job", nullptr);
+  agent_channel coordinator(channel_side::coordinator, "job", nullptr);
   agent_channel stranger(channel_side::agent, "other", nullptr);
-  BOOST_TEST(refusal_of(keeper, {stranger.take_replies()}).starts_with("the job there is \"job\""));
+  BOOST_TEST(
+      refusal_of(coordinator, {stranger.take_replies()}).starts_with("the job there is \"job\""));
   agent_channel with_key(channel_side::agent, "job", &key);
-  agent_channel without(channel_side::keeper, "job", nullptr);
+  agent_channel without(channel_side::coordinator, "job", nullptr);
   BOOST_TEST(refusal_of(without, {with_key.take_replies()})
                  .starts_with("the parxrun there has no secret, and this one has one"));
 }
 
-using parx::detail::form_from_json;
-using parx::detail::form_order;
+using parx::detail::message_of;
+using parx::detail::to_agent;
+using parx::detail::to_coordinator;
+using parx::detail::wire_text;
+
+BOOST_AUTO_TEST_CASE(every_message_comes_back_from_its_text) {
+  using namespace parx::detail;
+  using parx::stop_how;
+  const auto same = [](const auto& message) {
+    const parx::json::value text = wire_text(message);
+    return wire_text(message_of<std::decay_t<decltype(message)>>(text)) == text;
+  };
+  BOOST_TEST(same(to_coordinator(agent_hello{"a", "p", "1:2", 3, 4, 5})));
+  BOOST_TEST(same(to_coordinator(agent_command{"./train --epochs 5"})));
+  BOOST_TEST(same(to_coordinator(rank_ended{2, 7, "exit code 1"})));
+  for (const auto& [what, name] : told_events) {
+    BOOST_TEST(
+        same(to_coordinator(agent_event{what, 2, 75, "why", 4711, node_report{.node = "a"}})));
+    const agent_event bare{what, 1, 0, "", std::nullopt, std::nullopt};
+    BOOST_TEST(same(to_coordinator(bare)));
+    const auto back = message_of<to_coordinator>(wire_text(to_coordinator(bare)));
+    BOOST_TEST((std::get<agent_event>(back).what == what));
+    BOOST_TEST(!std::get<agent_event>(back).report.has_value());
+  }
+  BOOST_TEST(same(to_agent(welcome{})));
+  BOOST_TEST(same(to_agent(end_the_rest{})));
+  BOOST_TEST(same(to_agent(end_order{137})));
+  BOOST_TEST(same(to_agent(wait_notice{3})));
+  for (const stop_how how : {stop_how::terminate, stop_how::save, stop_how::ask, stop_how::wait}) {
+    const auto back = message_of<to_agent>(wire_text(to_agent(stop_order{how})));
+    BOOST_TEST((std::get<stop_order>(back).how == how));
+  }
+  for (const char* text : {"{}", R"({"beat":0})"}) {
+    BOOST_CHECK_THROW(static_cast<void>(message_of<to_agent>(parx::json::parse(text))),
+                      channel_error);
+  }
+  for (const char* text :
+       {R"({"stop":{"how":4}})", R"({"stop":{"how":-1}})", R"({"stop":{"how":"x"}})",
+        R"({"stop":1})", R"({"form":{}})", "[]", "0"}) {
+    BOOST_CHECK_THROW(static_cast<void>(message_of<to_agent>(parx::json::parse(text))),
+                      std::runtime_error);
+  }
+  BOOST_CHECK_THROW(static_cast<void>(message_of<to_coordinator>(parx::json::parse(
+                        R"({"event":{"what":"heard","generation":1,"code":0,"why":"",
+                            "free_port":null,"report":null}})"))),
+                    channel_error);
+}
 
 BOOST_AUTO_TEST_CASE(the_order_to_form_a_generation_is_taken_whole_or_not_at_all) {
+  using parx::detail::form_order;
   const form_order given{.generation = 2,
                          .restarts = 1,
                          .first_rank = 4,
@@ -319,19 +367,24 @@ BOOST_AUTO_TEST_CASE(the_order_to_form_a_generation_is_taken_whole_or_not_at_all
                          .node_rank = 1,
                          .nodes = 2,
                          .goes_on = true,
-                         .keeper = "k",
+                         .coordinator = "k",
                          .run_id = "job.2",
                          .master_host = "n1",
                          .master_port = 4711,
                          .store_port = 4712};
-  const form_order got = form_from_json(to_json(given), 2);
-  BOOST_TEST((to_json(got) == to_json(given)));
-  BOOST_CHECK_THROW(static_cast<void>(form_from_json(to_json(given), 3)), channel_error);
-  const parx::json::value whole = to_json(given);
+  const parx::json::value whole = parx::json::to_json(given);
+  const auto taken = [](const object& fields, int ranks) {
+    const auto order = std::get<form_order>(message_of<to_agent>(object{{"form", fields}}));
+    order.check(ranks);
+    return parx::json::to_json(order);
+  };
+  const object fields(whole.members());
+  BOOST_TEST((taken(fields, 2) == whole));
+  BOOST_CHECK_THROW(static_cast<void>(taken(fields, 3)), channel_error);
   for (const auto& [name, value] : whole.members()) {
-    object changed = to_json(given);
+    object changed = fields;
     changed[name] = parx::json::array{};
-    BOOST_CHECK_THROW(static_cast<void>(form_from_json(changed, 2)), parx::json::error);
+    BOOST_CHECK_THROW(static_cast<void>(taken(changed, 2)), parx::json::error);
   }
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, int>>{{"generation", 0},
@@ -341,9 +394,9 @@ BOOST_AUTO_TEST_CASE(the_order_to_form_a_generation_is_taken_whole_or_not_at_all
                                                 {"world_size", 5},
                                                 {"node_rank", 2},
                                                 {"nodes", 1}}) {
-    object changed = to_json(given);
+    object changed = fields;
     changed[name] = value;
-    BOOST_CHECK_THROW(static_cast<void>(form_from_json(changed, 2)), channel_error);
+    BOOST_CHECK_THROW(static_cast<void>(taken(changed, 2)), channel_error);
   }
 }
 

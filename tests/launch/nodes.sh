@@ -30,7 +30,7 @@ node() {
 }
 # nodes "NAME..." ARGUMENT...: one on each, and waits for them all.
 nodes() { local name names=$1; shift; for name in $names; do node "$name" "$@"; done; wait; }
-keep() { node keeper --keeper "$@"; within 5 eval '(exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null'; }
+keep() { node coordinator --coordinator "$@"; within 5 eval '(exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null'; }
 at() { echo "--nnodes $1 --rdzv-endpoint 127.0.0.1:$port --rdzv-id job"; }
 has() { grep -qF -- "$2" "$1" || { echo "no \"$2\" in $1"; return 1; }; }
 code() { [ "$(cat "$1.code")" = "$2" ] || { echo "$1: exit code $(cat "$1.code"), not $2"; return 1; }; }
@@ -54,7 +54,7 @@ the_ranks_of_a_node_are_consecutive_in_the_order_of_node_ranks() {
 }
 a_rank_has_the_environment_that_torchrun_gives_it() {
   nodes "a b" $(at 2) --max-restarts 3 --role trainer -n 2 sh -c '[ $RANK = 3 ] || exit 0; env | grep -E "^(RANK|LOCAL_|WORLD_|GROUP_|ROLE_|MASTER_|TORCH|PARX_)" | sort >rank3'
-  sed -E 's/(MASTER_PORT)=[0-9]{4,5}$/\1=PORT/; s/(AGENT|KEEPER)=[0-9a-f]{32}$/\1=HEX/; s/^(PARX_SECRET_FILE)=.*/\1=FILE/; s/^(TORCHELASTIC_ERROR_FILE)=.*/\1=FILE/; s/(PARX_HOST_ID|GROUP_RANK|PARX_NODE_RANK)=.*/\1/' rank3 | grep -v TORCHELASTIC_ERROR_FILE >got
+  sed -E 's/(MASTER_PORT)=[0-9]{4,5}$/\1=PORT/; s/(AGENT|COORDINATOR)=[0-9a-f]{32}$/\1=HEX/; s/^(PARX_SECRET_FILE)=.*/\1=FILE/; s/^(TORCHELASTIC_ERROR_FILE)=.*/\1=FILE/; s/(PARX_HOST_ID|GROUP_RANK|PARX_NODE_RANK)=.*/\1/' rank3 | grep -v TORCHELASTIC_ERROR_FILE >got
   cat >expected <<END
 GROUP_RANK
 GROUP_WORLD_SIZE=2
@@ -66,7 +66,7 @@ PARX_AGENT=HEX
 PARX_ATTEMPT=0
 PARX_GENERATION=1
 PARX_HOST_ID
-PARX_KEEPER=HEX
+PARX_COORDINATOR=HEX
 PARX_LOCAL_RANK=1
 PARX_LOCAL_WORLD_SIZE=2
 PARX_MASTER_ADDR=127.0.0.1
@@ -75,7 +75,7 @@ PARX_NODE_RANK
 PARX_RANK=3
 PARX_RUN_ID=job.1
 PARX_SECRET_FILE=FILE
-PARX_STORE_KEEPER=parxrun
+PARX_STORE_HOSTED_BY=parxrun
 PARX_WORLD_SIZE=4
 RANK=3
 ROLE_NAME=trainer
@@ -192,7 +192,7 @@ a_killed_parxrun_takes_its_ranks_along_and_the_rest_goes_on() {
   local program='echo $$ >rank.$PARX_HOST_ID; touch g$PARX_GENERATION.$RANK.of.$WORLD_SIZE; [ $WORLD_SIZE = 2 ] && exit 0; exec sleep 60'
   for n in a b c; do node $n $(at 2:3) --max-restarts 1 sh -c "$program"; done
   within 9 test -e g1.0.of.3 -a -e g1.1.of.3 -a -e g1.2.of.3
-  local victim; for victim in a b c; do kill -0 "$(agent_of $victim)"; grep -q keeper_is_here /dev/null || true; [ -z "$(ss -Hltnp "sport = :$port" 2>/dev/null | grep "pid=$(agent_of $victim),")" ] && break; done
+  local victim; for victim in a b c; do kill -0 "$(agent_of $victim)"; [ -z "$(ss -Hltnp "sport = :$port" 2>/dev/null | grep "pid=$(agent_of $victim),")" ] && break; done
   local before; before=$(now); kill -9 "$(agent_of $victim)"; gone "$(cat rank.$victim)"
   within 9 test -e g2.0.of.2 -a -e g2.1.of.2; [ $(($(now) - before)) -lt 6000 ]; wait
   for n in a b c; do [ $n = $victim ] || code $n 0; done
@@ -228,7 +228,7 @@ a_lost_task_of_srun_ends_the_job_since_it_does_not_return() {
 }
 a_signal_within_the_lease_of_a_cut_is_not_lost() {
   command -v python3 || return 0
-  # b talks to the keeper through this; while the file "cut" is there all is lost on the way. It ends with the keeper.
+  # b talks to the coordinator through this; while the file "cut" is there all is lost on the way. It ends with the coordinator.
   cat >proxy.py <<'END'
 import os, selectors, socket, sys
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
@@ -294,25 +294,25 @@ a_node_that_cannot_start_its_ranks_says_why() {
   node a $(at 2) --rdzv-conf is_host=1 sleep 20; (ulimit -n 40; node b $(at 2) --rdzv-conf is_host=0 -n 32 sleep 20)
   within 20 test -e b.code; wait; code a 1; has a.err 'parxrun: the job has ended: on node b: cannot make a pipe: Too many open files'
 }
-a_keeper_alone_counts_the_restarts() {
+a_coordinator_alone_counts_the_restarts() {
   local program='echo $$ >rank.$PARX_HOST_ID; touch g$PARX_GENERATION.$RANK.of.$WORLD_SIZE; [ $WORLD_SIZE = 1 ] && exit 0; exec sleep 60'
-  node keeper --keeper $(at 1:2)
+  node coordinator --coordinator $(at 1:2)
   for n in a b; do node $n $(at 1:2) --max-restarts 1 --rdzv-conf is_host=0 sh -c "$program"; done
   within 9 test -e g1.0.of.2 -a -e g1.1.of.2
-  # The restarts are the keeper's to count: it has none left.
-  kill -9 "$(agent_of a)"; wait; code b 1; code keeper 1; has keeper.err 'node a was lost'; gone $(cat rank.a rank.b)
+  # The restarts are the coordinator's to count: it has none left.
+  kill -9 "$(agent_of a)"; wait; code b 1; code coordinator 1; has coordinator.err 'node a was lost'; gone $(cat rank.a rank.b)
 }
-a_keeper_alone_restarts_without_the_node_of_rank_0() {
+a_coordinator_alone_restarts_without_the_node_of_rank_0() {
   local program='touch g$PARX_GENERATION.$PARX_HOST_ID; [ $WORLD_SIZE = 1 ] && exit 0; exec sleep 60'
   keep $(at 1:2) --max-restarts 1
   node a $(at 1:2) --node-rank 0 sh -c "$program"; node b $(at 1:2) --node-rank 1 sh -c "$program"
-  within 9 test -e g1.a -a -e g1.b; kill -9 "$(agent_of a)"; wait; code b 0; code keeper 0; [ -e g2.b ]
+  within 9 test -e g1.a -a -e g1.b; kill -9 "$(agent_of a)"; wait; code b 0; code coordinator 0; [ -e g2.b ]
 }
-a_signal_to_the_keeper_ends_the_job() {
+a_signal_to_the_coordinator_ends_the_job() {
   keep $(at 2)
   for n in a b; do node $n $(at 2) sh -c 'trap "exit 75" TERM; touch on.$RANK; while :; do sleep 0.02; done'; done
-  within 5 test -e on.0 -a -e on.1; kill -TERM "$(agent_of keeper)"; wait; for n in keeper a b; do code $n 75; done
-  local status=0; timeout 5 "$parxrun" --keeper 2>one.err || status=$?; [ $status = 2 ]; has one.err 'give their number by --nnodes'
+  within 5 test -e on.0 -a -e on.1; kill -TERM "$(agent_of coordinator)"; wait; for n in coordinator a b; do code $n 75; done
+  local status=0; timeout 5 "$parxrun" --coordinator 2>one.err || status=$?; [ $status = 2 ]; has one.err 'give their number by --nnodes'
 }
 the_ranks_go_on_without_a_lost_one() {
   nodes "a b" $(at 2) -n 2 --on-loss continue sh -c '[ $RANK = 1 ] && exit 3; [ $RANK = 3 ] && kill -9 $$; sleep 0.3; exit 0'
@@ -321,13 +321,13 @@ the_ranks_go_on_without_a_lost_one() {
 they_end_with_the_code_of_the_last_one_where_all_are_lost() {
   nodes "a b" $(at 2) -n 2 --on-loss continue sh -c 'sleep 0.$RANK; exit 7'; code a 7; code b 7
 }
-they_go_on_without_the_node_of_rank_0_beside_a_keeper() {
+they_go_on_without_the_node_of_rank_0_beside_a_coordinator() {
   local program='echo $$ >rank.$RANK; [ $RANK -lt 2 ] && exec sleep 60; until [ -e finish ]; do sleep 0.02; done'
   keep $(at 2) --on-loss continue
   node a $(at 2) -n 2 --node-rank 0 sh -c "$program"; node b $(at 2) -n 2 --node-rank 1 sh -c "$program"
   within 9 test -e rank.0 -a -e rank.1 -a -e rank.2 -a -e rank.3; sleep 0.2
   kill -9 "$(agent_of a)"; gone $(cat rank.0 rank.1); kill -0 $(cat rank.2 rank.3)
-  within 5 has keeper.err "node a was lost: it closed the connection; the others go on"; touch finish; wait; code b 0; code keeper 0
+  within 5 has coordinator.err "node a was lost: it closed the connection; the others go on"; touch finish; wait; code b 0; code coordinator 0
 }
 logs_of_attempts_are_kept_apart() {
   local program='echo out $RANK; echo err >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || { [ $RANK = 1 ] && exit 3; exec sleep 20; }'
@@ -383,15 +383,15 @@ training_goes_on_without_the_node_of_rank_0() {
   within 5 grep -q "'loss'" $rest.out; echo "next step after $(($(now) - before)) ms"; [ $(($(now) - before)) -lt 1500 ]
   kill -TERM "$(agent_of $rest)"; wait; code $rest 75; compgen -G 'shrunk/checkpoint-*' >/dev/null
 }
-without_its_keeper_every_rank_saves_and_a_new_one_goes_on() {
+without_its_coordinator_every_rank_saves_and_a_new_one_goes_on() {
   [ -x "$gpt" ] || return 0
   local before
   train whole "$(at 2)" --max-steps 800; wait; code a 0
   port=$((port + 500)); keep $(at 2)
   train saved "$(at 2)" --max-steps 800; within 9 compgen -G 'saved/checkpoint-*'
-  before=$(now); kill -9 "$(agent_of keeper)"; wait; code a 75; code b 75; [ $(($(now) - before)) -lt 5000 ]
+  before=$(now); kill -9 "$(agent_of coordinator)"; wait; code a 75; code b 75; [ $(($(now) - before)) -lt 5000 ]
   cat a.err b.err >all; has all 'checkpoint in saved/checkpoint-'
-  port=$((port + 1)); keep $(at 2); train saved "$(at 2)" --max-steps 800; wait; for n in keeper a b; do code $n 0; done
+  port=$((port + 1)); keep $(at 2); train saved "$(at 2)" --max-steps 800; wait; for n in coordinator a b; do code $n 0; done
   cmp whole/model/model.safetensors saved/model/model.safetensors
 }
 a_node_that_was_stopped_commits_nothing_once_others_have_begun() {
@@ -401,7 +401,7 @@ a_node_that_was_stopped_commits_nothing_once_others_have_begun() {
   within 9 compgen -G 'out/checkpoint-*'
   local first=a rest=b agent rank; [ "$(sed -n 's/^process \([0-9]*\) on .*/\1/p' out/.parx-run-lock)" = "$(ranks_of a)" ] || { first=b rest=a; }
   agent=$(agent_of $first) rank=$(ranks_of $first); kill -STOP $agent $rank
-  within 9 grep -q 'generation 2' keeper.err; within 9 eval 'grep -q " 2$" out/.parx-run-lock'
+  within 9 grep -q 'generation 2' coordinator.err; within 9 eval 'grep -q " 2$" out/.parx-run-lock'
   # It has no agent that could end it, and still can neither write nor stay.
   kill -CONT $rank; within 12 eval "[ ! -d /proc/$rank ] || grep -q '^State:.Z' /proc/$rank/status"
   # In this order: it would join again, and new ranks do not save yet.

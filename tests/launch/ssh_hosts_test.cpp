@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(an_order_is_one_line_and_comes_back_as_it_was) {
   BOOST_TEST(read.nodes.port == 29400);
   BOOST_TEST(read.nodes.id == "job");
   BOOST_TEST(read.nodes.node_rank == 1);
-  BOOST_TEST((read.nodes.role == parx::keeper_role::no));  // its starter is the keeper
+  BOOST_TEST((read.nodes.role == parx::coordinator_role::no));  // its starter is the coordinator
   BOOST_TEST(read.nodes.restarts == 5);
   BOOST_TEST(read.nodes.join_limit.count() == 1500);
   BOOST_CHECK_THROW(static_cast<void>(parx::detail::order_from_text("hello")), parx::json::error);

@@ -5,7 +5,7 @@ set(here ${CMAKE_CURRENT_LIST_DIR})
 # sanitizers, which Python does not load.
 set(library "")
 if(NOT CMAKE_CXX_FLAGS MATCHES sanitize)
-  set(library $<TARGET_FILE:parx::comm_portable>
+  set(library $<TARGET_FILE:parx::comm_portable>:$<TARGET_FILE:parx::core_portable>
               "-D$<JOIN:$<TARGET_PROPERTY:parx::comm_portable,INTERFACE_COMPILE_DEFINITIONS>, -D>")
   parx_needed_by(torch parx::comm_portable)
 endif()

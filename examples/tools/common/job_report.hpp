@@ -63,7 +63,7 @@ struct rank_end {
   }
 };
 
-/// What an agent tells the keeper of how its ranks have ended.
+/// What an agent tells the coordinator of how its ranks have ended.
 struct node_report {
   std::string node;
   std::vector<rank_end> ranks = {};

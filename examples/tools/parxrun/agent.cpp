@@ -1,8 +1,8 @@
 // agent: parxrun on one node of a job, which may be its only one.
 //
-// It starts and ends the ranks of its node as the keeper says (generation_node.hpp), passes their
-// output on and reports how they ended. On the first node it has the keeper itself, and tells and
-// hears it by calls: a job of one node has no connection but those of its ranks.
+// It starts and ends the ranks of its node as the coordinator says (generation_node.hpp), passes
+// their output on and reports how they ended. On the first node it has the coordinator itself, and
+// tells and hears it by calls: a job of one node has no connection but those of its ranks.
 //
 // When a rank fails, the others are ended within a second, unless they go on (on_loss). When
 // parxrun is told to stop, or a rank returns 75 (stopped_exit_code) because it has saved its work,
@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -28,10 +29,10 @@
 #include "tools/parxrun/failures/divergence_text.hpp"
 #include "tools/parxrun/failures/failure_folder.hpp"
 #include "tools/parxrun/failures/job_end.hpp"
-#include "tools/parxrun/nodes/form_order.hpp"
 #include "tools/parxrun/nodes/generation_job.hpp"
 #include "tools/parxrun/nodes/generation_node.hpp"
-#include "tools/parxrun/nodes/keeper_way.hpp"
+#include "tools/parxrun/nodes/coordinator_way.hpp"
+#include "tools/parxrun/nodes/messages.hpp"
 #include "tools/parxrun/nodes/nodes_secret.hpp"
 #include "tools/parxrun/nodes/report_file.hpp"
 #include "tools/parxrun/nodes/report_of_node.hpp"
@@ -88,7 +89,7 @@ class agent {
         rank_surroundings{io_, console_, errors_, *guard_, orphans_, signals_->mask_before()});
     drain_.emplace(*around_);
     try {
-      way_.emplace(io_, nodes_, options_.command, env_, secret_, keeper_handlers());
+      way_.emplace(io_, nodes_, options_.command, env_, secret_, coordinator_handlers());
       way_->start(connect_limit());
       // run_one() always has work: the wait for the next signal.
       while (!has_finished()) io_.run_one();
@@ -103,19 +104,18 @@ class agent {
  private:
   // The start.
 
-  /// How long it is worth while to try to reach the keeper. One that was there, and does not answer
-  /// for that long, has gone with its host.
+  /// How long it is worth while to try to reach the coordinator. One that was there, and does not
+  /// answer for that long, has gone with its host.
   [[nodiscard]] std::chrono::milliseconds connect_limit() const {
     static constexpr std::chrono::milliseconds rejoin_limit{30'000};
     // Without a program it only tells the others.
     if (no_program_) return std::chrono::seconds(5);
     return node_state_.was_admitted ? std::min(nodes_.join_limit, rejoin_limit) : nodes_.join_limit;
   }
-  [[nodiscard]] keeper_way::handlers keeper_handlers() {
+  [[nodiscard]] coordinator_way::handlers coordinator_handlers() {
     return {.agent = {.hello = [this] { return hello(); },
-                      .admitted = [this] { be_admitted(); },
-                      .text = [this](const json::value& text) { receive(text); },
-                      .silent = [this] { lose_keeper(); },
+                      .message = [this](const to_agent& text) { receive(text); },
+                      .silent = [this] { lose_coordinator(); },
                       .waits = [this](const std::string& text) { say(text + way_->listener()); },
                       .gave_up =
                           [this](const std::string& why) {
@@ -127,27 +127,21 @@ class agent {
             .record = [this](job_report& report) { write_report(options_, report); },
             .report = [this](job_end& end) { report(end); }};
   }
-  void lose_keeper() {
+  void lose_coordinator() {
     if (node_state_.phase != node_phase::over) {
       say(formatted("node {} has lost the job's first parxrun at {}", node_, way_->link().place()));
     }
     feed({.what = node_event::kind::silent});
   }
-  [[nodiscard]] json::object hello() {
-    return {{"node", node_},
-            {"process", process_},
-            {"nodes", formatted("{}:{}", nodes_.least, nodes_.most)},
-            {"ranks", options_.ranks},
-            {"port", draw_port()}};
+  [[nodiscard]] agent_hello hello() {
+    return {.node = node_,
+            .process = process_,
+            .nodes = formatted("{}:{}", nodes_.least, nodes_.most),
+            .ranks = options_.ranks,
+            .free_port = draw_port()};
   }
-  void be_admitted() {
-    way_->tell(json::object{{"command", joined_text(options_.command, " ")}});
-    feed({.what = node_event::kind::admitted});
-    // The others would wait for this node.
-    if (no_program_) feed({.what = node_event::kind::told, .code = *no_program_}, no_program());
-  }
-  /// A port for rank 0, where the keeper has no store or the program is not of parx, kept until it
-  /// has ended.
+  /// A port for rank 0, where the coordinator has no store or the program is not of parx, kept
+  /// until it has ended.
   [[nodiscard]] std::uint16_t draw_port() {
     free_port_.emplace();
     return free_port_->number();
@@ -155,31 +149,31 @@ class agent {
 
   // The protocol.
 
-  void receive(const json::value& text) {
-    if (const json::value* const form = text.find("form")) {
-      form_order order = form_from_json(*form, options_.ranks);
-      if (node_state_.phase != node_phase::waiting) return;
-      form_ = std::move(order);
-      feed({.what = node_event::kind::form, .generation = form_.generation});
-    } else if (const json::value* const stop = text.find("stop")) {
-      const int how = stop->as<int>("how");
-      if (how < 0 || how > static_cast<int>(stop_how::wait)) {
-        throw channel_error("it is a parxrun of another version");
-      }
-      feed({.what = node_event::kind::stop, .how = static_cast<stop_how>(how)});
-    } else if (text.contains("end_the_rest")) {
-      if (ranks_ != nullptr && !draining_) end_the_others();
-    } else if (const json::value* const end = text.find("end")) {
-      const int code = end->as<int>("code");
-      feed({.what = node_event::kind::end, .code = code});
-    } else if (const json::value* const members = text.find("waits")) {
-      say(
-          formatted("node {} waits: the job runs on {} nodes without it, and takes it in when one "
-                    "is lost or all stop",
-                    node_, members->as<int>()));
-    } else {
-      throw channel_error("it is a parxrun of another version");
-    }
+  void receive(const to_agent& text) {
+    std::visit([this](const auto& each) { obey(each); }, text);
+  }
+  void obey(const welcome& /*admitted*/) {
+    way_->tell(agent_command{joined_text(options_.command, " ")});
+    feed({.what = node_event::kind::admitted});
+    // The others would wait for this node.
+    if (no_program_) feed({.what = node_event::kind::told, .code = *no_program_}, no_program());
+  }
+  void obey(const form_order& order) {
+    order.check(options_.ranks);
+    if (node_state_.phase != node_phase::waiting) return;
+    form_ = order;
+    feed({.what = node_event::kind::form, .generation = order.generation});
+  }
+  void obey(const stop_order& order) { feed({.what = node_event::kind::stop, .how = order.how}); }
+  void obey(const end_the_rest& /*now*/) {
+    if (ranks_ != nullptr && !draining_) end_the_others();
+  }
+  void obey(const end_order& order) { feed({.what = node_event::kind::end, .code = order.code}); }
+  void obey(const wait_notice& notice) {
+    say(
+        formatted("node {} waits: the job runs on {} nodes without it, and takes it in when one "
+                  "is lost or all stop",
+                  node_, notice.members));
   }
 
   void feed(const node_event& event, const std::string& why = {}) {
@@ -229,15 +223,17 @@ class agent {
   }
 
   void send(const node_action& action, const std::string& why) {
-    json::object text{{"event", std::string(name_of(action.message))},
-                      {"generation", action.generation},
-                      {"code", action.code},
-                      {"why", why}};
-    if (report_ && action.message != keeper_event::kind::started) {
-      text["report"] = json::to_json(way_->own() != nullptr ? *report_ : shortened(*report_));
+    agent_event event{.what = action.message,
+                      .generation = action.generation,
+                      .code = action.code,
+                      .why = why,
+                      .free_port = std::nullopt,
+                      .report = std::nullopt};
+    if (action.message == coordinator_event::kind::stopped) event.free_port = draw_port();
+    if (report_ && action.message != coordinator_event::kind::started) {
+      event.report = way_->own() != nullptr ? *report_ : shortened(*report_);
     }
-    if (action.message == keeper_event::kind::stopped) text["port"] = draw_port();
-    way_->tell(text);
+    way_->tell(event);
   }
 
   [[nodiscard]] std::string no_program() const {
@@ -312,8 +308,7 @@ class agent {
             node_state_.phase == node_phase::running) {
           say(formatted("rank {} on {} was lost ({}); the others go on", each.rank, node_, how));
         }
-        way_->tell(json::object{
-            {"rank_ended", each.rank}, {"how", how}, {"generation", node_state_.generation}});
+        way_->tell(rank_ended{.generation = node_state_.generation, .rank = each.rank, .how = how});
       }
     } else if (news.failed && node_state_.phase == node_phase::running && !requests_.was_asked()) {
       feed({.what = node_event::kind::failed, .code = code_of_failure(*ranks_)},
@@ -361,7 +356,7 @@ class agent {
     orphans_.kill();
   }
 
-  /// The keeper is in this process: prints how a generation has ended.
+  /// The coordinator is in this process: prints how a generation has ended.
   void report(job_end& end) {
     const std::vector<rank_end> ends = ends_of(end.reports);
     if (form_.nodes == 1 && any_failed_by_itself(ends)) {
@@ -435,7 +430,8 @@ class agent {
     feed({.what = node_event::kind::told, .code = 128 + signal},
          formatted("by {}", signal_name(signal)));
     if (nodes_.is_alone()) return;
-    // The keeper ends the job once all ranks have saved their work. One that never does is none.
+    // The coordinator ends the job once all ranks have saved their work. One that never does is
+    // none.
     after(options_.grace + std::chrono::seconds(15), told_timer_, [this, signal] {
       if (!exit_code_) exit_code_ = 128 + signal;
       waited_for_others_ = true;
@@ -443,9 +439,9 @@ class agent {
   }
 
   [[nodiscard]] bool has_finished() const {
-    const keeper* const own = way_->own();
+    const coordinator* const own = way_->own();
     if (!exit_code_ || own == nullptr || waited_for_others_) return exit_code_.has_value();
-    // Nodes that come late would wait for a keeper that is gone.
+    // Nodes that come late would wait for a coordinator that is gone.
     return own->has_ended() && (!no_program_ || own->all_have_come());
   }
 
@@ -476,7 +472,7 @@ class agent {
   std::optional<node_drain> drain_;
   std::optional<starter_words> starter_;
   bool starter_is_gone_ = false;
-  std::optional<keeper_way> way_;
+  std::optional<coordinator_way> way_;
   std::optional<reserved_port> free_port_;
   node_state node_state_;
   form_order form_;  ///< of the present generation

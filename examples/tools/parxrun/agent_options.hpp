@@ -50,7 +50,7 @@ struct agent_options {
   environment variables = {};    ///< added to the ranks' environment
   std::string role = "default";  ///< ROLE_NAME of the ranks
   job_nodes nodes = {};          ///< of the job; `ranks` are those of this one
-  /// With `nodes`, whose role is keeper_role::only.
+  /// With `nodes`, whose role is coordinator_role::only.
   std::optional<ssh_start> by_ssh = {};
   /// The descriptor of the starter's words, in a parxrun that another one has started by ssh.
   std::optional<int> starter = {};

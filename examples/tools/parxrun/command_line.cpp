@@ -21,8 +21,8 @@ namespace {
 
 /// Options that take no value of their own.
 bool is_lone_option(std::string_view word) {
-  for (const std::string_view each : {"--standalone", "--keeper", "--no-python", "-m", "--module",
-                                      "--help", "-h", "--version", "--tag-output"}) {
+  for (const std::string_view each : {"--standalone", "--coordinator", "--no-python", "-m",
+                                      "--module", "--help", "-h", "--version", "--tag-output"}) {
     if (word == each) return true;
   }
   return false;
@@ -105,7 +105,7 @@ void declare_options(cxxopts::Options& description) {
        cxxopts::value<std::string>()->default_value("0"), "K");
   node("on-join", "When a node comes: stop at the next step and go on with it, wait, or never",
        cxxopts::value<std::string>()->default_value("now"), "WHAT");
-  node("keeper", "Only keep the job, so that any of its nodes may be lost; runs no program");
+  node("coordinator", "Only keep the job, so that any of its nodes may be lost; runs no program");
   node("standalone", "A job of this node alone, also inside srun");
   node("node-rank", "This node's place in the order of ranks", text(), "N");
 
@@ -244,7 +244,7 @@ void read_nodes(const cxxopts::ParseResult& given, const parx::environment& env,
                                     .master_addr = text("master-addr"),
                                     .master_port = text("master-port"),
                                     .standalone = given.count("standalone") != 0,
-                                    .keeper = given.count("keeper") != 0,
+                                    .coordinator = given.count("coordinator") != 0,
                                     .hosts = hosts,
                                     .restarts = restarts,
                                     .joins = joins == "now"    ? parx::on_join::now

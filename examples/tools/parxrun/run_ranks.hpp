@@ -20,7 +20,7 @@ namespace detail {
 
 /// The two kinds of parxrun, a class each: one with ranks, and one that only keeps the job.
 [[nodiscard]] int run_agent(const agent_options& options);
-[[nodiscard]] int run_keeper_process(const agent_options& options);
+[[nodiscard]] int run_coordinator_process(const agent_options& options);
 
 }  // namespace detail
 

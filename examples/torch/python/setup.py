@@ -36,7 +36,7 @@ setup(
             define_macros=[("PARX_SEPARATE_COMPILATION", None), ("USE_DISTRIBUTED", None),
                            ("USE_C10D_GLOO", None)],
             extra_compile_args=flags,
-            extra_objects=[library] if library else [],
+            extra_objects=library.split(os.pathsep) if library else [],
             libraries=["fmt", "rt"],
         )
     ],

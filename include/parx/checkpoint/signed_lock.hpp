@@ -50,7 +50,7 @@ class signed_lock {
   signed_lock(std::string path, lock_holder other, std::chrono::seconds patience,
               const environment& env = process_environment())
       : path_(std::move(path)),
-        start_(env_string(env, "PARX_KEEPER").value_or("-") + " " +
+        start_(env_string(env, "PARX_COORDINATOR").value_or("-") + " " +
                env_string(env, "PARX_GENERATION").value_or("0")) {
     open();
     is_held_ = is_free();

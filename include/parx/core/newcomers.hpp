@@ -1,5 +1,5 @@
-// newcomers: the connections at a door of a job (the store's server, the keeper of the nodes, the
-// links of a rank) that have not yet shown that they belong to the job.
+// newcomers: the connections at a door of a job (the store's server, the coordinator of the nodes,
+// the links of a rank) that have not yet shown that they belong to the job.
 //
 // Anybody may connect, so they are limited, by the same rules at each door. There are at most so
 // many at a time. Where those are reached or descriptors are scarce, a newcomer that is older than

@@ -1,12 +1,12 @@
-// agent_channel: the bytes between an agent and the keeper: JSON texts in frames, signed by the
-// job's key where it has a secret.
+// agent_channel: the bytes between an agent and the coordinator: JSON texts in frames, signed by
+// the job's key where it has a secret.
 //
 // A frame is the length of its text (32 bits, little-endian), the text, and with a key a MAC over
 // the side, both sides' nonces, the frame's number and the text, so that nobody else can add,
 // change, repeat or send back one. Each side's first frame carries its nonce and is not signed:
 //
-//   agent: the job's id, a nonce     keeper: a nonce
-//   agent: "proof", signed           keeper: "proof", signed
+//   agent: the job's id, a nonce     coordinator: a nonce
+//   agent: "proof", signed           coordinator: "proof", signed
 //
 // Before that is complete no other text is taken, sent or passed on, and a frame is short: neither
 // side obeys, tells or stores for one that has not proved to know the key. The agent proves first,
@@ -34,7 +34,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-enum class channel_side { agent, keeper };
+enum class channel_side { agent, coordinator };
 
 /// The other side does not speak this protocol, does not know the key, or refuses this one.
 struct channel_error : std::runtime_error {
@@ -107,14 +107,14 @@ class agent_channel {
       throw channel_error(printable(why->text()), channel_error::cause::refusal);
     }
     if (step_ == step::nonce) {
-      if (side_ == channel_side::keeper) check_job(text);
+      if (side_ == channel_side::coordinator) check_job(text);
       other_nonce_ = text.at("nonce").text();
-      if (side_ == channel_side::keeper) reply(json::object{{"nonce", own_nonce_}});
+      if (side_ == channel_side::coordinator) reply(json::object{{"nonce", own_nonce_}});
       step_ = step::proof;
       if (side_ == channel_side::agent) reply(json::object{{"proof", true}});
     } else {
       if (!text.as<bool>("proof")) throw channel_error(std::string(no_parxrun));
-      if (side_ == channel_side::keeper) reply(json::object{{"proof", true}});
+      if (side_ == channel_side::coordinator) reply(json::object{{"proof", true}});
       step_ = step::open;
       if (side_ == channel_side::agent) trust();
     }
@@ -162,7 +162,8 @@ class agent_channel {
     if (mac_bytes > 0) {
       mac signature;
       std::memcpy(signature.data(), received_.data() + 4 + length, sizeof signature);
-      const auto other = side_ == channel_side::agent ? channel_side::keeper : channel_side::agent;
+      const auto other =
+          side_ == channel_side::agent ? channel_side::coordinator : channel_side::agent;
       if (!equal_in_constant_time(signature, signature_of(other, taken_, text))) {
         throw channel_error(
             "it has another secret: all parxrun of a job need the same "
@@ -184,7 +185,7 @@ class agent_channel {
   [[nodiscard]] mac signature_of(channel_side from, std::uint64_t number,
                                  std::string_view text) const {
     const bool is_agent = side_ == channel_side::agent;
-    return key_->sign(from == channel_side::agent ? "parxrun agent" : "parxrun keeper",
+    return key_->sign(from == channel_side::agent ? "parxrun agent" : "parxrun coordinator",
                       {is_agent ? own_nonce_ : other_nonce_, is_agent ? other_nonce_ : own_nonce_,
                        job_key::view(number), text});
   }

@@ -1,13 +1,13 @@
-// agent_link: an agent's connection with the job's keeper (keeper.hpp): finds it, says hello once
-// that has proved to be of the job, sends beats and notices its silence. What follows from that is
-// for generation_node.hpp to say. One thread, that of its io_context.
+// agent_link: an agent's connection with the job's coordinator (coordinator.hpp): finds it, says
+// hello once that has proved to be of the job, sends beats and notices its silence. What follows
+// from that is for generation_node.hpp to say. One thread, that of its io_context.
 //
-// A beat carries this side's clock, and the keeper sends it back. So an agent knows of a moment at
-// which it was sent what the keeper has heard, and from then on its lease runs at the earliest,
-// whichever direction of the network fails.
+// A beat carries this side's clock, and the coordinator sends it back. So an agent knows of a
+// moment at which it was sent what the coordinator has heard, and from then on its lease runs at
+// the earliest, whichever direction of the network fails.
 //
-// A keeper that has gone, or speaks another protocol, is given up. Where no keeper has been met and
-// nobody listens at the endpoint any more, this process may listen there.
+// A coordinator that has gone, or speaks another protocol, is given up. Where no coordinator has
+// been met and nobody listens at the endpoint any more, this process may listen there.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <boost/asio/connect.hpp>
@@ -29,7 +30,7 @@
 
 #include "tools/parxrun/nodes/framed_socket.hpp"
 #include "tools/parxrun/nodes/generation_node.hpp"
-#include "tools/parxrun/nodes/keeper.hpp"
+#include "tools/parxrun/nodes/messages.hpp"
 #include "tools/parxrun/ranks/after.hpp"
 #include <parx/core/deadline.hpp>
 #include <parx/core/formatted.hpp>
@@ -43,7 +44,7 @@ namespace parx::inline PARX_ABI::detail {
 inline constexpr std::chrono::milliseconds time_between_beats{500};
 
 struct agent_link_options {
-  std::string host;  ///< of the keeper
+  std::string host;  ///< of the coordinator
   std::uint16_t port = 0;
   std::string id;      ///< of the job
   std::string secret;  ///< empty where it has none
@@ -55,14 +56,13 @@ class agent_link {
   using tcp = boost::asio::ip::tcp;
 
   struct handlers {
-    std::function<json::object()> hello;  ///< what to say of this node
-    std::function<void()> admitted;
-    std::function<void(const json::value&)> text;     ///< of the keeper: form, stop or end
-    std::function<void()> silent;                     ///< the connection is over
-    std::function<void(const std::string&)> waits;    ///< once, where the keeper does not answer
+    std::function<agent_hello()> hello;             ///< what to say of this node
+    std::function<void(const to_agent&)> message;   ///< of the coordinator; `welcome` comes first
+    std::function<void()> silent;                   ///< the connection is over
+    std::function<void(const std::string&)> waits;  ///< once, where the coordinator does not answer
     std::function<void(const std::string&)> gave_up;  ///< why
-    /// Nobody has listened at the endpoint for a while, and no keeper was ever met there. If there
-    /// was one, its agents have ended their ranks by now. May close this link.
+    /// Nobody has listened at the endpoint for a while, and no coordinator was ever met there. If
+    /// there was one, its agents have ended their ranks by now. May close this link.
     std::function<void()> vacant;
   };
 
@@ -91,8 +91,8 @@ class agent_link {
     try_once();
   }
 
-  void send(const json::value& what) {
-    if (socket_ != nullptr && is_in_) socket_->send(what);
+  void send(const to_coordinator& what) {
+    if (socket_ != nullptr && is_in_) socket_->send(wire_text(what));
   }
 
   /// Ends the connection after what is queued, and everything that is pending.
@@ -110,7 +110,7 @@ class agent_link {
   }
 
   [[nodiscard]] std::string place() const { return with_port(options_.host, options_.port); }
-  /// How long the ranks of an agent without its keeper may live on.
+  /// How long the ranks of an agent without its coordinator may live on.
   [[nodiscard]] std::chrono::milliseconds time_left() const {
     return std::max(std::chrono::milliseconds(0), until(answered_ + node_patience + abandon_grace));
   }
@@ -118,11 +118,11 @@ class agent_link {
  private:
   using time_point = protocol_clock::time_point;
   static constexpr std::chrono::milliseconds attempt_limit{3'000};
-  /// A keeper at whose door strangers queue answers only when it has come to this one.
+  /// A coordinator at whose door strangers queue answers only when it has come to this one.
   static constexpr std::chrono::milliseconds answer_limit{10'000};
   static constexpr std::chrono::milliseconds between_attempts{50};
   static constexpr std::chrono::milliseconds tells_after{5'000};
-  /// A keeper that was there and whose host refuses connections has ended.
+  /// A coordinator that was there and whose host refuses connections has ended.
   static constexpr std::chrono::milliseconds gone_after{1'000};
   static constexpr std::chrono::milliseconds vacant_after{4'000};
   static_assert(vacant_after > node_patience + abandon_grace);
@@ -219,21 +219,23 @@ class agent_link {
 
   void say_hello() {
     has_met_ = true;
-    answered_ = protocol_clock::now();  // the keeper hears the hello later
-    socket_->send(call_.hello());
+    answered_ = protocol_clock::now();  // the coordinator hears the hello later
+    socket_->send(wire_text(to_coordinator(call_.hello())));
   }
 
   void receive(const json::value& text) {
     if (const json::value* const why = text.find("refused")) {
       throw channel_error(printable(why->text()), channel_error::cause::refusal);
     }
-    if (text.contains("welcome") && !is_in_) return welcome();
-    if (!is_in_) throw channel_error("it is a parxrun of another version");
-    if (!text.contains("beat")) return call_.text(text);
-    const time_point sent{time_point::duration(text.as<std::int64_t>("beat"))};
-    if (sent < answered_ || sent > protocol_clock::now()) {
-      throw channel_error("it is a parxrun of another version");
-    }
+    if (is_in_ && text.contains("beat")) return take_beat(text.as<std::int64_t>("beat"));
+    const auto message = message_of<to_agent>(text);
+    if (std::holds_alternative<welcome>(message) == is_in_) throw_other_version();
+    if (!is_in_) return be_admitted(message);
+    call_.message(message);
+  }
+  void take_beat(std::int64_t clock) {
+    const time_point sent{time_point::duration(clock)};
+    if (sent < answered_ || sent > protocol_clock::now()) throw_other_version();
     answered_ = sent;
   }
 
@@ -252,11 +254,11 @@ class agent_link {
     failed(end.why, end.how == kind::closed ? is_final::no : is_final::yes);
   }
 
-  void welcome() {
+  void be_admitted(const to_agent& message) {
     disarm(attempt_);
     is_in_ = true;
     was_admitted_ = true;
-    call_.admitted();
+    call_.message(message);
     if (!is_in_) return;
     beat();
     watch();
@@ -276,7 +278,9 @@ class agent_link {
   }
 
   void beat() {
-    send(json::object{{"beat", protocol_clock::now().time_since_epoch().count()}});
+    if (socket_ != nullptr && is_in_) {
+      socket_->send(json::object{{"beat", protocol_clock::now().time_since_epoch().count()}});
+    }
     after(time_between_beats, beats_, [this] { beat(); });
   }
   void watch() {
@@ -305,7 +309,7 @@ class agent_link {
   std::shared_ptr<framed_socket> socket_;
   deadline limit_ = deadline::unset();
   time_point started_{};
-  time_point answered_{};  ///< when the last thing was sent of which the keeper has told since
+  time_point answered_{};  ///< when the last thing was sent of which the coordinator has told since
   std::optional<time_point> refused_since_;
   std::string spoils_;  ///< why there is no use in trying again; empty: there is
   bool told_that_it_waits_ = false;

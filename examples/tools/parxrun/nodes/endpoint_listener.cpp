@@ -87,13 +87,13 @@ std::string listener_text(const std::string& host, std::uint16_t port) {
 }
 
 descriptor listen_at_endpoint(const job_nodes& nodes, const environment& env) {
-  if (nodes.role == keeper_role::no) return {};
+  if (nodes.role == coordinator_role::no) return {};
   const bool is_own = is_own_address(nodes.host);
-  if (!is_own && nodes.role == keeper_role::by_address) {
+  if (!is_own && nodes.role == coordinator_role::by_address) {
     require(!is_outside_step(nodes.host, env),
             "{} is the address of none of the step's nodes {}, so nobody listens there: give the "
             "first of them by --rdzv-endpoint, or nothing, which means the same. Where a parxrun "
-            "--keeper runs there, say so by --rdzv-conf is_host=0",
+            "--coordinator runs there, say so by --rdzv-conf is_host=0",
             nodes.host, env_string(env, "SLURM_STEP_NODELIST").value_or(""));
     return {};
   }
@@ -122,7 +122,7 @@ descriptor listen_at_endpoint(const job_nodes& nodes, const environment& env) {
   };
   for (;;) {
     if (descriptor socket = listen(); socket.valid()) return socket;
-    if (why != EADDRINUSE || nodes.role != keeper_role::by_address) break;
+    if (why != EADDRINUSE || nodes.role != coordinator_role::by_address) break;
     if (is_listened_at(nodes.host, nodes.port)) return {};
     if (limit.passed()) break;
     std::this_thread::sleep_for(pause);

@@ -1,6 +1,6 @@
-// framed_socket: a TCP connection between an agent and the keeper. Passes the texts of the other
-// side on once that has proved to be of the job (agent_channel.hpp), and says once when it is over.
-// One thread, that of its io_context.
+// framed_socket: a TCP connection between an agent and the coordinator. Passes the texts of the
+// other side on once that has proved to be of the job (agent_channel.hpp), and says once when it is
+// over. One thread, that of its io_context.
 #pragma once
 
 #include <fcntl.h>
@@ -113,7 +113,7 @@ class framed_socket : public std::enable_shared_from_this<framed_socket> {
       self->read_some();
     });
   }
-  /// Not into a buffer of its own: a keeper may have many connections of strangers.
+  /// Not into a buffer of its own: a coordinator may have many connections of strangers.
   void read_some() {
     std::array<char, 1 << 14> buffer;
     const ssize_t got = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), 0);
@@ -128,8 +128,8 @@ class framed_socket : public std::enable_shared_from_this<framed_socket> {
       const bool is_refusal = wrong.because == channel_error::cause::refusal;
       return end({is_refusal ? kind::refused : kind::wrong, wrong.what()});
     } catch (const json::error& wrong) {
-      return end({channel_end::kind::wrong, formatted("it is a parxrun of another version ({})",
-                                                      printable(wrong.what()))});
+      return end({channel_end::kind::wrong,
+                  formatted("it is a parxrun of another version ({})", printable(wrong.what()))});
     } catch (const std::exception& failure) {
       return end({channel_end::kind::failed, failure.what()});
     }

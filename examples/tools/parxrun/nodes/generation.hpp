@@ -1,16 +1,16 @@
 // generation: the protocol by which the nodes of a job form one world after another.
 //
-// Each node has an agent, whose children are the ranks. One keeper admits the agents, forms a
+// Each node has an agent, whose children are the ranks. One coordinator admits the agents, forms a
 // generation of those that are there, and stops it as a whole when a rank or node is lost or a node
-// joins; then it forms the next one. Here is the keeper's half, generation_node.hpp has the
+// joins; then it forms the next one. Here is the coordinator's half, generation_node.hpp has the
 // agent's. Both are pure: a state, an event and the time give the next state and the messages to
 // send. What they promise is searched in tests/launch/generation_test.cpp: ranks of at most one
 // generation run at a time; a failure costs one restart; all agents end with one code; nobody waits
 // for ever.
 //
 // Members are connections, not nodes: an agent that comes back is a new one. A lost agent ends its
-// ranks by itself once it has not heard of the keeper for a time that is shorter than its lease, so
-// the next generation waits until that lease is over (`fence`).
+// ranks by itself once it has not heard of the coordinator for a time that is shorter than its
+// lease, so the next generation waits until that lease is over (`fence`).
 //
 // The store of the ranks does not carry this, as torchrun's does: its keys keep no order between
 // messages, do not tell that their writer is gone, and would have to outlive the generation whose
@@ -66,15 +66,15 @@ struct generation_rules {
   int restarts = 0;  ///< of the whole job, after failures
   on_join joins = on_join::now;
   on_loss losses = on_loss::end;
-  std::chrono::milliseconds last_call{2'000};     ///< at the start, where more nodes may come
-  std::chrono::milliseconds join_limit{600'000};  ///< for least_nodes to come
+  std::chrono::milliseconds last_call{2'000};       ///< at the start, where more nodes may come
+  std::chrono::milliseconds join_limit{600'000};    ///< for least_nodes to come
   std::chrono::milliseconds return_limit{600'000};  ///< the same, after the first generation
-  std::chrono::milliseconds lease{3'000};         ///< silence after which an agent is lost
-  /// By how much longer than the lease the keeper waits for the ranks of a lost agent to end.
+  std::chrono::milliseconds lease{3'000};           ///< silence after which an agent is lost
+  /// By how much longer than the lease the coordinator waits for the ranks of a lost agent to end.
   std::chrono::milliseconds fence_margin{500};
 };
 
-enum class keeper_phase {
+enum class coordinator_phase {
   gather,  ///< waits for agents
   form,    ///< members start their ranks
   run,
@@ -107,8 +107,8 @@ struct open_fence {
   protocol_clock::time_point until{};
 };
 
-struct keeper_state {
-  keeper_phase phase = keeper_phase::gather;
+struct coordinator_state {
+  coordinator_phase phase = coordinator_phase::gather;
   int generation = 0;  ///< the number of the last one formed; the first is 1
   int restarts = 0;    ///< after failures, so far
   int planned_stops = 0;
@@ -125,16 +125,16 @@ struct keeper_state {
   }
 };
 
-struct keeper_event {
+struct coordinator_event {
   enum class kind {
     hello,    ///< an agent asks to be admitted
     started,  ///< its ranks of `generation` run
     failed,   ///< one of them failed, with `code`; where others go on after losses, all of them
     done,     ///< all of them returned 0; where others go on after losses, one of them
     saved,    ///< they have saved their work and ended
-    stopped,  ///< they have ended, as the keeper had asked; 75 where all have saved their work
+    stopped,  ///< they have ended, as the coordinator had asked; 75 where all have saved their work
     leave,    ///< somebody has told an agent to end the job, with `code`
-    told,     ///< the same of the keeper itself; of no agent
+    told,     ///< the same of the coordinator itself; of no agent
     blamed,   ///< the nodes' reports say that `code` is the job's; of no agent
     heard,    ///< anything else of an agent
     lost,     ///< its connection is closed
@@ -150,23 +150,23 @@ struct keeper_event {
   std::optional<agent_number> replaces = {};
 };
 
-/// What an agent tells the keeper, beside its hello, and the name of it on the wire.
-inline constexpr std::array<std::pair<keeper_event::kind, std::string_view>, 6> told_events{
-    {{keeper_event::kind::started, "started"},
-     {keeper_event::kind::failed, "failed"},
-     {keeper_event::kind::done, "done"},
-     {keeper_event::kind::saved, "saved"},
-     {keeper_event::kind::stopped, "stopped"},
-     {keeper_event::kind::leave, "leave"}}};
-[[nodiscard]] constexpr std::string_view name_of(keeper_event::kind told) {
+/// What an agent tells the coordinator, beside its hello, and the name of it on the wire.
+inline constexpr std::array<std::pair<coordinator_event::kind, std::string_view>, 6> told_events{
+    {{coordinator_event::kind::started, "started"},
+     {coordinator_event::kind::failed, "failed"},
+     {coordinator_event::kind::done, "done"},
+     {coordinator_event::kind::saved, "saved"},
+     {coordinator_event::kind::stopped, "stopped"},
+     {coordinator_event::kind::leave, "leave"}}};
+[[nodiscard]] constexpr std::string_view name_of(coordinator_event::kind told) {
   for (const auto& [kind, name] : told_events) {
     if (kind == told) return name;
   }
   return {};
 }
 
-/// From the keeper to one agent.
-struct keeper_message {
+/// From the coordinator to one agent.
+struct coordinator_message {
   enum class kind { form, stop, end };
 
   kind what = kind::form;
@@ -176,27 +176,27 @@ struct keeper_message {
   int code = 0;  ///< of end
 };
 
-struct keeper_step {
-  keeper_state state;
-  std::vector<keeper_message> messages;  ///< in the order in which they are to be sent
+struct coordinator_step {
+  coordinator_state state;
+  std::vector<coordinator_message> messages;  ///< in the order in which they are to be sent
 };
 
-/// One event, applied to a keeper's state.
-class keeper_machine {
+/// One event, applied to a coordinator's state.
+class coordinator_machine {
  public:
   using time_point = protocol_clock::time_point;
 
-  keeper_machine(keeper_state state, const generation_rules& rules, time_point now)
+  coordinator_machine(coordinator_state state, const generation_rules& rules, time_point now)
       : rules_(rules), now_(now), step_{std::move(state), {}} {}
 
-  [[nodiscard]] keeper_step after(const keeper_event& event) && {
-    using kind = keeper_event::kind;
+  [[nodiscard]] coordinator_step after(const coordinator_event& event) && {
+    using kind = coordinator_event::kind;
     if (event.what == kind::tick) {
       tick();
     } else if (event.what == kind::told) {
       leave(event.code);
     } else if (event.what == kind::blamed) {
-      if (state().phase == keeper_phase::stop && state().code) state().code = event.code;
+      if (state().phase == coordinator_phase::stop && state().code) state().code = event.code;
     } else if (event.what == kind::hello) {
       hello(event);
     } else if (state().has(event.agent)) {
@@ -206,10 +206,10 @@ class keeper_machine {
   }
 
  private:
-  [[nodiscard]] keeper_state& state() noexcept { return step_.state; }
+  [[nodiscard]] coordinator_state& state() noexcept { return step_.state; }
 
-  void of_agent(const keeper_event& event) {
-    using kind = keeper_event::kind;
+  void of_agent(const coordinator_event& event) {
+    using kind = coordinator_event::kind;
     if (event.what == kind::lost) return lose(event.agent, true);
     for (admitted_agent& each : state().agents) {
       if (each.number == event.agent) each.last_heard = now_;
@@ -217,12 +217,13 @@ class keeper_machine {
     if (event.what == kind::leave) return leave(event.code);
     generation_member* const member = find_member(event.agent);
     if (member == nullptr || event.generation != state().generation) return;
-    const bool goes_on = state().phase == keeper_phase::form || state().phase == keeper_phase::run;
+    const bool goes_on =
+        state().phase == coordinator_phase::form || state().phase == coordinator_phase::run;
     switch (event.what) {
       case kind::started:
         member->started = true;
-        if (state().phase == keeper_phase::form && all_have_started()) {
-          state().phase = keeper_phase::run;
+        if (state().phase == coordinator_phase::form && all_have_started()) {
+          state().phase = coordinator_phase::run;
           grow();
         }
         break;
@@ -249,7 +250,7 @@ class keeper_machine {
     }
   }
 
-  void hello(const keeper_event& event) {
+  void hello(const coordinator_event& event) {
     if (event.replaces) {
       lose(*event.replaces, false);
       std::erase_if(state().fences,
@@ -257,13 +258,13 @@ class keeper_machine {
     }
     state().agents.push_back({event.agent, event.order, now_});
     switch (state().phase) {
-      case keeper_phase::over:
-        tell(event.agent, keeper_message::kind::end);
+      case coordinator_phase::over:
+        tell(event.agent, coordinator_message::kind::end);
         break;
-      case keeper_phase::gather:
+      case coordinator_phase::gather:
         gather();
         break;
-      case keeper_phase::run:
+      case coordinator_phase::run:
         grow();
         break;
       default:
@@ -288,7 +289,7 @@ class keeper_machine {
         std::find_if(state().agents.begin(), state().agents.end(),
                      [&](const admitted_agent& each) { return each.number == number; });
     if (found == state().agents.end()) return;
-    if (ranks_may_live && state().phase != keeper_phase::over) {
+    if (ranks_may_live && state().phase != coordinator_phase::over) {
       const auto end = found->last_heard + rules_.lease + rules_.fence_margin;
       if (end > now_) state().fences.push_back({number, end});
     }
@@ -297,17 +298,17 @@ class keeper_machine {
     const bool was_needed = member != nullptr && member->takes_part() && !member->done;
     if (member != nullptr) member->live = false;
     switch (state().phase) {
-      case keeper_phase::form:
-      case keeper_phase::run:
+      case coordinator_phase::form:
+      case coordinator_phase::run:
         if (was_needed) lose_ranks(*member, lost_node_code);
         break;
-      case keeper_phase::stop:
+      case coordinator_phase::stop:
         check_stopped();
         break;
-      case keeper_phase::gather:
+      case coordinator_phase::gather:
         gather();
         break;
-      case keeper_phase::over:
+      case coordinator_phase::over:
         break;
     }
   }
@@ -315,7 +316,7 @@ class keeper_machine {
   /// The ranks of a member have failed, or are lost with it. The others go on where they may and
   /// can.
   void lose_ranks(generation_member& member, int code) {
-    if (rules_.losses == on_loss::end || state().phase != keeper_phase::run) return fail(code);
+    if (rules_.losses == on_loss::end || state().phase != coordinator_phase::run) return fail(code);
     member.failed = true;
     const auto& members = state().members;
     const bool some_go_on = std::any_of(members.begin(), members.end(), [](const auto& each) {
@@ -341,28 +342,28 @@ class keeper_machine {
   }
 
   void leave(int code) {
-    if (state().phase == keeper_phase::over) return;
-    if (state().phase == keeper_phase::gather) return end(code);
-    const bool stops_already = state().phase == keeper_phase::stop;
+    if (state().phase == coordinator_phase::over) return;
+    if (state().phase == coordinator_phase::gather) return end(code);
+    const bool stops_already = state().phase == coordinator_phase::stop;
     if (!state().code) state().code = code;
     if (!stops_already) stop(stop_how::ask);
   }
 
   void stop(stop_how how) {
-    state().phase = keeper_phase::stop;
+    state().phase = coordinator_phase::stop;
     for (const generation_member& each : state().members) {
-      if (each.live) tell(each.number, keeper_message::kind::stop, how);
+      if (each.live) tell(each.number, coordinator_message::kind::stop, how);
     }
     check_stopped();
   }
 
   void check_stopped() {
-    if (state().phase != keeper_phase::stop) return;
+    if (state().phase != coordinator_phase::stop) return;
     for (const generation_member& each : state().members) {
       if (each.live && !each.stopped) return;
     }
     if (state().code) return end(*state().code);
-    state().phase = keeper_phase::gather;
+    state().phase = coordinator_phase::gather;
     gather();
   }
 
@@ -393,10 +394,10 @@ class keeper_machine {
     state().members.clear();
     for (const admitted_agent& each : chosen) state().members.push_back({each.number});
     ++state().generation;
-    state().phase = keeper_phase::form;
+    state().phase = coordinator_phase::form;
     state().last_call_over.reset();
     state().join_over.reset();
-    for (const admitted_agent& each : chosen) tell(each.number, keeper_message::kind::form);
+    for (const admitted_agent& each : chosen) tell(each.number, coordinator_message::kind::form);
   }
 
   void tick() {
@@ -406,7 +407,7 @@ class keeper_machine {
     }
     for (const agent_number each : silent) lose(each, true);
     std::erase_if(state().fences, [&](const open_fence& each) { return each.until <= now_; });
-    if (state().phase != keeper_phase::gather) return;
+    if (state().phase != coordinator_phase::gather) return;
     form_if_ready();
     if (state().join_over && *state().join_over <= now_) end(all_have_saved() ? saved_code : 1);
   }
@@ -421,13 +422,13 @@ class keeper_machine {
 
   void end(int code) {
     state().code = code;
-    state().phase = keeper_phase::over;
+    state().phase = coordinator_phase::over;
     for (const admitted_agent& each : state().agents) {
-      tell(each.number, keeper_message::kind::end);
+      tell(each.number, coordinator_message::kind::end);
     }
   }
 
-  void tell(agent_number to, keeper_message::kind what, stop_how how = stop_how::terminate) {
+  void tell(agent_number to, coordinator_message::kind what, stop_how how = stop_how::terminate) {
     step_.messages.push_back({what, to, state().generation, how, state().code.value_or(0)});
   }
 
@@ -447,18 +448,19 @@ class keeper_machine {
 
   const generation_rules& rules_;
   const time_point now_;
-  keeper_step step_;
+  coordinator_step step_;
 };
 
-[[nodiscard]] inline keeper_step advance(keeper_state state, const generation_rules& rules,
-                                         const keeper_event& event,
-                                         protocol_clock::time_point now) {
-  return keeper_machine(std::move(state), rules, now).after(event);
+[[nodiscard]] inline coordinator_step advance(coordinator_state state,
+                                              const generation_rules& rules,
+                                              const coordinator_event& event,
+                                              protocol_clock::time_point now) {
+  return coordinator_machine(std::move(state), rules, now).after(event);
 }
 
 /// When a tick has something to do next.
 [[nodiscard]] inline std::optional<protocol_clock::time_point> next_deadline(
-    const keeper_state& state, const generation_rules& rules) {
+    const coordinator_state& state, const generation_rules& rules) {
   std::optional<protocol_clock::time_point> first;
   const auto consider = [&](protocol_clock::time_point each) {
     if (!first || each < *first) first = each;

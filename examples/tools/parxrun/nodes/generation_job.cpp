@@ -23,7 +23,7 @@ local_job job_of_generation(const form_order& form, const job_nodes& nodes,
                     .node_rank = form.node_rank,
                     .nodes = form.nodes,
                     .generation = form.generation,
-                    .keeper = form.keeper,
+                    .coordinator = form.coordinator,
                     .restarts = form.restarts,
                     .most_restarts = nodes.restarts}};
 }

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "tools/parxrun/agent_options.hpp"
-#include "tools/parxrun/nodes/form_order.hpp"
 #include "tools/parxrun/nodes/job_nodes.hpp"
+#include "tools/parxrun/nodes/messages.hpp"
 #include "tools/parxrun/ranks/rank_variables.hpp"
 #include <parx/core/abi.hpp>
 

@@ -1,5 +1,5 @@
 // generation_node: the agent's half of the protocol of generation.hpp: what a node does when the
-// keeper speaks, is silent, or the node's own ranks end. Pure.
+// coordinator speaks, is silent, or the node's own ranks end. Pure.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@
 namespace parx::inline PARX_ABI::detail {
 
 enum class node_phase {
-  apart,    ///< has no keeper
+  apart,    ///< has no coordinator
   waiting,  ///< is admitted
   running,  ///< has ranks
   ending,   ///< its ranks are being ended
-  ended,    ///< they have ended; the keeper has not asked for that yet
+  ended,    ///< they have ended; the coordinator has not asked for that yet
   over,
 };
 
@@ -25,22 +25,22 @@ struct node_state {
   node_phase phase = node_phase::apart;
   int generation = 0;  ///< of its ranks
   bool was_admitted = false;
-  bool stop_asked = false;  ///< by the keeper
-  bool alone = false;       ///< the keeper was lost meanwhile
+  bool stop_asked = false;  ///< by the coordinator
+  bool alone = false;       ///< the coordinator was lost meanwhile
   std::optional<int> code;  ///< the job's, as soon as the node knows it
-  /// With which it was told to end the job. The keeper may not have heard of it: a connection that
-  /// is cut takes along what was sent.
+  /// With which it was told to end the job. The coordinator may not have heard of it: a connection
+  /// that is cut takes along what was sent.
   std::optional<int> told;
 };
 
 struct node_event {
   enum class kind {
-    admitted,  ///< the keeper has this node's hello
-    form,      ///< the keeper: start the ranks of `generation`
-    stop,      ///< the keeper: end them, as `how` says
-    end,       ///< the keeper: the job is over, with `code`
+    admitted,  ///< the coordinator has this node's hello
+    form,      ///< the coordinator: start the ranks of `generation`
+    stop,      ///< the coordinator: end them, as `how` says
+    end,       ///< the coordinator: the job is over, with `code`
     silent,    ///< the connection is closed, or nothing has come for too long
-    gave_up,   ///< the keeper cannot be reached any more
+    gave_up,   ///< the coordinator cannot be reached any more
     started,   ///< the ranks run
     failed,    ///< one of them failed, with `code`
     gone,      ///< all of them have ended
@@ -57,14 +57,14 @@ struct node_action {
   enum class kind {
     start,    ///< the ranks of `generation`
     stop,     ///< end them as `how` says, and kill them after the time that the user allows
-    abandon,  ///< end them before the keeper's lease of this node is over
-    send,     ///< `message` to the keeper
-    connect,  ///< to the keeper anew
+    abandon,  ///< end them before the coordinator's lease of this node is over
+    send,     ///< `message` to the coordinator
+    connect,  ///< to the coordinator anew
     exit,     ///< with `code`
   };
 
   kind what = kind::send;
-  keeper_event::kind message = keeper_event::kind::started;
+  coordinator_event::kind message = coordinator_event::kind::started;
   int generation = 0;
   int code = 0;
   stop_how how = stop_how::terminate;
@@ -75,8 +75,8 @@ struct node_step {
   std::vector<node_action> actions;
 };
 
-/// The time without a word of the keeper after which a node ends its ranks: shorter than the lease,
-/// so that they have ended when the keeper forms the next generation.
+/// The time without a word of the coordinator after which a node ends its ranks: shorter than the
+/// lease, so that they have ended when the coordinator forms the next generation.
 inline constexpr std::chrono::milliseconds node_patience{2'500};
 /// The time that its ranks then have at least to save and end; node_patience and this are less than
 /// the lease with its margin.
@@ -92,7 +92,7 @@ class node_machine {
       case kind::admitted:
         state().phase = node_phase::waiting;
         state().was_admitted = true;
-        if (state().told) send(keeper_event::kind::leave, *state().told);
+        if (state().told) send(coordinator_event::kind::leave, *state().told);
         break;
       case kind::form:
         if (state().phase == node_phase::waiting) form(event.generation);
@@ -117,11 +117,11 @@ class node_machine {
         exit();
         break;
       case kind::started:
-        if (state().phase == node_phase::running) send(keeper_event::kind::started);
+        if (state().phase == node_phase::running) send(coordinator_event::kind::started);
         break;
       case kind::failed:
         if (state().phase != node_phase::running) break;
-        send(keeper_event::kind::failed, event.code);
+        send(coordinator_event::kind::failed, event.code);
         state().phase = node_phase::ending;
         break;
       case kind::gone:
@@ -133,7 +133,7 @@ class node_machine {
           exit();
         } else if (state().phase != node_phase::over) {
           state().told = event.code;
-          send(keeper_event::kind::leave, event.code);
+          send(coordinator_event::kind::leave, event.code);
         }
         break;
     }
@@ -158,7 +158,7 @@ class node_machine {
   void stop(stop_how how, int code = 0) {
     if (state().phase == node_phase::ended) {
       state().phase = node_phase::waiting;
-      send(keeper_event::kind::stopped, code);
+      send(coordinator_event::kind::stopped, code);
     } else if (has_ranks()) {
       state().stop_asked = true;
       end_ranks(how);
@@ -189,11 +189,11 @@ class node_machine {
 
   void gone(int code) {
     if (state().phase == node_phase::running) {
-      // Before the keeper knows why: it asks for the others of this generation.
+      // Before the coordinator knows why: it asks for the others of this generation.
       state().phase = node_phase::ended;
-      send(code == 0                   ? keeper_event::kind::done
-           : code == stopped_exit_code ? keeper_event::kind::saved
-                                       : keeper_event::kind::failed,
+      send(code == 0                   ? coordinator_event::kind::done
+           : code == stopped_exit_code ? coordinator_event::kind::saved
+                                       : coordinator_event::kind::failed,
            code);
     } else if (state().phase == node_phase::ending) {
       if (state().code) return exit();
@@ -208,7 +208,7 @@ class node_machine {
     act({.what = node_action::kind::exit, .code = *state().code});
   }
 
-  void send(keeper_event::kind message, int code = 0) {
+  void send(coordinator_event::kind message, int code = 0) {
     act({.what = node_action::kind::send,
          .message = message,
          .generation = state().generation,

@@ -1,5 +1,5 @@
-// generation_ranks: the ranks of one generation, as the keeper numbers them, and their store. Where
-// ranks go on after losses, it knows who has ended.
+// generation_ranks: the ranks of one generation, as the coordinator numbers them, and their store.
+// Where ranks go on after losses, it knows who has ended.
 #pragma once
 
 #include <algorithm>

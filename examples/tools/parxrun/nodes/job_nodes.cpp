@@ -43,7 +43,7 @@ void read_conf(const std::string& text, job_nodes& nodes) {
     else if (name == "last_call_timeout") nodes.last_call = seconds();
     else if (name == "is_host") {
       const bool yes = value == "1" || value == "true" || value == "True";
-      nodes.role = yes ? keeper_role::yes : keeper_role::no;
+      nodes.role = yes ? coordinator_role::yes : coordinator_role::no;
     } else {
       require(name == "close_timeout" || name == "read_timeout" || name == "store_type" ||
                   name == "keep_alive_interval" || name == "keep_alive_max_attempt" ||
@@ -105,13 +105,13 @@ struct slurm_tasks {
                      .port = step.master_port};
 }
 
-/// One node for each of --hosts. Its keeper is in the parxrun that starts them; where no endpoint
-/// is given, run_ranks() finds the address and a free port.
+/// One node for each of --hosts. Its coordinator is in the parxrun that starts them; where no
+/// endpoint is given, run_ranks() finds the address and a free port.
 [[nodiscard]] job_nodes nodes_by_ssh(const node_flags& flags, job_nodes nodes) {
-  require(
-      !flags.standalone && !flags.keeper && flags.master_addr.empty() && flags.node_rank.empty(),
-      "--hosts starts one parxrun on each host and keeps their job here: leave --standalone, "
-      "--keeper, --master-addr and --node-rank out");
+  require(!flags.standalone && !flags.coordinator && flags.master_addr.empty() &&
+              flags.node_rank.empty(),
+          "--hosts starts one parxrun on each host and keeps their job here: leave --standalone, "
+          "--coordinator, --master-addr and --node-rank out");
   const auto hosts = static_cast<int>(flags.hosts.size());
   nodes.least = nodes.most = hosts;
   if (!flags.nodes.empty()) read_node_count(flags.nodes, nodes);
@@ -121,7 +121,7 @@ struct slurm_tasks {
     read_endpoint(flags, nodes);
     if (!detail::split_address(flags.endpoint)->port) nodes.port = 0;
   }
-  nodes.role = keeper_role::only;
+  nodes.role = coordinator_role::only;
   nodes.id = flags.id.empty() ? detail::random_hex() : flags.id;
   return nodes;
 }
@@ -162,12 +162,13 @@ job_nodes find_nodes(const node_flags& flags, const environment& env) {
     if (step && flags.nodes.empty()) nodes.least = nodes.most = step->nodes;
   }
   if (!flags.conf.empty()) read_conf(flags.conf, nodes);
-  if (flags.keeper) nodes.role = keeper_role::only;
-  require(!flags.keeper || nodes.most > 1,
-          "--keeper keeps a job of several nodes: give their number by --nnodes, the meeting point "
+  if (flags.coordinator) nodes.role = coordinator_role::only;
+  require(!flags.coordinator || nodes.most > 1,
+          "--coordinator keeps a job of several nodes: give their number by --nnodes, the meeting "
+          "point "
           "by --rdzv-endpoint and the job's name by --rdzv-id, the same as on the nodes");
   if (nodes.most == 1) {
-    nodes.role = keeper_role::yes;
+    nodes.role = coordinator_role::yes;
     if (flags.restarts > 0) nodes.id = flags.id;
     return nodes;
   }
@@ -183,8 +184,8 @@ job_nodes find_nodes(const node_flags& flags, const environment& env) {
             flags.nodes);
     nodes.host = step->first_node;
     nodes.port = step->port;
-    if (nodes.role == keeper_role::by_address) {
-      nodes.role = step->node == 0 ? keeper_role::yes : keeper_role::no;
+    if (nodes.role == coordinator_role::by_address) {
+      nodes.role = step->node == 0 ? coordinator_role::yes : coordinator_role::no;
     }
   }
   if (step) nodes.node_rank = step->node;
@@ -195,7 +196,7 @@ job_nodes find_nodes(const node_flags& flags, const environment& env) {
             "--node-rank \"{}\": the nodes have the numbers 0 to {}", flags.node_rank,
             nodes.most - 1);
     nodes.node_rank = *number;
-    if (is_static) nodes.role = *number == 0 ? keeper_role::yes : keeper_role::no;
+    if (is_static) nodes.role = *number == 0 ? coordinator_role::yes : coordinator_role::no;
   }
   require(!is_loopback_name(nodes.host) || env_string(env, "PARX_HOST_ID"),
           "{} is each node's own address, so {} nodes cannot meet there: give the name of one of "

@@ -18,11 +18,11 @@
 namespace parx::inline PARX_ABI {
 
 /// Whether a node's agent listens at the endpoint for the others.
-enum class keeper_role {
+enum class coordinator_role {
   by_address,  ///< where the endpoint is an address of this host
   yes,
   no,
-  only,  ///< it listens, and starts no ranks: the keeper alone
+  only,  ///< it listens, and starts no ranks: the coordinator alone
 };
 
 /// With which a node may join a job.
@@ -31,11 +31,11 @@ inline constexpr int most_ranks_of_node = 4096;
 struct job_nodes {
   int least = 1;  ///< nodes; with fewer the job waits
   int most = 1;
-  std::string host;        ///< of the endpoint
+  std::string host;  ///< of the endpoint
   std::uint16_t port = 0;
   std::string id;      ///< empty: a new one; only for a job of one node
   int node_rank = -1;  ///< this node's place in the order of ranks; -1: by arrival
-  keeper_role role = keeper_role::by_address;
+  coordinator_role role = coordinator_role::by_address;
   int restarts = 0;  ///< after failures, of the whole job
   on_join joins = on_join::now;
   on_loss losses = on_loss::end;
@@ -48,7 +48,7 @@ struct job_nodes {
   /// Whether this node is the only one, and its parxrun keeps the job. Where nodes meet has no
   /// meaning then.
   [[nodiscard]] bool is_alone() const noexcept {
-    return most == 1 && role != keeper_role::no && role != keeper_role::only;
+    return most == 1 && role != coordinator_role::no && role != coordinator_role::only;
   }
   /// Whether the ranks may be started more than once.
   [[nodiscard]] bool has_generations() const noexcept { return !is_alone() || restarts > 0; }
@@ -65,7 +65,7 @@ struct node_flags {
   std::string master_addr = {};
   std::string master_port = {};
   bool standalone = false;
-  bool keeper = false;            ///< --keeper
+  bool coordinator = false;       ///< --coordinator
   std::vector<ssh_host> hosts{};  ///< --hosts, --hostfile
   int restarts = 0;
   on_join joins = on_join::now;

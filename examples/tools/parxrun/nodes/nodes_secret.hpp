@@ -28,7 +28,7 @@ template <typename Say>
   job.local_world_size = env_string(env, "PARX_HOST_ID") ? job.world_size : 1;
   std::string why_not;
   std::string secret = derived_secret(job, env, why_not);
-  if (secret.empty() && nodes.role != keeper_role::no) {
+  if (secret.empty() && nodes.role != coordinator_role::no) {
     say(
         formatted("this job has no secret{}: whoever reaches {} can join it. Give all parxrun the "
                   "same PARX_SECRET, or PARX_SECRET_FILE",

@@ -55,8 +55,8 @@ environment rank_variables(environment env, const local_job& job, int rank,
   set("MASTER_PORT", std::to_string(job.other_port == 0 ? job.port : job.other_port));
   set("PARX_NODE_RANK", std::to_string(place.node_rank));
   set("PARX_GENERATION", std::to_string(place.generation));
-  env.erase("PARX_KEEPER");
-  if (!place.keeper.empty()) set("PARX_KEEPER", place.keeper);
+  env.erase("PARX_COORDINATOR");
+  if (!place.coordinator.empty()) set("PARX_COORDINATOR", place.coordinator);
   set("PARX_ATTEMPT", std::to_string(place.restarts));
   // torchrun's (torch/distributed/elastic/agent/server/local_elastic_agent.py), by which programs
   // find out that they may be started again.
@@ -73,8 +73,8 @@ environment rank_variables(environment env, const local_job& job, int rank,
   env.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   set("PARX_RUN_ID", job.run_id);
   if (!error_file.empty()) set("TORCHELASTIC_ERROR_FILE", error_file);
-  env.erase("PARX_STORE_KEEPER");
-  if (job.keeps_store) set("PARX_STORE_KEEPER", "parxrun");
+  env.erase("PARX_STORE_HOSTED_BY");
+  if (job.keeps_store) set("PARX_STORE_HOSTED_BY", "parxrun");
   env.erase("PARX_SECRET");
   env.erase("PARX_SECRET_FILE");
   if (!job.secret_file.empty()) set("PARX_SECRET_FILE", job.secret_file);

@@ -24,8 +24,8 @@ struct rank_placement {
   int node_rank = 0;
   int nodes = 1;
   int generation = 1;
-  std::string keeper = {};  ///< of all its generations; empty where there are none
-  int restarts = 0;         ///< after failures, so far
+  std::string coordinator = {};  ///< of all its generations; empty where there are none
+  int restarts = 0;              ///< after failures, so far
   int most_restarts = 0;
 };
 

@@ -80,7 +80,7 @@ agent_order order_from_text(std::string_view text) {
                 .port = read.as<std::uint16_t>("port"),
                 .id = read.at("id").text(),
                 .node_rank = read.as<int>("node_rank"),
-                .role = keeper_role::no,
+                .role = coordinator_role::no,
                 .restarts = read.as<int>("restarts"),
                 .join_limit = std::chrono::milliseconds(read.as<std::int64_t>("join_limit"))}};
   for (const auto& [name, value] : read.at("variables").members()) {

@@ -59,12 +59,13 @@ class all_arrivals {
                     failures_.context(limit, reason->culprit()));
       }
       if (state == watch_state::lost) {
-        failures_.fail(errc::peer_lost, limit, failures_.end_of_keeper(), failures_.keeping_rank());
+        failures_.fail(errc::peer_lost, limit, failures_.end_of_store_host(),
+                       failures_.keeping_rank());
       }
       if (limit.passed()) {
         const auto missing = missing_ranks();
         if (!missing) {
-          failures_.fail(errc::rendezvous_failed, limit, failures_.silence_of_keeper(),
+          failures_.fail(errc::rendezvous_failed, limit, failures_.silence_of_store_host(),
                          failures_.keeping_rank());
         }
         failures_.fail(

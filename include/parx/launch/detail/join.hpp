@@ -74,10 +74,10 @@ class join_failure {
   [[nodiscard]] int keeping_rank() const noexcept {
     return job_->hosted_by == store_host::rank_zero ? 0 : -1;
   }
-  [[nodiscard]] std::string end_of_keeper() const {
+  [[nodiscard]] std::string end_of_store_host() const {
     return formatted("{} has ended or was killed; see its output", store_host_name());
   }
-  [[nodiscard]] std::string silence_of_keeper() const {
+  [[nodiscard]] std::string silence_of_store_host() const {
     return formatted("{} does not answer; is its process stopped?", store_host_name());
   }
   /// For a handler of `failure`: names the process because of which the store did not serve.
@@ -86,7 +86,7 @@ class join_failure {
     if (job_->hosts_store() || (code != errc::peer_lost && code != errc::timeout)) throw;
     const bool is_silent = code == errc::timeout;
     throw error(is_silent ? errc::rendezvous_failed : code,
-                not_joined(is_silent ? silence_of_keeper() : end_of_keeper()),
+                not_joined(is_silent ? silence_of_store_host() : end_of_store_host()),
                 context(limit, keeping_rank()), std::current_exception());
   }
 

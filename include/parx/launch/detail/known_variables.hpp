@@ -22,7 +22,7 @@ inline constexpr std::array known_variables{
     "PARX_RANK",             "PARX_RECORDER",      "PARX_RENDEZVOUS_TIMEOUT",
     "PARX_RUN_ID",           "PARX_SECRET",        "PARX_SECRET_FILE",
     "PARX_SINGLE_COPY",      "PARX_SOCKET_IFNAME", "PARX_SSH",
-    "PARX_STORE_KEEPER",     "PARX_STREAMS",       "PARX_THREADS",
+    "PARX_STORE_HOSTED_BY",  "PARX_STREAMS",       "PARX_THREADS",
     "PARX_TIMEOUT",          "PARX_TLS",           "PARX_TRACE",
     "PARX_TRACE_EVENTS",     "PARX_TRANSPORT",     "PARX_WARN_AFTER",
     "PARX_WORLD_SIZE"};

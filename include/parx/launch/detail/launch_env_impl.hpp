@@ -28,7 +28,7 @@ namespace parx::inline PARX_ABI {
   }
   check_world_size_variable(env, job);
   if (auto run_id = env_string(env, "PARX_RUN_ID")) job.run_id = *run_id;
-  if (env_string(env, "PARX_STORE_KEEPER") == "parxrun") job.hosted_by = store_host::parxrun;
+  if (env_string(env, "PARX_STORE_HOSTED_BY") == "parxrun") job.hosted_by = store_host::parxrun;
   job.secret = env_string(env, "PARX_SECRET").value_or("");
   job.encrypts = env_flag(env, "PARX_TLS").value_or(false);
   return job;

@@ -30,7 +30,7 @@ namespace parx::inline PARX_ABI::detail {
 
 /// What it means to a rank that the job's store has ended.
 enum class store_loss {
-  ends_job,  ///< its keeper is a rank, or nobody would end the ranks
+  ends_job,  ///< its store is hosted by a rank, or nobody would end the ranks
   is_borne,  ///< an agent on this host sees that too, and gives the ranks the time to save
 };
 

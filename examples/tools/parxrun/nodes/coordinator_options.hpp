@@ -1,4 +1,4 @@
-// keeper_options: what a job's keeper is told. Pure.
+// coordinator_options: what a job's coordinator is told. Pure.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-struct keeper_options {
+struct coordinator_options {
   std::string host;     ///< of the endpoint, as the agents and ranks are given it
   std::string address;  ///< at which the stores listen; empty: all
   std::string id;       ///< of the job
@@ -23,10 +23,9 @@ struct keeper_options {
   generation_rules rules;
 };
 
-[[nodiscard]] inline keeper_options keeper_options_of(const job_nodes& nodes,
-                                                      const std::vector<std::string>& command,
-                                                      const std::string& secret,
-                                                      const environment& env) {
+[[nodiscard]] inline coordinator_options coordinator_options_of(
+    const job_nodes& nodes, const std::vector<std::string>& command, const std::string& secret,
+    const environment& env) {
   return {.host = nodes.host,
           .address = narrowest_address(nodes.host),
           .id = nodes.id,

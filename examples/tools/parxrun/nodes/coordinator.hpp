@@ -1,11 +1,11 @@
-// keeper: carries the keeper's half of the protocol in generation.hpp. It is in the first node's
-// parxrun, beside that node's agent, and keeps the store of the ranks' generation.
+// coordinator: carries the coordinator's half of the protocol in generation.hpp. It is in the first
+// node's parxrun, beside that node's agent, and keeps the store of the ranks' generation.
 //
-// The agent beside it is told by calls. Others come in by its door (keeper_door.hpp), over TCP,
-// once they have proved to be of the job; a second parxrun on a node that has one is told so and
-// closed. Agents send beats, and it answers each. Each generation has a store of its own, whose key
-// contains its number, so that ranks of an earlier one can reach neither it nor the ranks of this
-// one. One thread; the store has its own.
+// The agent beside it is told by calls. Others come in by its door (coordinator_door.hpp), over
+// TCP, once they have proved to be of the job; a second parxrun on a node that has one is told so
+// and closed. Agents send beats, and it answers each. Each generation has a store of its own, whose
+// key contains its number, so that ranks of an earlier one can reach neither it nor the ranks of
+// this one. One thread; the store has its own.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -23,18 +24,17 @@
 
 #include "tools/common/job_report.hpp"
 #include "tools/parxrun/failures/job_end.hpp"
-#include "tools/parxrun/nodes/form_order.hpp"
 #include "tools/parxrun/nodes/generation.hpp"
 #include "tools/parxrun/nodes/generation_ranks.hpp"
-#include "tools/parxrun/nodes/guest.hpp"
-#include "tools/parxrun/nodes/keeper_door.hpp"
-#include "tools/parxrun/nodes/keeper_options.hpp"
+#include "tools/parxrun/nodes/agent_connection.hpp"
+#include "tools/parxrun/nodes/coordinator_door.hpp"
+#include "tools/parxrun/nodes/coordinator_options.hpp"
+#include "tools/parxrun/nodes/messages.hpp"
 #include "tools/parxrun/ranks/after.hpp"
 #include <parx/core/descriptor.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/joined_text.hpp>
-#include <parx/core/json.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/socket_address.hpp>
@@ -43,14 +43,14 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-class keeper {
+class coordinator {
  public:
   /// `listening` listens at the endpoint; not valid in a job of one node. `say` gets lines for the
   /// console, `record` what is known of the job whenever a generation has begun or ended, and
   /// `report`, which may add to it, how one has ended, before the next one begins or none does.
-  keeper(boost::asio::io_context& io, keeper_options options, descriptor listening,
-         std::function<void(const std::string&)> say, std::function<void(job_report&)> record,
-         std::function<void(job_end&)> report)
+  coordinator(boost::asio::io_context& io, coordinator_options options, descriptor listening,
+              std::function<void(const std::string&)> say, std::function<void(job_report&)> record,
+              std::function<void(job_end&)> report)
       : options_(std::move(options)),
         say_(std::move(say)),
         record_(std::move(record)),
@@ -62,60 +62,62 @@ class keeper {
     if (listening.valid()) {
       door_.emplace(
           io, std::move(listening), options_.id, key_ ? &*key_ : nullptr,
-          keeper_door::handlers{
-              .hello = [this](const auto& socket, const auto& text) { return admit(socket, text); },
-              .text = [this](agent_number number, const auto& text) { receive(number, text); },
+          coordinator_door::handlers{
+              .hello = [this](const auto& socket,
+                              const auto& hello) { return admit(socket, hello); },
+              .alive = [this](agent_number number) { hear_of(number); },
+              .message = [this](agent_number number, const auto& text) { receive(number, text); },
               .gone = [this](agent_number number, const std::string& why) { lose(number, why); },
               .say = say_});
     }
     wait_for_deadline();
   }
-  keeper(const keeper&) = delete;
-  keeper& operator=(const keeper&) = delete;
-  ~keeper() {
-    for (auto& [number, each] : guests_) each.close();
+  coordinator(const coordinator&) = delete;
+  coordinator& operator=(const coordinator&) = delete;
+  ~coordinator() {
+    for (auto& [number, each] : connections_) each.close();
   }
 
-  /// The agent in this process says hello. `tell` gets what the keeper has to say to it, and must
-  /// not call the keeper before it returns.
-  void take_in(const json::value& hello, std::function<void(const json::value&)> tell) {
+  /// The agent in this process says hello. `tell` gets what the coordinator has to say to it, and
+  /// must not call the coordinator before it returns.
+  void take_in(const agent_hello& hello, std::function<void(const to_agent&)> tell) {
     own_ = next_number_;
-    enter(guest::of(hello, std::move(tell), nullptr), hello.as<int>("order"), std::nullopt);
+    enter(agent_connection::of(hello, std::move(tell), nullptr), hello.order, std::nullopt);
   }
   /// That agent says something else, or has ended.
-  void hear(const json::value& text) { receive(*own_, text); }
+  void hear(const to_coordinator& text) { receive(*own_, text); }
   void let_go() { forget(*own_); }
 
   /// Whether the job is over and every agent has heard so, or has gone.
   [[nodiscard]] bool has_ended() const {
-    return state_.phase == keeper_phase::over && guests_.empty();
+    return state_.phase == coordinator_phase::over && connections_.empty();
   }
   /// Whether as many nodes have been there as the job needs.
   [[nodiscard]] bool all_have_come() const { return next_number_ >= options_.rules.least_nodes; }
   /// The job's exit code, once it has ended.
   [[nodiscard]] int code() const { return state_.code.value_or(1); }
-  [[nodiscard]] bool is_over() const { return state_.phase == keeper_phase::over; }
-  [[nodiscard]] bool has_guests() const { return !guests_.empty(); }
+  [[nodiscard]] bool is_over() const { return state_.phase == coordinator_phase::over; }
+  [[nodiscard]] bool has_agents() const { return !connections_.empty(); }
   /// Ends the job: its ranks may save their work. `why` is for the report.
   void end_job(int code, const std::string& why) {
-    handle({.what = keeper_event::kind::told, .code = code}, why);
+    handle({.what = coordinator_event::kind::told, .code = code}, why);
   }
 
  private:
   /// None where it is refused.
   [[nodiscard]] std::optional<agent_number> admit(const std::shared_ptr<framed_socket>& socket,
-                                                  const json::value& text) {
-    guest fresh = guest::of(
-        text, [to = socket.get()](const auto& each) { to->send(each); }, socket);
-    if (const std::string nodes = text.at("nodes").text(); nodes != nodes_text()) {
+                                                  const agent_hello& hello) {
+    agent_connection fresh = agent_connection::of(
+        hello, [to = socket.get()](const to_agent& each) { to->send(wire_text(each)); }, socket);
+    if (hello.nodes != nodes_text()) {
       socket->refuse(
           formatted("it was started with --nnodes {}, and this one with --nnodes "
                     "{}: all parxrun of a job need the same",
-                    nodes_text(), printable(nodes)));
+                    nodes_text(), printable(hello.nodes)));
       return std::nullopt;
     }
     std::optional<agent_number> replaces;
-    for (const auto& [number, each] : guests_) {
+    for (const auto& [number, each] : connections_) {
       if (each.process == fresh.process) replaces = number;
       else if (each.node == fresh.node) {
         socket->refuse(
@@ -129,62 +131,55 @@ class keeper {
       replaces = former->second;
     }
     if (fresh.ranks < 1 || fresh.ranks > most_ranks_of_node) {
-      throw channel_error("it is a parxrun of another version");
+      throw_other_version();
     }
-    return enter(std::move(fresh), text.as<int>("order"), replaces);
+    return enter(std::move(fresh), hello.order, replaces);
   }
-  agent_number enter(guest fresh, int order, std::optional<agent_number> replaces) {
+  agent_number enter(agent_connection fresh, int order, std::optional<agent_number> replaces) {
     const agent_number number = next_number_++;
     former_[fresh.process] = number;
-    fresh.tell(json::object{{"welcome", number}});
-    guests_.insert_or_assign(number, std::move(fresh));
-    handle(
-        {.what = keeper_event::kind::hello, .agent = number, .order = order, .replaces = replaces});
+    fresh.tell(welcome{});
+    connections_.insert_or_assign(number, std::move(fresh));
+    handle({.what = coordinator_event::kind::hello,
+            .agent = number,
+            .order = order,
+            .replaces = replaces});
     if (replaces) forget(*replaces);
     return number;
   }
 
-  void receive(agent_number number, const json::value& text) {
-    const auto found = guests_.find(number);
-    if (found == guests_.end()) return;
-    using kind = keeper_event::kind;
-    if (const json::value* const command = text.find("command")) {
-      job_.command = printable(command->text());
+  void receive(agent_number number, const to_coordinator& text) {
+    if (connections_.contains(number)) {
+      std::visit([this, number](const auto& each) { take(number, each); }, text);
     }
-    if (const json::value* const ended = text.find("rank_ended")) {
-      if (text.as<int>("generation") == state_.generation) {
-        note_end(ended->as<int>(), printable(text.at("how").text()));
-      }
-      return handle({.what = kind::heard, .agent = number});
-    }
-    const json::value* const what = text.find("event");
-    if (what == nullptr) {
-      if (text.contains("beat")) found->second.tell(text);
-      return handle({.what = kind::heard, .agent = number});
-    }
-    const auto* const known =
-        std::find_if(told_events.begin(), told_events.end(),
-                     [&](const auto& each) { return each.second == what->text(); });
-    if (known == told_events.end()) throw channel_error("it is a parxrun of another version");
-    const int generation = text.as<int>("generation");
-    if (const json::value* const port = text.find("port")) {
-      found->second.free_port = port->as<std::uint16_t>();
-    }
-    const json::value* const report = text.find("report");
-    if (report != nullptr && generation == state_.generation) {
-      reports_[number] = json::from_json<node_report>(*report);
+  }
+  void hear_of(agent_number number) {
+    if (connections_.contains(number))
+      handle({.what = coordinator_event::kind::heard, .agent = number});
+  }
+  void take(agent_number number, const agent_hello& /*again*/) { hear_of(number); }
+  void take(agent_number number, const agent_command& command) {
+    job_.command = printable(command.text);
+    hear_of(number);
+  }
+  void take(agent_number number, const rank_ended& end) {
+    if (end.generation == state_.generation) note_end(end.rank, printable(end.how));
+    hear_of(number);
+  }
+  void take(agent_number number, const agent_event& event) {
+    if (event.free_port) connections_.at(number).free_port = *event.free_port;
+    if (event.report && event.generation == state_.generation) {
+      reports_[number] = *event.report;
       blame();
     }
-    handle({.what = known->first,
-            .agent = number,
-            .generation = generation,
-            .code = text.as<int>("code")},
-           text.find("why") != nullptr ? printable(text.at("why").text()) : std::string());
+    handle(
+        {.what = event.what, .agent = number, .generation = event.generation, .code = event.code},
+        printable(event.why));
   }
 
   [[nodiscard]] bool goes_on() const { return options_.rules.losses == on_loss::go_on; }
   [[nodiscard]] bool runs() const {
-    return state_.phase == keeper_phase::form || state_.phase == keeper_phase::run;
+    return state_.phase == coordinator_phase::form || state_.phase == coordinator_phase::run;
   }
 
   /// Where the ranks go on after losses: one has ended, or, with its node, all of an agent.
@@ -200,14 +195,14 @@ class keeper {
     }
   }
   void end_the_rest() {
-    for (auto& [number, each] : guests_) {
-      each.tell(json::object{{"end_the_rest", state_.generation}});
+    for (auto& [number, each] : connections_) {
+      each.tell(detail::end_the_rest{});
     }
   }
 
   void lose(agent_number number, const std::string& why) {
-    const auto found = guests_.find(number);
-    if (found == guests_.end()) return;
+    const auto found = connections_.find(number);
+    if (found == connections_.end()) return;
     const bool was_member =
         std::any_of(state_.members.begin(), state_.members.end(),
                     [&](const auto& each) { return each.number == number && !each.done; });
@@ -217,16 +212,16 @@ class keeper {
       lost_node_ = found->second.node;
     }
     forget(number);
-    handle({.what = keeper_event::kind::lost, .agent = number}, text);
+    handle({.what = coordinator_event::kind::lost, .agent = number}, text);
     if (!goes_on() || !was_member || !runs()) return;
     loss_.clear();
     say_(text + "; the others go on");
   }
   void forget(agent_number number) {
-    const auto found = guests_.find(number);
-    if (found == guests_.end()) return;
+    const auto found = connections_.find(number);
+    if (found == connections_.end()) return;
     found->second.close();
-    guests_.erase(found);
+    connections_.erase(found);
   }
 
   /// The cause of a failure, once more is known of it, has the job's code.
@@ -239,41 +234,45 @@ class keeper {
         std::all_of(state_.members.begin(), state_.members.end(),
                     [&](const auto& each) { return !each.live || reports_.contains(each.number); });
     if (is_complete && all_have_saved(reports)) {
-      handle({.what = keeper_event::kind::blamed, .code = stopped_exit_code});
+      handle({.what = coordinator_event::kind::blamed, .code = stopped_exit_code});
     } else if (loss_.empty() && any_failed_by_itself(ends) && !was_told_) {
-      handle({.what = keeper_event::kind::blamed,
+      handle({.what = coordinator_event::kind::blamed,
               .code = ends[judge(ends).cause].status.shell_code()});
     }
   }
 
-  void handle(const keeper_event& event, const std::string& why = {}) {
-    using kind = keeper_event::kind;
-    const keeper_phase before = state_.phase;
+  void handle(const coordinator_event& event, const std::string& why = {}) {
+    using kind = coordinator_event::kind;
+    const coordinator_phase before = state_.phase;
     const int restarts = state_.restarts;
     const int generation = state_.generation;
     const bool tells = event.what == kind::leave || event.what == kind::told;
-    const bool has_failed = before == keeper_phase::stop && state_.code;
+    const bool has_failed = before == coordinator_phase::stop && state_.code;
     if (tells && !has_failed && !std::exchange(was_told_, true)) why_ = why;
     const std::vector<open_fence> fences = state_.fences;
-    keeper_step step = advance(std::move(state_), options_.rules, event, protocol_clock::now());
+    coordinator_step step =
+        advance(std::move(state_), options_.rules, event, protocol_clock::now());
     state_ = std::move(step.state);
     if (state_.generation == generation) note_fences(fences);
-    const bool ran = before != keeper_phase::stop && before != keeper_phase::over;
-    const bool ends = state_.phase == keeper_phase::stop || state_.phase == keeper_phase::over;
+    const bool ran = before != coordinator_phase::stop && before != coordinator_phase::over;
+    const bool ends =
+        state_.phase == coordinator_phase::stop || state_.phase == coordinator_phase::over;
     if (ran && ends && !was_told_) why_ = why;
     if (state_.restarts > restarts) {
       say_(formatted("{}; restart {} of {}", why.empty() ? "a rank failed" : why, state_.restarts,
                      options_.rules.restarts));
     }
-    const bool has_ended = state_.phase == keeper_phase::gather || state_.generation > generation;
-    if (before != keeper_phase::over && state_.phase == keeper_phase::over) {
-      gave_up_waiting_ = before == keeper_phase::gather;
+    const bool has_ended =
+        state_.phase == coordinator_phase::gather || state_.generation > generation;
+    if (before != coordinator_phase::over && state_.phase == coordinator_phase::over) {
+      gave_up_waiting_ = before == coordinator_phase::gather;
       tell_end();
-    } else if (before != keeper_phase::gather && before != keeper_phase::over && has_ended) {
+    } else if (before != coordinator_phase::gather && before != coordinator_phase::over &&
+               has_ended) {
       ended_ = end_now();
       record_end(*ended_);
     }
-    for (const keeper_message& each : step.messages) send(each);
+    for (const coordinator_message& each : step.messages) send(each);
     if (event.what == kind::tick || event.what == kind::hello) drop_silent();
     tell_waiting(before);
     wait_for_deadline();
@@ -282,7 +281,7 @@ class keeper {
   /// The machine has dropped agents that were silent for too long.
   void drop_silent() {
     std::vector<agent_number> silent;
-    for (const auto& [number, each] : guests_) {
+    for (const auto& [number, each] : connections_) {
       if (!state_.has(number)) silent.push_back(number);
     }
     for (const agent_number each : silent) forget(each);
@@ -314,8 +313,8 @@ class keeper {
     job_end end = end_now();
     if (gave_up_waiting_ && !was_told_) {
       if (!end.loss.empty()) end.loss += "; then ";
-      end.loss += formatted("{} of {} nodes came within {:.0f} s: {}", guests_.size(),
-                            options_.rules.least_nodes, join_seconds(), names_of_guests());
+      end.loss += formatted("{} of {} nodes came within {:.0f} s: {}", connections_.size(),
+                            options_.rules.least_nodes, join_seconds(), names_of_nodes());
     }
     report_(end);
     record_end(end);
@@ -325,49 +324,47 @@ class keeper {
     const auto limit = state_.generation == 0 ? rules.join_limit : rules.return_limit;
     return std::chrono::duration<double>(limit).count();
   }
-  [[nodiscard]] std::string names_of_guests() const {
+  [[nodiscard]] std::string names_of_nodes() const {
     std::vector<std::string> names;
-    for (const auto& [number, each] : guests_) names.push_back(each.node);
+    for (const auto& [number, each] : connections_) names.push_back(each.node);
     return names.empty() ? "none" : joined_text(names, ", ");
   }
 
   /// Says of nodes why nothing happens there, or here.
-  void tell_waiting(keeper_phase before) {
+  void tell_waiting(coordinator_phase before) {
     const int least = options_.rules.least_nodes;
-    const bool waits = state_.phase == keeper_phase::gather && state_.generation > 0 &&
+    const bool waits = state_.phase == coordinator_phase::gather && state_.generation > 0 &&
                        static_cast<int>(state_.agents.size()) < least;
-    if (waits && before != keeper_phase::gather) {
+    if (waits && before != coordinator_phase::gather) {
       say_(
           formatted("{} of the {} nodes that the job needs {} here: {}; waits up to {:.0f} s for "
                     "others",
-                    guests_.size(), least, guests_.size() == 1 ? "is" : "are", names_of_guests(),
-                    join_seconds()));
+                    connections_.size(), least, connections_.size() == 1 ? "is" : "are",
+                    names_of_nodes(), join_seconds()));
     }
-    if (state_.phase != keeper_phase::run) return;
-    for (auto& [number, each] : guests_) {
+    if (state_.phase != coordinator_phase::run) return;
+    for (auto& [number, each] : connections_) {
       const auto is_this = [n = number](const auto& member) { return member.number == n; };
       if (std::any_of(state_.members.begin(), state_.members.end(), is_this)) continue;
       if (std::exchange(each.told_to_wait, true)) continue;
-      each.tell(json::object{{"waits", state_.members.size()}});
+      each.tell(wait_notice{static_cast<int>(state_.members.size())});
     }
   }
 
-  void send(const keeper_message& message) {
-    const auto found = guests_.find(message.to);
-    if (found == guests_.end()) return;
+  void send(const coordinator_message& message) {
+    const auto found = connections_.find(message.to);
+    if (found == connections_.end()) return;
     const auto& tell = found->second.tell;
     switch (message.what) {
-      case keeper_message::kind::form:
+      case coordinator_message::kind::form:
         if (message.to == state_.members.front().number) begin_generation();
-        tell(json::object{{"form", to_json(order_for(message.to))}});
+        tell(order_for(message.to));
         break;
-      case keeper_message::kind::stop:
-        tell(json::object{{"stop", json::object{{"generation", message.generation},
-                                                {"how", static_cast<int>(message.how)},
-                                                {"why", why_}}}});
+      case coordinator_message::kind::stop:
+        tell(stop_order{message.how});
         break;
-      case keeper_message::kind::end:
-        tell(json::object{{"end", json::object{{"code", *state_.code}}}});
+      case coordinator_message::kind::end:
+        tell(end_order{*state_.code});
         break;
     }
   }
@@ -391,7 +388,7 @@ class keeper {
     std::vector<job_member> nodes;
     std::vector<std::pair<agent_number, int>> members;
     for (const auto& each : state_.members) {
-      const guest& member = guests_.at(each.number);
+      const agent_connection& member = connections_.at(each.number);
       names.push_back(member.node);
       members.emplace_back(each.number, member.ranks);
       nodes.push_back({.node = member.node, .ranks = member.ranks});
@@ -430,7 +427,7 @@ class keeper {
   [[nodiscard]] form_order order_for(agent_number to) const {
     const auto place = std::find_if(state_.members.begin(), state_.members.end(),
                                     [&](const auto& each) { return each.number == to; });
-    const guest& first = guests_.at(state_.members.front().number);
+    const agent_connection& first = connections_.at(state_.members.front().number);
     const std::string address = first.address();
     // Others may have come from a loopback address, where several nodes are on one host.
     const bool is_here = address.empty() || is_loopback(address);
@@ -441,7 +438,7 @@ class keeper {
             .node_rank = static_cast<int>(place - state_.members.begin()),
             .nodes = static_cast<int>(state_.members.size()),
             .goes_on = goes_on(),
-            .keeper = options_.has_generations ? name_ : std::string(),
+            .coordinator = options_.has_generations ? name_ : std::string(),
             .run_id = run_id(),
             .master_host = is_here ? options_.host : address,
             .master_port = first.free_port,
@@ -456,9 +453,9 @@ class keeper {
     const auto next = next_deadline(state_, options_.rules);
     if (!next) return;
     after(*next - protocol_clock::now(), deadline_, [this] {
-      if (own_) handle({.what = keeper_event::kind::heard, .agent = *own_});
+      if (own_) handle({.what = coordinator_event::kind::heard, .agent = *own_});
       note_silent();
-      handle({.what = keeper_event::kind::tick});
+      handle({.what = coordinator_event::kind::tick});
     });
   }
   void note_silent() {
@@ -473,17 +470,17 @@ class keeper {
     }
   }
 
-  keeper_options options_;
-  const std::string name_ = random_hex();  ///< of all that this keeper starts
+  coordinator_options options_;
+  const std::string name_ = random_hex();  ///< of all that this coordinator starts
   std::function<void(const std::string&)> say_;
   std::function<void(job_report&)> record_;
   std::function<void(job_end&)> report_;
   std::optional<job_key> key_;
   boost::asio::steady_timer deadline_;
-  keeper_state state_;
-  std::map<agent_number, guest> guests_;         ///< those with a connection
-  std::map<std::string, agent_number> former_;   ///< by process: its last number
-  std::map<agent_number, node_report> reports_;  ///< of the generation
+  coordinator_state state_;
+  std::map<agent_number, agent_connection> connections_;  ///< those with a connection
+  std::map<std::string, agent_number> former_;            ///< by process: its last number
+  std::map<agent_number, node_report> reports_;           ///< of the generation
   job_report job_;
   std::optional<job_end> ended_;  ///< the generation, before the next one begins
   std::string why_;               ///< the generation is stopped
@@ -494,7 +491,7 @@ class keeper {
   agent_number next_number_ = 0;
   std::optional<agent_number> own_;        ///< the agent in this process
   std::optional<generation_ranks> ranks_;  ///< of the generation
-  std::optional<keeper_door> door_;
+  std::optional<coordinator_door> door_;
 };
 
 }  // namespace parx::detail

@@ -1,5 +1,5 @@
-// keeper_process: a parxrun without ranks: it keeps a job of other nodes, so that any of them may
-// be lost, the one with rank 0 too. With --hosts it also starts the parxrun there, by ssh, and
+// coordinator_process: a parxrun without ranks: it keeps a job of other nodes, so that any of them
+// may be lost, the one with rank 0 too. With --hosts it also starts the parxrun there, by ssh, and
 // passes their output on. One thread, as run_ranks() says; the store of the ranks has its own.
 #include <sys/socket.h>
 
@@ -20,7 +20,7 @@
 #include "tools/common/find_program.hpp"
 #include "tools/parxrun/agent_options.hpp"
 #include "tools/parxrun/nodes/endpoint_listener.hpp"
-#include "tools/parxrun/nodes/keeper.hpp"
+#include "tools/parxrun/nodes/coordinator.hpp"
 #include "tools/parxrun/nodes/nodes_secret.hpp"
 #include "tools/parxrun/nodes/report_file.hpp"
 #include "tools/parxrun/ranks/after.hpp"
@@ -77,14 +77,14 @@ namespace parx::inline PARX_ABI::detail {
   return own;
 }
 
-class keeper_process {
+class coordinator_process {
  public:
-  explicit keeper_process(const agent_options& options)
+  explicit coordinator_process(const agent_options& options)
       : options_(options), nodes_(options.nodes), env_(process_environment()) {
     for (const auto& [name, value] : options_.variables) env_.insert_or_assign(name, value);
   }
-  keeper_process(const keeper_process&) = delete;
-  keeper_process& operator=(const keeper_process&) = delete;
+  coordinator_process(const coordinator_process&) = delete;
+  coordinator_process& operator=(const coordinator_process&) = delete;
 
   [[nodiscard]] int run() {
     if (options_.by_ssh && nodes_.host.empty()) nodes_.host = address_for(options_.by_ssh->hosts);
@@ -92,8 +92,8 @@ class keeper_process {
     signals_.emplace(io_, [this](int signal) { handle(signal); });
     descriptor listening = listen_at_endpoint(nodes_, env_);
     nodes_.port = bound_port(listening.get());
-    keeper_.emplace(
-        io_, keeper_options_of(nodes_, options_.command, secret, env_), std::move(listening),
+    coordinator_.emplace(
+        io_, coordinator_options_of(nodes_, options_.command, secret, env_), std::move(listening),
         [this](const std::string& text) { say(text); },
         [this](job_report& report) { write_report(options_, report); },
         [this](const job_end& end) { print_end(console_, end); });
@@ -101,7 +101,7 @@ class keeper_process {
     while (!has_finished()) io_.run_one();
     for (ssh_agent& each : agents_) each.close();
     while (!console_.empty() && !gave_up_on_output_) io_.run_one();
-    return exit_code_.value_or(keeper_->code());
+    return exit_code_.value_or(coordinator_->code());
   }
 
  private:
@@ -139,7 +139,7 @@ class keeper_process {
         for (ssh_agent& each : agents_) each.notice_end();
         return;
       case SIGTSTP:
-        return;  // A keeper that is stopped would be taken for lost.
+        return;  // A coordinator that is stopped would be taken for lost.
       case SIGPIPE:
         gave_up_on_output_ = true;
         return tell(SIGTERM);
@@ -148,19 +148,19 @@ class keeper_process {
     }
   }
   void tell(int signal) {
-    if (keeper_->has_ended()) gave_up_on_output_ = true;
+    if (coordinator_->has_ended()) gave_up_on_output_ = true;
     // As if each parxrun had the signal, so that all of its rules hold here as well.
     for (ssh_agent& each : agents_) each.signal(signal);
-    if (!agents_.empty() && keeper_->has_guests()) return;
+    if (!agents_.empty() && coordinator_->has_agents()) return;
     const stop_request request = requests_.take(signal, deadline::clock::now());
     if (request == stop_request::second) exit_code_ = 128 + signal;
     if (request != stop_request::first) return;
-    keeper_->end_job(128 + signal, formatted("by {}", signal_name(signal)));
+    coordinator_->end_job(128 + signal, formatted("by {}", signal_name(signal)));
   }
 
   /// An ssh has ended, and what it has written is passed on.
   void lose(const ssh_agent& agent) {
-    if (keeper_->is_over()) return;
+    if (coordinator_->is_over()) return;
     if (!agent.has_greeted()) {
       say(why_no_agent(agent.host(), *agent.ended(), agent.first_errors(), parxrun_));
     } else {
@@ -171,12 +171,12 @@ class keeper_process {
     const auto alive = std::count_if(agents_.begin(), agents_.end(),
                                      [](const ssh_agent& each) { return !each.ended(); });
     if (alive < nodes_.least)
-      keeper_->end_job(1, formatted("since host {} is missing", agent.host()));
+      coordinator_->end_job(1, formatted("since host {} is missing", agent.host()));
   }
 
   [[nodiscard]] bool has_finished() {
     if (exit_code_) return true;
-    if (!keeper_->has_ended()) return false;
+    if (!coordinator_->has_ended()) return false;
     const bool all_over = std::all_of(agents_.begin(), agents_.end(),
                                       [](const ssh_agent& each) { return each.is_over(); });
     if (all_over || gave_up_on_output_) return true;
@@ -197,7 +197,7 @@ class keeper_process {
   boost::asio::steady_timer output_timer_{io_};
   std::optional<caught_signals> signals_;
   console console_{io_};
-  std::optional<keeper> keeper_;
+  std::optional<coordinator> coordinator_;
   std::deque<ssh_agent> agents_;
   stop_requests requests_;
   bool gave_up_on_output_ = false;
@@ -206,6 +206,8 @@ class keeper_process {
   std::optional<int> exit_code_;
 };
 
-int run_keeper_process(const agent_options& options) { return keeper_process(options).run(); }
+int run_coordinator_process(const agent_options& options) {
+  return coordinator_process(options).run();
+}
 
 }  // namespace parx::detail

@@ -1,6 +1,7 @@
-// keeper_door: where the agents of a job's nodes come in. It listens at the job's endpoint, and
-// hands a connection on to the keeper once it has proved to be of the job and has said hello. All
-// others are limited by the rules of core/newcomers.hpp. One thread, that of its io_context.
+// coordinator_door: where the agents of a job's nodes come in. It listens at the job's endpoint,
+// and hands a connection on to the coordinator once it has proved to be of the job and has said
+// hello. All others are limited by the rules of core/newcomers.hpp. One thread, that of its
+// io_context.
 #pragma once
 
 #include <sys/resource.h>
@@ -15,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -22,6 +24,7 @@
 
 #include "tools/parxrun/nodes/framed_socket.hpp"
 #include "tools/parxrun/nodes/generation.hpp"
+#include "tools/parxrun/nodes/messages.hpp"
 #include "tools/parxrun/ranks/after.hpp"
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
@@ -34,23 +37,24 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-class keeper_door {
+class coordinator_door {
  public:
   using tcp = boost::asio::ip::tcp;
 
   struct handlers {
     /// The number of the agent that says hello; none where it is refused.
     std::function<std::optional<agent_number>(const std::shared_ptr<framed_socket>&,
-                                              const json::value& hello)>
+                                              const agent_hello&)>
         hello;
-    std::function<void(agent_number, const json::value&)> text;        ///< of an agent
+    std::function<void(agent_number)> alive;                           ///< an agent has sent a beat
+    std::function<void(agent_number, const to_coordinator&)> message;  ///< of an agent
     std::function<void(agent_number, const std::string& why)> gone;    ///< an agent
     std::function<void(const std::string&)> say;                       ///< to the user
   };
 
   /// `listening` is a socket that listens; `key` may be null, and must outlive this.
-  keeper_door(boost::asio::io_context& io, descriptor listening, std::string id, const job_key* key,
-              handlers call)
+  coordinator_door(boost::asio::io_context& io, descriptor listening, std::string id,
+                   const job_key* key, handlers call)
       : io_(io),
         id_(std::move(id)),
         key_(key),
@@ -65,9 +69,9 @@ class keeper_door {
     acceptor_.non_blocking(true);
     wait_for_more();
   }
-  keeper_door(const keeper_door&) = delete;
-  keeper_door& operator=(const keeper_door&) = delete;
-  ~keeper_door() {
+  coordinator_door(const coordinator_door&) = delete;
+  coordinator_door& operator=(const coordinator_door&) = delete;
+  ~coordinator_door() {
     for (auto& [number, socket] : waiting_) socket->close();
   }
 
@@ -113,27 +117,33 @@ class keeper_door {
     if (failed) return;
     static_cast<void>(accepted.release());
     const auto socket =
-        std::make_shared<framed_socket>(std::move(connected), channel_side::keeper, id_, key_);
+        std::make_shared<framed_socket>(std::move(connected), channel_side::coordinator, id_, key_);
     const newcomers::id which = ++last_;
     waiting_.emplace(which, socket);
     newcomers_.add(which, clock::now());
     sweep();
     const auto number = std::make_shared<std::optional<agent_number>>();
-    socket->start(
-        {.open = {},
-         .text =
-             [this, which, number, socket = socket.get()](const json::value& text) {
-               if (*number) return call_.text(**number, text);
-               *number = call_.hello(socket->shared_from_this(), text);
-               if (*number) socket->trust();
-               forget(which);
-             },
-         .end =
-             [this, which, number, socket = socket.get()](const channel_end& end) {
-               if (*number) return call_.gone(**number, end.why);
-               if (end.how != channel_end::kind::closed) socket->refuse(end.why);
-               forget(which);
-             }});
+    socket->start({.open = {},
+                   .text =
+                       [this, which, number, socket = socket.get()](const json::value& text) {
+                         if (*number && text.contains("beat")) {
+                           socket->send(text);
+                           return call_.alive(**number);
+                         }
+                         const auto message = message_of<to_coordinator>(text);
+                         if (*number) return call_.message(**number, message);
+                         const auto* const hello = std::get_if<agent_hello>(&message);
+                         if (hello == nullptr) throw_other_version();
+                         *number = call_.hello(socket->shared_from_this(), *hello);
+                         if (*number) socket->trust();
+                         forget(which);
+                       },
+                   .end =
+                       [this, which, number, socket = socket.get()](const channel_end& end) {
+                         if (*number) return call_.gone(**number, end.why);
+                         if (end.how != channel_end::kind::closed) socket->refuse(end.why);
+                         forget(which);
+                       }});
   }
 
   void forget(newcomers::id which) {
