@@ -13,7 +13,8 @@ except ModuleNotFoundError:
              "none here. If it has one outside of pip: pip install --no-build-isolation")
 
 # PARX_INCLUDE: parx's headers, if this folder was taken out of its tree. PARX_LIBRARY: the compiled
-# parx::comm, instead of compiling it here; CFLAGS then has what it was compiled with.
+# parx::comm, its archives separated by ":", instead of compiling it here; CFLAGS then has what it
+# was compiled with.
 # PARX_NATIVE=0: for processors older than this machine's.
 here = Path(__file__).resolve().parent
 include = os.environ.get("PARX_INCLUDE", here.parents[2] / "include")
