@@ -24,11 +24,11 @@
 #include "tools/parxrun/nodes/agent_channel.hpp"
 #include <parx/checkpoint/safetensors.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/hostlist.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/json.hpp>
 #include <parx/data/formats/csv.hpp>
 #include <parx/data/formats/jsonl.hpp>
-#include <parx/core/hostlist.hpp>
 #include <parx/pipeline/csv.hpp>
 #include <parx/store/detail/mutual_authentication.hpp>
 #include <parx/store/detail/request_parser.hpp>

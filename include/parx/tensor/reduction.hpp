@@ -98,7 +98,7 @@ template <typename T, typename Combine, typename ValueAt>
   std::array<T, lanes> lane;
   lane.fill(start);
   std::size_t i = begin;
-  if constexpr (std::is_same_v<ValueAt, adjacent<T>> && packet_size < T >> 1) {
+  if constexpr (std::is_same_v<ValueAt, adjacent<T>> && packet_size<T> > 1) {
     constexpr std::size_t packets = lanes / packet_size<T>;
     std::array<packet<T>, packets> of_lanes;
     of_lanes.fill(all_of<packet<T>>(start));

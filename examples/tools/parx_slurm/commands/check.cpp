@@ -19,9 +19,9 @@
 #include "tools/parx_slurm/nodes/salloc.hpp"
 #include "tools/parx_slurm/staging.hpp"
 #include <parx/core/env.hpp>
+#include <parx/core/hostlist.hpp>
 #include <parx/core/json.hpp>
 #include <parx/core/printable.hpp>
-#include <parx/core/hostlist.hpp>
 
 namespace examples {
 

@@ -22,8 +22,8 @@
 #include "tools/parx_slurm/staging.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/file_text.hpp>
-#include <parx/core/random_hex.hpp>
 #include <parx/core/hostlist.hpp>
+#include <parx/core/random_hex.hpp>
 
 namespace examples {
 

@@ -91,9 +91,7 @@ class agent_link {
     try_once();
   }
 
-  void send(const to_coordinator& what) {
-    if (socket_ != nullptr && is_in_) socket_->send(wire_text(what));
-  }
+  void send(const to_coordinator& what) { send_text(wire_text(what)); }
 
   /// Ends the connection after what is queued, and everything that is pending.
   void finish() {
@@ -277,10 +275,11 @@ class agent_link {
     is_in_ = false;
   }
 
+  void send_text(const json::value& text) {
+    if (socket_ != nullptr && is_in_) socket_->send(text);
+  }
   void beat() {
-    if (socket_ != nullptr && is_in_) {
-      socket_->send(json::object{{"beat", protocol_clock::now().time_since_epoch().count()}});
-    }
+    send_text(json::object{{"beat", protocol_clock::now().time_since_epoch().count()}});
     after(time_between_beats, beats_, [this] { beat(); });
   }
   void watch() {

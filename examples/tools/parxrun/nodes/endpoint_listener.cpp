@@ -10,10 +10,10 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/hostlist.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/slurm_env.hpp>
-#include <parx/core/hostlist.hpp>
 #include <parx/store/tcp_server.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -14,9 +14,9 @@
 #include <parx/core/check.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/hostlist.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/rank_env.hpp>
-#include <parx/core/hostlist.hpp>
 #include <parx/launch/launcher.hpp>
 
 namespace parx::inline PARX_ABI::detail {
