@@ -72,7 +72,7 @@ def short(text):
     """A signature for a reader: without the words that say nothing about the call."""
     text = re.sub(r"\[\[[^\]]*\]\]\s*|\b(inline|static|constexpr|explicit|virtual|typename)\s+", "",
                   text)
-    text = re.sub(r",?\s*call_site [a-z_]+( = call_site::current\(\))?", "", text)
+    text = re.sub(r",?\s*call_site( [a-z_]+)?( = call_site::current\(\))?", "", text)
     text = re.sub(r"std::type_identity_t<(variable<\w+>|tensor<\w+>|\w+)>", r"\1", text)
     text = re.sub(r"\b(std|parx)::", "", text)
     text = re.sub(r"\bconst ([\w:]+(<[^()]*?>)?)&&? ?(?=[\w,).])", r"\1 ", text)

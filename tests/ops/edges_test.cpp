@@ -1,6 +1,7 @@
 // What operations do beside the usual: 16-bit numbers, nothing and one element, wrong shapes,
 // logits that are cut over ranks, weights of losses, threads, and recurrent layers beside
 // PyTorch's.
+#include <parx/core/call_context.hpp>
 #include <parx/ops.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -169,7 +170,7 @@ BOOST_AUTO_TEST_CASE(tensors_have_the_operations_without_gradients) {
   BOOST_TEST(same_bits(cumsum(x, 1), cumsum(variable<double>(x), 1).value()));
   BOOST_TEST(same_bits(sort(x, 0).values, sort(variable<double>(x), 0).values.value()));
   BOOST_TEST(same_bits(flip(x, {1}), flip(variable<double>(x), {1}).value()));
-  BOOST_TEST(same_bits(einsum("ij,kj->ik", {x, x}), matmul(x, x.transpose())));
+  BOOST_TEST(same_bits(einsum("ij,kj->ik", x, x), matmul(x, x.transpose())));
   BOOST_TEST(same_bits(stack({x, x}, 1).select(1, 0), x));
   BOOST_TEST(same_bits((x + 1) * 2 - x / 2, map([](double v) { return (v + 1) * 2 - v / 2; }, x)));
   const auto numbers =
@@ -450,4 +451,35 @@ BOOST_AUTO_TEST_CASE(a_model_of_these_layers_trains) {
     }
   }
   BOOST_TEST(last < first / 3);
+}
+
+BOOST_AUTO_TEST_CASE(what_refuses_its_operands_has_noted_its_caller_line) {
+  const variable<double> a(tensor<double>::zeros({2, 3}));
+  const variable<double> b(tensor<double>::zeros({2, 4}));
+  const auto keys = tensor<double>::zeros({5});
+  nn::linear<double> layer(3, 4);
+  const auto names_line = [&](int line, const std::function<void()>& call) {
+    const std::string text = with_last_call(message_of(call));
+    const std::string end = " (at or after edges_test.cpp:" + std::to_string(line) + ")";
+    BOOST_TEST((text.ends_with(end) || names_a_line(text)), text + " is not of line " + end);
+  };
+  names_line(__LINE__, [&] { (void)concat({a, b}); });
+  names_line(__LINE__, [&] { (void)stack({a, b}); });
+  names_line(__LINE__, [&] { (void)split(a, 9, 5); });
+  names_line(__LINE__, [&] { (void)reshape(a, {7}); });
+  names_line(__LINE__, [&] { (void)a.value().reshape({7}); });
+  names_line(__LINE__, [&] { (void)a.value().slice(1, 2, 9); });
+  names_line(__LINE__, [&] { (void)a.value().item(); });
+  names_line(__LINE__, [&] { (void)maximum(a, b); });
+  names_line(__LINE__, [&] { (void)where(keys < 1.0, a, b); });
+  names_line(__LINE__, [&] { (void)einsum("ij,jk->ik", {a, b}); });
+  names_line(__LINE__, [&] { (void)bmm(a, b); });
+  names_line(__LINE__, [&] { (void)glu(a); });
+  names_line(__LINE__, [&] { (void)topk(a, 9); });
+  names_line(__LINE__, [&] { (void)max_pool2d(a, {.size = 2}); });
+  names_line(__LINE__, [&] { (void)scaled_dot_product_attention(a, b, b); });
+  names_line(__LINE__, [&] { (void)swiglu(a, b); });
+  names_line(__LINE__, [&] { (void)sum(a, 7); });
+  names_line(__LINE__, [&] { (void)softmax(a, 4); });
+  names_line(__LINE__, [&] { (void)layer(b); });
 }

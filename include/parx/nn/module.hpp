@@ -62,20 +62,13 @@ class module : public detail::module_state, public module_functions<module<Deriv
   module() = default;
 
   /// Calls forward(inputs...).
+  template <typename Input>
+  auto operator()(const Input& input, call_site = call_site::current()) {
+    return call(input);
+  }
   template <typename... Inputs>
   auto operator()(const Inputs&... inputs) {
-    this->materialize();
-    std::optional<parx::watched_module> named;
-    if (auto* const watch = parx::anomaly_watch::current()) {
-      if (!watch->in_module()) name_modules(*watch);
-      named.emplace(*watch, static_cast<detail::module_state*>(this));
-    }
-    const hooked_call hooked(this->hook());
-    if constexpr (requires { self().forward(detail::as_input(inputs)...); }) {
-      return hooked.result_of([&] { return self().forward(detail::as_input(inputs)...); });
-    } else {  // forward() takes tensors
-      return hooked.result_of([&] { return self().forward(inputs...); });
-    }
+    return call(inputs...);
   }
 
   /// The default, for modules without data members. For others a compile-time error that says what
@@ -90,6 +83,22 @@ class module : public detail::module_state, public module_functions<module<Deriv
 
  private:
   friend class module_functions<module>;
+
+  template <typename... Inputs>
+  auto call(const Inputs&... inputs) {
+    this->materialize();
+    std::optional<parx::watched_module> named;
+    if (auto* const watch = parx::anomaly_watch::current()) {
+      if (!watch->in_module()) name_modules(*watch);
+      named.emplace(*watch, static_cast<detail::module_state*>(this));
+    }
+    const hooked_call hooked(this->hook());
+    if constexpr (requires { self().forward(detail::as_input(inputs)...); }) {
+      return hooked.result_of([&] { return self().forward(detail::as_input(inputs)...); });
+    } else {  // forward() takes tensors
+      return hooked.result_of([&] { return self().forward(inputs...); });
+    }
+  }
 
   Derived& self() noexcept { return static_cast<Derived&>(*this); }
   detail::module_state& state() noexcept { return *this; }

@@ -160,7 +160,7 @@ class tensor {
   /// The first element; the others follow by strides().
   [[nodiscard]] T* data() const noexcept { return data_; }
   /// All elements in order. Throws usage_error unless the tensor is contiguous.
-  [[nodiscard]] std::span<T> span() const {
+  [[nodiscard]] std::span<T> span(call_site = call_site::current()) const {
     require(is_contiguous(),
             "a tensor of shape {} that is a strided view has no span: call contiguous()",
             to_string(shape_));
@@ -201,7 +201,7 @@ class tensor {
     return (*this)(index);
   }
   /// The one element of a tensor of size 1.
-  [[nodiscard]] T item() const {
+  [[nodiscard]] T item(call_site = call_site::current()) const {
     require(size() == 1, "item() needs a tensor of one element, this one has shape {}",
             to_string(shape_));
     return *data_;
@@ -217,12 +217,13 @@ class tensor {
     });
   }
   /// Copies the elements of `source`, which must have the same shape.
-  void copy_from(const tensor& source) const;
+  void copy_from(const tensor& source, call_site = call_site::current()) const;
 
   // Views: no element is copied.
 
   /// The part [begin, end) of an axis.
-  [[nodiscard]] tensor slice(int axis, std::size_t begin, std::size_t end) const {
+  [[nodiscard]] tensor slice(int axis, std::size_t begin, std::size_t end,
+                             call_site = call_site::current()) const {
     const std::size_t at_axis = resolve_axis(axis, shape_);
     require(begin <= end && end <= shape_[at_axis],
             "slice [{}, {}) of axis {} is outside a tensor of shape {}", begin, end, axis,
@@ -233,11 +234,12 @@ class tensor {
     return result;
   }
   /// One index of an axis; the axis disappears.
-  [[nodiscard]] tensor select(int axis, std::size_t index) const {
+  [[nodiscard]] tensor select(int axis, std::size_t index, call_site = call_site::current()) const {
     tensor result = slice(axis, index, index + 1);
     return result.drop_axis(resolve_axis(axis, shape_));
   }
-  [[nodiscard]] tensor transpose(int first_axis = -2, int second_axis = -1) const {
+  [[nodiscard]] tensor transpose(int first_axis = -2, int second_axis = -1,
+                                 call_site = call_site::current()) const {
     const std::size_t a = resolve_axis(first_axis, shape_);
     const std::size_t b = resolve_axis(second_axis, shape_);
     tensor result = *this;
@@ -246,7 +248,7 @@ class tensor {
     return result;
   }
   /// Axis i of the result is axis order[i] of this tensor.
-  [[nodiscard]] tensor permute(std::span<const int> order) const {
+  [[nodiscard]] tensor permute(std::span<const int> order, call_site = call_site::current()) const {
     require(order.size() == rank(), "a permutation of {} axes for a tensor of shape {}",
             order.size(), to_string(shape_));
     tensor result = *this;
@@ -261,11 +263,12 @@ class tensor {
     }
     return result;
   }
-  [[nodiscard]] tensor permute(std::initializer_list<int> order) const {
+  [[nodiscard]] tensor permute(std::initializer_list<int> order,
+                               call_site = call_site::current()) const {
     return permute(std::span<const int>(order.begin(), order.size()));
   }
   /// Removes an axis of extent 1.
-  [[nodiscard]] tensor squeeze(int axis) const {
+  [[nodiscard]] tensor squeeze(int axis, call_site = call_site::current()) const {
     const std::size_t at_axis = resolve_axis(axis, shape_);
     require(shape_[at_axis] == 1,
             "axis {} of a tensor of shape {} cannot be squeezed: its extent is not 1", axis,
@@ -273,7 +276,7 @@ class tensor {
     return tensor(*this).drop_axis(at_axis);
   }
   /// Adds an axis of extent 1 before `axis` (-1: after the last).
-  [[nodiscard]] tensor unsqueeze(int axis) const {
+  [[nodiscard]] tensor unsqueeze(int axis, call_site = call_site::current()) const {
     const int count = static_cast<int>(rank()) + 1;
     const int at_axis = axis < 0 ? axis + count : axis;
     require(at_axis >= 0 && at_axis < count, "axis {} cannot be added to a tensor of shape {}",
@@ -287,7 +290,7 @@ class tensor {
   }
   /// Repeats axes of extent 1, and adds axes in front, without copying. Throws usage_error naming
   /// both shapes when this shape does not broadcast to `to`.
-  [[nodiscard]] tensor expand(const parx::shape& to) const {
+  [[nodiscard]] tensor expand(const parx::shape& to, call_site = call_site::current()) const {
     require(to.rank() >= rank() && broadcast_shapes(shape_, to) == to,
             "a tensor of shape {} cannot be expanded to {}", to_string(shape_), to_string(to));
     tensor result = *this;
@@ -316,7 +319,7 @@ class tensor {
 
   /// The same elements in the same order in another shape; one extent may be `infer`. A view when
   /// the tensor is contiguous, else a copy.
-  [[nodiscard]] tensor reshape(const parx::shape& wanted) const {
+  [[nodiscard]] tensor reshape(const parx::shape& wanted, call_site = call_site::current()) const {
     const parx::shape to = resolve_reshape(shape_, wanted);
     tensor result = contiguous();
     result.shape_ = to;
@@ -324,7 +327,7 @@ class tensor {
     return result;
   }
   /// Joins the axes from `first_axis` to the last: (n, c, h, w) becomes (n, c h w) for axis 1.
-  [[nodiscard]] tensor flatten(int first_axis = 0) const {
+  [[nodiscard]] tensor flatten(int first_axis = 0, call_site = call_site::current()) const {
     if (rank() == 0) return reshape({1});
     const std::size_t first = resolve_axis(first_axis, shape_);
     parx::shape to(std::span<const std::size_t>(shape_.begin(), first));
@@ -384,7 +387,7 @@ class tensor {
 };
 
 template <typename T>
-void tensor<T>::copy_from(const tensor& source) const {
+void tensor<T>::copy_from(const tensor& source, call_site) const {
   require(shape_ == source.shape_, "a tensor of shape {} cannot be copied into one of shape {}",
           to_string(source.shape_), to_string(shape_));
   const detail::loop_nest<2> nest(shape_, {strides_, source.strides_});

@@ -28,12 +28,14 @@ namespace parx::inline PARX_ABI {
 
 /// See concat of variables.
 template <typename T>
-[[nodiscard]] tensor<T> concat(std::span<const tensor<T>> parts, int axis = 0) {
+[[nodiscard]] tensor<T> concat(std::span<const tensor<T>> parts, int axis = 0,
+                               call_site = call_site::current()) {
   const std::vector<variable<T>> constants(parts.begin(), parts.end());
   return concat(std::span<const variable<T>>(constants), axis).value();
 }
 template <typename T>
-[[nodiscard]] tensor<T> concat(std::initializer_list<tensor<T>> parts, int axis = 0) {
+[[nodiscard]] tensor<T> concat(std::initializer_list<tensor<T>> parts, int axis = 0,
+                               call_site = call_site::current()) {
   return concat(std::span<const tensor<T>>(parts.begin(), parts.size()), axis);
 }
 template <detail::tensor_or_variable X>
@@ -44,7 +46,7 @@ template <detail::tensor_or_variable X>
 
 /// Parts of one shape side by side, along a new axis.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto stack(std::span<const X> parts, int axis = 0) {
+[[nodiscard]] auto stack(std::span<const X> parts, int axis = 0, call_site = call_site::current()) {
   require(!parts.empty(), "stack needs at least one part");
   shape s = parts[0].shape();
   const int count = static_cast<int>(s.rank()) + 1, at = axis < 0 ? axis + count : axis;
@@ -85,7 +87,8 @@ template <typename T>
 
 /// Views of `size` indices each of an axis, the last perhaps of fewer.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto split(const X& x, std::size_t size, int axis = 0) {
+[[nodiscard]] auto split(const X& x, std::size_t size, int axis = 0,
+                         call_site = call_site::current()) {
   const std::size_t extent = x.shape()[resolve_axis(axis, x.shape())];
   require(size > 0, "split: parts of 0 indices");
   std::vector<decltype(detail::part_of(x, axis, 0, 0))> parts;
@@ -96,7 +99,8 @@ template <detail::tensor_or_variable X>
 }
 /// Views of these numbers of indices, which add up to the extent.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto split(const X& x, std::span<const std::size_t> sizes, int axis = 0) {
+[[nodiscard]] auto split(const X& x, std::span<const std::size_t> sizes, int axis = 0,
+                         call_site = call_site::current()) {
   const std::size_t extent = x.shape()[resolve_axis(axis, x.shape())];
   std::vector<decltype(detail::part_of(x, axis, 0, 0))> parts;
   std::size_t begin = 0;
@@ -111,14 +115,15 @@ template <detail::tensor_or_variable X>
 }
 /// `count` views of an axis, or fewer, all of the same extent but the last, as in PyTorch.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto chunk(const X& x, std::size_t count, int axis = 0) {
+[[nodiscard]] auto chunk(const X& x, std::size_t count, int axis = 0,
+                         call_site = call_site::current()) {
   require(count > 0, "chunk: into 0 parts");
   const std::size_t extent = x.shape()[resolve_axis(axis, x.shape())];
   return split(x, std::max<std::size_t>((extent + count - 1) / count, 1), axis);
 }
 /// Each index of an axis, which disappears.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto unbind(const X& x, int axis = 0) {
+[[nodiscard]] auto unbind(const X& x, int axis = 0, call_site = call_site::current()) {
   const std::size_t extent = x.shape()[resolve_axis(axis, x.shape())];
   std::vector<decltype(detail::part_of(x, axis, 0, 0))> parts;
   for (std::size_t i = 0; i < extent; ++i) {
@@ -129,7 +134,8 @@ template <detail::tensor_or_variable X>
 
 /// A view with axes of extent 1 repeated, and axes in front: see tensor::expand.
 template <typename T>
-[[nodiscard]] variable<T> expand(const variable<T>& x, const shape& to) {
+[[nodiscard]] variable<T> expand(const variable<T>& x, const shape& to,
+                                 call_site = call_site::current()) {
   return differentiable(
       x.value().expand(to),
       [](const tensor<T>& upstream, grad_sink<T> dx) { dx.add_broadcast(upstream); }, x);
@@ -137,7 +143,7 @@ template <typename T>
 
 /// A view in which axis `from` is axis `to`.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto movedim(const X& x, int from, int to) {
+[[nodiscard]] auto movedim(const X& x, int from, int to, call_site = call_site::current()) {
   const std::size_t rank = x.shape().rank(), source = resolve_axis(from, x.shape()),
                     target = resolve_axis(to, x.shape());
   std::vector<int> order;
@@ -166,7 +172,8 @@ using kind_of = std::remove_cvref_t<decltype(in_a_row(std::declval<const X&>()))
 
 /// x, times[i] copies one after another along axis i; further numbers in front add axes.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto repeat(const X& x, std::initializer_list<std::size_t> times) {
+[[nodiscard]] auto repeat(const X& x, std::initializer_list<std::size_t> times,
+                          call_site = call_site::current()) {
   require(times.size() >= x.shape().rank(), "repeat: {} numbers for a tensor of shape {}",
           times.size(), to_string(x.shape()));
   shape s = x.shape();
@@ -182,14 +189,15 @@ template <detail::tensor_or_variable X>
 }
 /// Each index of an axis `times` times.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto repeat_interleave(const X& x, std::size_t times, int axis) {
+[[nodiscard]] auto repeat_interleave(const X& x, std::size_t times, int axis,
+                                     call_site = call_site::current()) {
   const std::size_t extent = x.shape()[resolve_axis(axis, x.shape())];
   return detail::taken_by("repeat_interleave", x, axis, times * extent,
                           [=](std::size_t k) { return k / times; });
 }
 /// The indices of these axes in the opposite order.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto flip(const X& x, const axis_list& axes) {
+[[nodiscard]] auto flip(const X& x, const axis_list& axes, call_site = call_site::current()) {
   detail::kind_of<X> y = x;
   for (const int axis : axes.of(x.shape())) {
     const std::size_t extent = x.shape()[resolve_axis(axis, x.shape())];
@@ -199,7 +207,8 @@ template <detail::tensor_or_variable X>
 }
 /// Index k of an axis is now index k + shift; what leaves at one end comes in at the other.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto roll(const X& x, std::ptrdiff_t shift, int axis) {
+[[nodiscard]] auto roll(const X& x, std::ptrdiff_t shift, int axis,
+                        call_site = call_site::current()) {
   const auto extent = static_cast<std::ptrdiff_t>(x.shape()[resolve_axis(axis, x.shape())]);
   const std::ptrdiff_t back = extent == 0 ? 0 : (extent - shift % extent) % extent;
   return detail::taken_by("roll", x, axis, static_cast<std::size_t>(extent), [=](std::size_t k) {
@@ -263,7 +272,8 @@ template <typename T>
 /// in PyTorch. Throws usage_error for a border that the mode cannot fill.
 template <detail::tensor_or_variable X>
 [[nodiscard]] auto pad(const X& x, std::initializer_list<std::size_t> sizes,
-                       pad_mode mode = pad_mode::constant, double value = 0) {
+                       pad_mode mode = pad_mode::constant, double value = 0,
+                       call_site = call_site::current()) {
   require(sizes.size() % 2 == 0 && sizes.size() <= 2 * x.shape().rank(),
           "pad: {} sizes for a tensor of shape {}: two for each axis, from the last on",
           sizes.size(), to_string(x.shape()));
@@ -335,12 +345,12 @@ template <typename T>
 /// The upper triangle of matrices (..., rows, columns): 0 below the diagonal, or below the one that
 /// is `diagonal` columns to the right.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto triu(const X& x, std::ptrdiff_t diagonal = 0) {
+[[nodiscard]] auto triu(const X& x, std::ptrdiff_t diagonal = 0, call_site = call_site::current()) {
   return detail::triangle_of(x, detail::triangle::upper, diagonal);
 }
 /// The lower triangle: 0 above the diagonal.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto tril(const X& x, std::ptrdiff_t diagonal = 0) {
+[[nodiscard]] auto tril(const X& x, std::ptrdiff_t diagonal = 0, call_site = call_site::current()) {
   return detail::triangle_of(x, detail::triangle::lower, diagonal);
 }
 

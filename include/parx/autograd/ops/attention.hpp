@@ -39,7 +39,8 @@ struct attention_options {
 
 /// The key_mask of batches whose first lengths[b] keys of `keys` are real.
 [[nodiscard]] inline tensor<std::uint8_t> key_mask_of(std::span<const std::size_t> lengths,
-                                                      std::size_t keys) {
+                                                      std::size_t keys,
+                                                      call_site = call_site::current()) {
   tensor<std::uint8_t> mask = tensor<std::uint8_t>::zeros({lengths.size(), keys});
   for (std::size_t b = 0; b < lengths.size(); ++b) {
     require(lengths[b] <= keys, "key_mask_of: a length of {} among {} keys", lengths[b], keys);
@@ -160,7 +161,8 @@ class whole_contribution {
 template <typename T>
 [[nodiscard]] variable<T> scaled_dot_product_attention(
     const variable<T>& q, const variable<T>& k, const variable<T>& v,
-    const std::type_identity_t<attention_options<T>>& options = {}) {
+    const std::type_identity_t<attention_options<T>>& options = {},
+    call_site = call_site::current()) {
   const std::size_t axes = options.heads > 0 ? 3 : 4;
   require(q.rank() == axes && k.rank() == axes && v.rank() == axes,
           "attention: queries {}, keys {} and values {} need {} axes {} options.heads",
@@ -215,8 +217,9 @@ template <typename T>
 /// (batch, positions, 3 * heads * width), the result (batch, positions, heads * width). Needs
 /// options.heads; otherwise as scaled_dot_product_attention.
 template <typename T>
-[[nodiscard]] variable<T> self_attention(
-    const variable<T>& qkv, const std::type_identity_t<attention_options<T>>& options) {
+[[nodiscard]] variable<T> self_attention(const variable<T>& qkv,
+                                         const std::type_identity_t<attention_options<T>>& options,
+                                         call_site = call_site::current()) {
   const std::size_t heads = options.heads;
   require(
       qkv.rank() == 3 && heads > 0 && qkv.extent(-1) % (3 * heads) == 0,

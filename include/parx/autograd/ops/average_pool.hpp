@@ -93,7 +93,8 @@ template <typename T>
 /// x (images, channels, height, width); the result has (height + 2 padding - size) / stride + 1
 /// rows. Throws usage_error when the window does not fit.
 template <typename T>
-[[nodiscard]] variable<T> avg_pool2d(const variable<T>& x, const avg_pool2d_options& options = {}) {
+[[nodiscard]] variable<T> avg_pool2d(const variable<T>& x, const avg_pool2d_options& options = {},
+                                     call_site = call_site::current()) {
   require(x.rank() == 4, "avg_pool2d: (images, channels, height, width) is needed, not shape {}",
           to_string(x.shape()));
   const std::size_t size = options.size, stride = options.stride == 0 ? size : options.stride;
@@ -112,7 +113,8 @@ template <typename T>
 /// the mean of each channel. Throws usage_error where there are more windows than pixels.
 template <typename T>
 [[nodiscard]] variable<T> adaptive_avg_pool2d(const variable<T>& x, std::size_t rows = 1,
-                                              std::size_t columns = 1) {
+                                              std::size_t columns = 1,
+                                              call_site = call_site::current()) {
   require(x.rank() == 4 && rows > 0 && columns > 0 && rows <= x.extent(2) && columns <= x.extent(3),
           "adaptive_avg_pool2d: {}x{} windows of an input of shape {}; (images, channels, height, "
           "width) is needed, with no fewer pixels than windows",

@@ -160,7 +160,8 @@ template <typename T, typename Combine = local_sums>
 template <typename T, typename Combine = local_sums>
 [[nodiscard]] variable<T> batch_norm(const variable<T>& x, const variable<T>& weight,
                                      const variable<T>& bias, const batch_statistics& statistics,
-                                     double epsilon = 1e-5, Combine combine = {}) {
+                                     double epsilon = 1e-5, Combine combine = {},
+                                     call_site = call_site::current()) {
   detail::check_batch_norm(x.shape(), weight.shape(), bias.shape());
   return detail::normalise(x, weight, bias, statistics, detail::statistics_of::this_batch, epsilon,
                            combine);
@@ -170,8 +171,8 @@ template <typename T, typename Combine = local_sums>
 template <typename T>
 [[nodiscard]] variable<T> batch_norm_with(const variable<T>& x, const variable<T>& weight,
                                           const variable<T>& bias,
-                                          const batch_statistics& statistics,
-                                          double epsilon = 1e-5) {
+                                          const batch_statistics& statistics, double epsilon = 1e-5,
+                                          call_site = call_site::current()) {
   detail::check_batch_norm(x.shape(), weight.shape(), bias.shape());
   return detail::normalise(x, weight, bias, statistics, detail::statistics_of::earlier_batches,
                            epsilon, local_sums{});

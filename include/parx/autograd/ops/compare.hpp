@@ -95,11 +95,13 @@ template <typename T>
 /// The larger of two elements; NaN where one of them is NaN. Of equal ones each gets half of the
 /// gradient.
 template <typename T>
-[[nodiscard]] tensor<T> maximum(const tensor<T>& a, const operand_of<T>& b) {
+[[nodiscard]] tensor<T> maximum(const tensor<T>& a, const operand_of<T>& b,
+                                call_site = call_site::current()) {
   return detail::apply(a, b.value, on_packets(detail::larger));
 }
 template <typename T>
-[[nodiscard]] variable<T> maximum(const variable<T>& a, const detail::beside<T>& b) {
+[[nodiscard]] variable<T> maximum(const variable<T>& a, const detail::beside<T>& b,
+                                  call_site = call_site::current()) {
   using A = arithmetic_type<T>;
   return detail::binary(
       a, b.value, on_packets(detail::larger),
@@ -113,11 +115,13 @@ template <typename T>
 
 /// The smaller of two elements; likewise.
 template <typename T>
-[[nodiscard]] tensor<T> minimum(const tensor<T>& a, const operand_of<T>& b) {
+[[nodiscard]] tensor<T> minimum(const tensor<T>& a, const operand_of<T>& b,
+                                call_site = call_site::current()) {
   return detail::apply(a, b.value, on_packets(detail::smaller));
 }
 template <typename T>
-[[nodiscard]] variable<T> minimum(const variable<T>& a, const detail::beside<T>& b) {
+[[nodiscard]] variable<T> minimum(const variable<T>& a, const detail::beside<T>& b,
+                                  call_site = call_site::current()) {
   using A = arithmetic_type<T>;
   return detail::binary(
       a, b.value, on_packets(detail::smaller),
@@ -161,12 +165,12 @@ template <detail::tensor_or_variable X>
 /// a where `condition`, else b.
 template <typename T>
 [[nodiscard]] tensor<T> where(const tensor<bool>& condition, const tensor<T>& a,
-                              const operand_of<T>& b) {
+                              const operand_of<T>& b, call_site = call_site::current()) {
   return map([](bool c, T x, T y) { return detail::chosen(c, x, y); }, condition, a, b.value);
 }
 template <typename T>
 [[nodiscard]] variable<T> where(const tensor<bool>& condition, const variable<T>& a,
-                                const detail::beside<T>& b) {
+                                const detail::beside<T>& b, call_site = call_site::current()) {
   return differentiable(
       where(condition, a.value(), b.value.value()),
       [condition](const tensor<T>& upstream, grad_sink<T> da, grad_sink<T> db) {
@@ -179,14 +183,15 @@ template <typename T>
 }
 template <typename T>
 [[nodiscard]] variable<T> where(const tensor<bool>& condition, const tensor<T>& a,
-                                const variable<T>& b) {
+                                const variable<T>& b, call_site = call_site::current()) {
   return where(condition, variable<T>(a), b);
 }
 
 /// x, and `value` where `mask` is true. The mask broadcasts to x's shape.
 template <typename T>
 [[nodiscard]] tensor<T> masked_fill(const tensor<T>& x, const tensor<bool>& mask,
-                                    std::type_identity_t<T> value) {
+                                    std::type_identity_t<T> value,
+                                    call_site = call_site::current()) {
   require(broadcast_shapes(mask.shape(), x.shape()) == x.shape(),
           "masked_fill: a mask of shape {} for a tensor of shape {}", to_string(mask.shape()),
           to_string(x.shape()));
@@ -194,7 +199,8 @@ template <typename T>
 }
 template <typename T>
 [[nodiscard]] variable<T> masked_fill(const variable<T>& x, const tensor<bool>& mask,
-                                      std::type_identity_t<T> value) {
+                                      std::type_identity_t<T> value,
+                                      call_site = call_site::current()) {
   return differentiable(
       masked_fill(x.value(), mask, value),
       [mask](const tensor<T>& upstream, grad_sink<T> dx) {
@@ -205,12 +211,14 @@ template <typename T>
 
 /// a + weight (b - a)
 template <typename T>
-[[nodiscard]] tensor<T> lerp(const tensor<T>& a, const tensor<T>& b, double weight) {
+[[nodiscard]] tensor<T> lerp(const tensor<T>& a, const tensor<T>& b, double weight,
+                             call_site = call_site::current()) {
   const auto w = static_cast<arithmetic_type<T>>(weight);
   return detail::apply(a, b, [w](auto x, auto y) { return detail::simd::fma(w, y - x, x); });
 }
 template <typename T>
-[[nodiscard]] variable<T> lerp(const variable<T>& a, const detail::beside<T>& b, double weight) {
+[[nodiscard]] variable<T> lerp(const variable<T>& a, const detail::beside<T>& b, double weight,
+                               call_site = call_site::current()) {
   using A = arithmetic_type<T>;
   const auto w = static_cast<A>(weight);
   return detail::binary(
@@ -221,7 +229,7 @@ template <typename T>
 /// x^exponent. Exponents 2, 3, 0.5, 1, 0, -0.5, -1 and -2 are products, quotients and roots; others
 /// are the C library's pow of each element, NaN for x < 0 unless the exponent is whole.
 template <typename T>
-[[nodiscard]] tensor<T> pow(const tensor<T>& x, double exponent) {
+[[nodiscard]] tensor<T> pow(const tensor<T>& x, double exponent, call_site = call_site::current()) {
   const auto one = [](auto v) { return detail::all_of<decltype(v)>(1); };
   if (exponent == 2) return square(x);
   if (exponent == 3) return detail::apply(x, [](auto v) { return v * v * v; });
@@ -237,7 +245,8 @@ template <typename T>
   });
 }
 template <typename T>
-[[nodiscard]] variable<T> pow(const variable<T>& x, double exponent) {
+[[nodiscard]] variable<T> pow(const variable<T>& x, double exponent,
+                              call_site = call_site::current()) {
   tensor<T> y = pow(x.value(), exponent);
   return differentiable(
       std::move(y),
@@ -256,11 +265,13 @@ template <typename T>
 }
 /// a^b, element by element: the C library's pow.
 template <typename T>
-[[nodiscard]] tensor<T> pow(const tensor<T>& a, const tensor<T>& b) {
+[[nodiscard]] tensor<T> pow(const tensor<T>& a, const tensor<T>& b,
+                            call_site = call_site::current()) {
   return detail::apply(a, b, [](auto x, auto y) { return std::pow(x, y); });
 }
 template <typename T>
-[[nodiscard]] variable<T> pow(const variable<T>& a, const std::type_identity_t<variable<T>>& b) {
+[[nodiscard]] variable<T> pow(const variable<T>& a, const std::type_identity_t<variable<T>>& b,
+                              call_site = call_site::current()) {
   using A = arithmetic_type<T>;
   return detail::binary(
       a, b, [](A x, A y) { return std::pow(x, y); },
@@ -269,7 +280,7 @@ template <typename T>
 }
 /// base^x
 template <typename T>
-[[nodiscard]] variable<T> pow(double base, const variable<T>& x) {
+[[nodiscard]] variable<T> pow(double base, const variable<T>& x, call_site = call_site::current()) {
   return pow(variable<T>(tensor<T>::scalar(static_cast<T>(base))), x);
 }
 
@@ -278,32 +289,38 @@ template <typename T>
 
 /// a < b, as PyTorch's lt; b is a tensor, a variable or a number, and broadcasts.
 template <detail::tensor_or_variable X>
-[[nodiscard]] tensor<bool> lt(const X& a, const detail::compared_with<X>& b) {
+[[nodiscard]] tensor<bool> lt(const X& a, const detail::compared_with<X>& b,
+                              call_site = call_site::current()) {
   return map([](auto x, auto y) { return x < y; }, detail::values_of(a), b.value.value());
 }
 /// a <= b.
 template <detail::tensor_or_variable X>
-[[nodiscard]] tensor<bool> le(const X& a, const detail::compared_with<X>& b) {
+[[nodiscard]] tensor<bool> le(const X& a, const detail::compared_with<X>& b,
+                              call_site = call_site::current()) {
   return map([](auto x, auto y) { return x <= y; }, detail::values_of(a), b.value.value());
 }
 /// a > b.
 template <detail::tensor_or_variable X>
-[[nodiscard]] tensor<bool> gt(const X& a, const detail::compared_with<X>& b) {
+[[nodiscard]] tensor<bool> gt(const X& a, const detail::compared_with<X>& b,
+                              call_site = call_site::current()) {
   return map([](auto x, auto y) { return x > y; }, detail::values_of(a), b.value.value());
 }
 /// a >= b.
 template <detail::tensor_or_variable X>
-[[nodiscard]] tensor<bool> ge(const X& a, const detail::compared_with<X>& b) {
+[[nodiscard]] tensor<bool> ge(const X& a, const detail::compared_with<X>& b,
+                              call_site = call_site::current()) {
   return map([](auto x, auto y) { return x >= y; }, detail::values_of(a), b.value.value());
 }
 /// a == b, element by element.
 template <detail::tensor_or_variable X>
-[[nodiscard]] tensor<bool> eq(const X& a, const detail::compared_with<X>& b) {
+[[nodiscard]] tensor<bool> eq(const X& a, const detail::compared_with<X>& b,
+                              call_site = call_site::current()) {
   return map([](auto x, auto y) { return x == y; }, detail::values_of(a), b.value.value());
 }
 /// a != b, element by element.
 template <detail::tensor_or_variable X>
-[[nodiscard]] tensor<bool> ne(const X& a, const detail::compared_with<X>& b) {
+[[nodiscard]] tensor<bool> ne(const X& a, const detail::compared_with<X>& b,
+                              call_site = call_site::current()) {
   return map([](auto x, auto y) { return x != y; }, detail::values_of(a), b.value.value());
 }
 template <detail::tensor_or_variable X>
@@ -324,11 +341,13 @@ template <detail::tensor_or_variable X>
 }
 
 /// a && b, with broadcasting.
-[[nodiscard]] inline tensor<bool> logical_and(const tensor<bool>& a, const tensor<bool>& b) {
+[[nodiscard]] inline tensor<bool> logical_and(const tensor<bool>& a, const tensor<bool>& b,
+                                              call_site = call_site::current()) {
   return map([](bool x, bool y) { return x && y; }, a, b);
 }
 /// a or b, with broadcasting.
-[[nodiscard]] inline tensor<bool> logical_or(const tensor<bool>& a, const tensor<bool>& b) {
+[[nodiscard]] inline tensor<bool> logical_or(const tensor<bool>& a, const tensor<bool>& b,
+                                             call_site = call_site::current()) {
   return map([](bool x, bool y) { return x || y; }, a, b);
 }
 /// Not x.

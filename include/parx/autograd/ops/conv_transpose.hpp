@@ -23,7 +23,8 @@ namespace parx::inline PARX_ABI {
 /// (n, out, (length + 2 padding - dilation (kernel - 1) - 1) / stride + 1). See conv2d.
 template <typename T>
 [[nodiscard]] variable<T> conv1d(const variable<T>& x, const variable<T>& weight,
-                                 const variable<T>& bias = {}, const conv2d_options& options = {}) {
+                                 const variable<T>& bias = {}, const conv2d_options& options = {},
+                                 call_site = call_site::current()) {
   require(x.rank() == 3 && weight.rank() == 3,
           "conv1d: an input of shape {} and a weight of shape {}: (n, in, length) and (out, in / "
           "groups, kernel) are needed",
@@ -49,7 +50,8 @@ struct conv_transpose_options {
 template <typename T>
 [[nodiscard]] variable<T> conv_transpose2d(const variable<T>& x, const variable<T>& weight,
                                            const variable<T>& bias = {},
-                                           const conv_transpose_options& options = {}) {
+                                           const conv_transpose_options& options = {},
+                                           call_site = call_site::current()) {
   const std::size_t groups = options.groups;
   require(groups > 0 && x.rank() == 4 && weight.rank() == 4 && x.extent(1) == weight.extent(0) &&
               x.extent(1) % groups == 0 && x.extent(2) * x.extent(3) > 0,
@@ -136,7 +138,8 @@ template <typename T>
 template <typename T>
 [[nodiscard]] variable<T> conv_transpose1d(const variable<T>& x, const variable<T>& weight,
                                            const variable<T>& bias = {},
-                                           const conv_transpose_options& options = {}) {
+                                           const conv_transpose_options& options = {},
+                                           call_site = call_site::current()) {
   require(x.rank() == 3 && weight.rank() == 3,
           "conv_transpose1d: an input of shape {} and a weight of shape {}: (n, in, length) and "
           "(in, out / groups, kernel) are needed",

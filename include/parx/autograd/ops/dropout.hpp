@@ -17,7 +17,8 @@ namespace parx::inline PARX_ABI {
 /// probability 0 this is x itself. Throws usage_error when x has another shape than the part.
 template <typename T>
 [[nodiscard]] variable<T> dropout(const variable<T>& x, double probability,
-                                  const random_stream& stream, const shard_spec& part) {
+                                  const random_stream& stream, const shard_spec& part,
+                                  call_site = call_site::current()) {
   require(probability >= 0 && probability < 1, "dropout: a probability of {} is not in [0, 1)",
           probability);
   require(part.shape() == x.shape(), "dropout: an input of shape {} is not {}",
@@ -57,7 +58,7 @@ template <typename T>
 /// The same where x is the whole.
 template <typename T>
 [[nodiscard]] variable<T> dropout(const variable<T>& x, double probability,
-                                  const random_stream& stream) {
+                                  const random_stream& stream, call_site = call_site::current()) {
   return dropout(x, probability, stream, shard_spec::whole(x.shape()));
 }
 

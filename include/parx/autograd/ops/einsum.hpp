@@ -1,6 +1,6 @@
 // einsum, and bmm, mv, dot, outer: sums of products over named axes.
 //
-//   einsum("bij,bjk->bik", {a, b})      einsum("...d,de->...e", {x, w})     einsum("ii->i", {m})
+//   einsum("bij,bjk->bik", a, b)      einsum("...d,de->...e", x, w)     einsum("ii->i", m)
 //
 // A letter is an axis; a letter that the result lacks is summed; `...` stands for further axes, the
 // same of all operands, which come first in a result without an arrow, before the letters that
@@ -175,7 +175,8 @@ template <typename T>
 }  // namespace detail
 
 template <typename T>
-[[nodiscard]] variable<T> einsum(std::string_view equation, std::span<const variable<T>> operands) {
+[[nodiscard]] variable<T> einsum(std::string_view equation, std::span<const variable<T>> operands,
+                                 call_site = call_site::current()) {
   std::vector<shape> shapes;
   for (const variable<T>& each : operands) {
     detail::require_uncut(each, "einsum");
@@ -209,15 +210,21 @@ template <typename T>
   return einsum(equation, std::span<const variable<T>>(operands.begin(), operands.size()));
 }
 template <typename T>
-[[nodiscard]] tensor<T> einsum(std::string_view equation,
-                               std::initializer_list<tensor<T>> operands) {
+[[nodiscard]] tensor<T> einsum(std::string_view equation, std::initializer_list<tensor<T>> operands,
+                               call_site = call_site::current()) {
   const std::vector<variable<T>> constants(operands.begin(), operands.end());
   return einsum(equation, std::span<const variable<T>>(constants)).value();
 }
 
+/// The operands one after another, as in PyTorch.
+template <detail::tensor_or_variable X, detail::tensor_or_variable... More>
+[[nodiscard]] auto einsum(std::string_view equation, const X& first, const More&... more) {
+  return einsum(equation, {detail::kind_of<X>(first), detail::kind_of<X>(more)...});
+}
+
 /// Matrices (batch, m, k) times (batch, k, n).
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto bmm(const X& a, const X& b) {
+[[nodiscard]] auto bmm(const X& a, const X& b, call_site = call_site::current()) {
   require(a.rank() == 3 && b.rank() == 3 && a.extent(0) == b.extent(0),
           "bmm: shapes {} and {} are not (batch, m, k) and (batch, k, n)", to_string(a.shape()),
           to_string(b.shape()));
@@ -225,18 +232,18 @@ template <detail::tensor_or_variable X>
 }
 /// A matrix (m, k) times a vector (k).
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto mv(const X& a, const X& x) {
-  return einsum("ij,j->i", {detail::kind_of<X>(a), detail::kind_of<X>(x)});
+[[nodiscard]] auto mv(const X& a, const X& x, call_site = call_site::current()) {
+  return einsum("ij,j->i", a, x);
 }
 /// The sum of the products of two vectors (n), a scalar.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto dot(const X& a, const X& b) {
-  return einsum("i,i->", {detail::kind_of<X>(a), detail::kind_of<X>(b)});
+[[nodiscard]] auto dot(const X& a, const X& b, call_site = call_site::current()) {
+  return einsum("i,i->", a, b);
 }
 /// The products of all elements of a (m) with all of b (n): (m, n).
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto outer(const X& a, const X& b) {
-  return einsum("i,j->ij", {detail::kind_of<X>(a), detail::kind_of<X>(b)});
+[[nodiscard]] auto outer(const X& a, const X& b, call_site = call_site::current()) {
+  return einsum("i,j->ij", a, b);
 }
 
 }  // namespace parx

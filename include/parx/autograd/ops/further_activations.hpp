@@ -225,7 +225,8 @@ template <detail::tensor_or_variable X>
 
 /// x above 0, weight x below; `weight` has one element, or one for each channel (axis 1).
 template <typename T>
-[[nodiscard]] variable<T> prelu(const variable<T>& x, const variable<T>& weight) {
+[[nodiscard]] variable<T> prelu(const variable<T>& x, const variable<T>& weight,
+                                call_site = call_site::current()) {
   require(weight.size() == 1 || (x.rank() >= 2 && weight.shape() == shape{x.extent(1)}),
           "prelu: a weight of shape {} for an input of shape {}: one element, or one for each "
           "channel (axis 1), is needed",
@@ -243,7 +244,8 @@ template <typename T>
 
 /// The first half of `axis` times the sigmoid of the second. Throws usage_error for an odd extent.
 template <typename T>
-[[nodiscard]] variable<T> glu(const variable<T>& x, int axis = -1) {
+[[nodiscard]] variable<T> glu(const variable<T>& x, int axis = -1,
+                              call_site = call_site::current()) {
   const std::size_t extent = x.shape()[resolve_axis(axis, x.shape())];
   require(extent % 2 == 0, "glu: axis {} of an input of shape {} has no two halves", axis,
           to_string(x.shape()));

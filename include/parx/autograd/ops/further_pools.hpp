@@ -83,26 +83,30 @@ template <typename T, typename Options>
 /// The largest element of each window along the last axis of x (n, channels, length): see
 /// max_pool2d.
 template <typename T>
-[[nodiscard]] variable<T> max_pool1d(const variable<T>& x, const max_pool2d_options& options = {}) {
+[[nodiscard]] variable<T> max_pool1d(const variable<T>& x, const max_pool2d_options& options = {},
+                                     call_site = call_site::current()) {
   return detail::along_length("max_pool1d", x, detail::windows_along(x, options),
                               detail::largest_of_windows<T>);
 }
 /// The mean of each window along the last axis of x (n, channels, length): see avg_pool2d.
 template <typename T>
-[[nodiscard]] variable<T> avg_pool1d(const variable<T>& x, const avg_pool2d_options& options = {}) {
+[[nodiscard]] variable<T> avg_pool1d(const variable<T>& x, const avg_pool2d_options& options = {},
+                                     call_site = call_site::current()) {
   return detail::along_length("avg_pool1d", x, detail::windows_along(x, options),
                               detail::average_windows<T>);
 }
 /// The means of `windows` windows that together cover the length.
 template <typename T>
-[[nodiscard]] variable<T> adaptive_avg_pool1d(const variable<T>& x, std::size_t windows) {
+[[nodiscard]] variable<T> adaptive_avg_pool1d(const variable<T>& x, std::size_t windows,
+                                              call_site = call_site::current()) {
   return detail::along_length("adaptive_avg_pool1d", x,
                               {.extent = x.shape().back(), .windows = windows},
                               detail::average_windows<T>);
 }
 /// The largest elements of such windows.
 template <typename T>
-[[nodiscard]] variable<T> adaptive_max_pool1d(const variable<T>& x, std::size_t windows) {
+[[nodiscard]] variable<T> adaptive_max_pool1d(const variable<T>& x, std::size_t windows,
+                                              call_site = call_site::current()) {
   return detail::along_length("adaptive_max_pool1d", x,
                               {.extent = x.shape().back(), .windows = windows},
                               detail::largest_of_windows<T>);
@@ -111,7 +115,8 @@ template <typename T>
 /// adaptive_avg_pool2d.
 template <typename T>
 [[nodiscard]] variable<T> adaptive_max_pool2d(const variable<T>& x, std::size_t rows = 1,
-                                              std::size_t columns = 1) {
+                                              std::size_t columns = 1,
+                                              call_site = call_site::current()) {
   require(x.rank() == 4 && rows > 0 && columns > 0 && rows <= x.extent(2) && columns <= x.extent(3),
           "adaptive_max_pool2d: {}x{} windows of an input of shape {}; (images, channels, height, "
           "width) is needed, with no fewer pixels than windows",

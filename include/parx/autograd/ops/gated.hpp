@@ -10,7 +10,8 @@ namespace parx::inline PARX_ABI {
 
 /// gate * sigmoid(gate) * up, element by element. Throws usage_error when the shapes differ.
 template <typename T>
-[[nodiscard]] variable<T> swiglu(const variable<T>& gate, const variable<T>& up) {
+[[nodiscard]] variable<T> swiglu(const variable<T>& gate, const variable<T>& up,
+                                 call_site = call_site::current()) {
   require(gate.shape() == up.shape(), "swiglu: a gate of shape {} for values of shape {}",
           to_string(gate.shape()), to_string(up.shape()));
   using silu = detail::silu_function<T>;

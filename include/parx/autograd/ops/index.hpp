@@ -306,7 +306,8 @@ template <typename T, std::integral Index>
 
 /// The elements of x where `mask`, of the same shape, is true, as one axis in row-major order.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto masked_select(const X& x, const tensor<bool>& mask) {
+[[nodiscard]] auto masked_select(const X& x, const tensor<bool>& mask,
+                                 call_site = call_site::current()) {
   require(mask.shape() == x.shape(), "masked_select: a mask of shape {} for a tensor of shape {}",
           to_string(mask.shape()), to_string(x.shape()));
   const tensor<bool> all = mask.contiguous();
@@ -425,13 +426,15 @@ template <tensor_or_variable X>
 /// The elements along `axis` in order, and where they were; equal ones in the order of x, a NaN as
 /// the largest of all.
 template <detail::tensor_or_variable X>
-[[nodiscard]] auto sort(const X& x, int axis = -1, sort_order order = sort_order::ascending) {
+[[nodiscard]] auto sort(const X& x, int axis = -1, sort_order order = sort_order::ascending,
+                        call_site = call_site::current()) {
   return detail::taken_in_order("sort", x, axis, order, x.shape()[resolve_axis(axis, x.shape())]);
 }
 /// Where they were.
 template <detail::tensor_or_variable X>
 [[nodiscard]] tensor<std::int64_t> argsort(const X& x, int axis = -1,
-                                           sort_order order = sort_order::ascending) {
+                                           sort_order order = sort_order::ascending,
+                                           call_site = call_site::current()) {
   return detail::sorted_places(detail::values_of(x), axis, order,
                                x.shape()[resolve_axis(axis, x.shape())]);
 }
@@ -439,7 +442,8 @@ template <detail::tensor_or_variable X>
 /// there are.
 template <detail::tensor_or_variable X>
 [[nodiscard]] auto topk(const X& x, std::size_t k, int axis = -1,
-                        sort_order order = sort_order::descending) {
+                        sort_order order = sort_order::descending,
+                        call_site = call_site::current()) {
   require(k <= x.shape()[resolve_axis(axis, x.shape())],
           "topk: there are no {} elements along axis {} of shape {}", k, axis,
           to_string(x.shape()));

@@ -20,7 +20,8 @@ struct layer_norm_options {
 template <typename T>
 [[nodiscard]] variable<T> layer_norm(const variable<T>& x, const variable<T>& scale,
                                      const variable<T>& shift,
-                                     const layer_norm_options& options = {}) {
+                                     const layer_norm_options& options = {},
+                                     call_site = call_site::current()) {
   require(
       x.rank() >= 1 && scale.shape() == shape{x.extent(-1)} && shift.shape() == scale.shape(),
       "layer_norm: an input of shape {} needs scale and shift of its last extent, not {} and {}",

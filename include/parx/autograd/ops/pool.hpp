@@ -148,7 +148,8 @@ void spread_quarters(const window2d& w, std::size_t planes, const T* upstream,
 /// rows. The gradient goes to the first largest pixel. Throws usage_error when the window does not
 /// fit.
 template <typename T>
-[[nodiscard]] variable<T> max_pool2d(const variable<T>& x, const max_pool2d_options& options = {}) {
+[[nodiscard]] variable<T> max_pool2d(const variable<T>& x, const max_pool2d_options& options = {},
+                                     call_site = call_site::current()) {
   require(x.rank() == 4, "max_pool2d: (images, channels, height, width) is needed, not shape {}",
           to_string(x.shape()));
   require(2 * options.padding <= options.size,

@@ -145,8 +145,8 @@ struct lstm_state {
 template <typename T>
 [[nodiscard]] variable<T> gru_cell(const variable<T>& x, const variable<T>& h,
                                    const variable<T>& weight_ih, const variable<T>& weight_hh,
-                                   const variable<T>& bias_ih = {},
-                                   const variable<T>& bias_hh = {}) {
+                                   const variable<T>& bias_ih = {}, const variable<T>& bias_hh = {},
+                                   call_site = call_site::current()) {
   require(h.rank() == 2 && weight_ih.extent(0) == 3 * h.extent(1),
           "gru_cell: a state of shape {} and a weight of shape {}: (rows, width) and (3 width, in) "
           "are needed",
@@ -160,7 +160,8 @@ template <typename T>
 [[nodiscard]] lstm_state<T> lstm_cell(const variable<T>& x, const lstm_state<T>& state,
                                       const variable<T>& weight_ih, const variable<T>& weight_hh,
                                       const variable<T>& bias_ih = {},
-                                      const variable<T>& bias_hh = {}) {
+                                      const variable<T>& bias_hh = {},
+                                      call_site = call_site::current()) {
   require(state.h.rank() == 2 && state.c.shape() == state.h.shape() &&
               weight_ih.extent(0) == 4 * state.h.extent(1),
           "lstm_cell: states of shapes {} and {} and a weight of shape {}: (rows, width) twice and "

@@ -18,7 +18,8 @@ struct rms_norm_options {
 /// y = x / sqrt(mean(x^2) + epsilon) * scale over the last axis; scale has its extent.
 template <typename T>
 [[nodiscard]] variable<T> rms_norm(const variable<T>& x, const variable<T>& scale,
-                                   const rms_norm_options& options = {}) {
+                                   const rms_norm_options& options = {},
+                                   call_site = call_site::current()) {
   require(x.rank() >= 1 && scale.shape() == shape{x.extent(-1)},
           "rms_norm: an input of shape {} needs a scale of its last extent, not {}",
           to_string(x.shape()), to_string(scale.shape()));

@@ -93,7 +93,8 @@ void rotate(const tensor<T>& from, const rotary_table<T>& table, const rotary_op
 /// Throws usage_error when x does not fit or the table ends before its last position.
 template <typename T>
 [[nodiscard]] variable<T> rotary(const variable<T>& x, const rotary_table<T>& table,
-                                 const rotary_options& options = {}) {
+                                 const rotary_options& options = {},
+                                 call_site = call_site::current()) {
   require(x.rank() >= 2 && x.extent(-1) % table.width() == 0,
           "rotary: an input of shape {} is not made of heads of {} elements", to_string(x.shape()),
           table.width());

@@ -111,13 +111,15 @@ template <typename T>
 /// Throws usage_error for another number of sizes, and for an axis without elements.
 template <typename T>
 [[nodiscard]] variable<T> upsample(const variable<T>& x, std::initializer_list<std::size_t> sizes,
-                                   upsample_mode mode = upsample_mode::nearest) {
+                                   upsample_mode mode = upsample_mode::nearest,
+                                   call_site = call_site::current()) {
   return detail::resized(x, {sizes.begin(), sizes.size()}, mode);
 }
 /// All these axes `factor` times as long.
 template <typename T>
 [[nodiscard]] variable<T> upsample(const variable<T>& x, std::size_t factor,
-                                   upsample_mode mode = upsample_mode::nearest) {
+                                   upsample_mode mode = upsample_mode::nearest,
+                                   call_site = call_site::current()) {
   std::vector<std::size_t> sizes;
   for (std::size_t axis = 2; axis < x.rank(); ++axis) sizes.push_back(x.shape()[axis] * factor);
   return detail::resized<T>(x, sizes, mode);
@@ -125,7 +127,8 @@ template <typename T>
 
 /// (n, channels factor^2, height, width) becomes (n, channels, height factor, width factor).
 template <typename T>
-[[nodiscard]] variable<T> pixel_shuffle(const variable<T>& x, std::size_t factor) {
+[[nodiscard]] variable<T> pixel_shuffle(const variable<T>& x, std::size_t factor,
+                                        call_site = call_site::current()) {
   require(x.rank() == 4 && factor > 0 && x.extent(1) % (factor * factor) == 0,
           "pixel_shuffle: an input of shape {} by {}: (n, channels {}^2, height, width) is needed",
           to_string(x.shape()), factor, factor);
@@ -142,7 +145,8 @@ template <typename T>
 template <typename T>
 [[nodiscard]] variable<T> group_norm(const variable<T>& x, std::size_t groups,
                                      const variable<T>& weight = {}, const variable<T>& bias = {},
-                                     const layer_norm_options& options = {}) {
+                                     const layer_norm_options& options = {},
+                                     call_site = call_site::current()) {
   require(x.rank() >= 2 && groups > 0 && x.extent(1) % groups == 0,
           "group_norm: an input of shape {} has no {} equal groups of channels (axis 1)",
           to_string(x.shape()), groups);
