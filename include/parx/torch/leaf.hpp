@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -36,6 +37,14 @@ enum class gradient_kind { strided, sparse };
 [[nodiscard]] inline bool is_view_of(const at::Tensor& grad, const at::Tensor& view) {
   return view.defined() && grad.defined() && grad.layout() == at::kStrided &&
          grad.data_ptr() == view.data_ptr();
+}
+
+/// Whether a dense tensor without gaps has anything but zeros, at the speed of memory: optimizers
+/// of PyTorch 1 fill gradients with zeros before every pass.
+[[nodiscard]] inline bool has_values(const at::Tensor& dense) {
+  const std::size_t bytes = dense.nbytes();
+  const auto* const first = static_cast<const unsigned char*>(dense.data_ptr());
+  return bytes > 0 && (*first != 0 || std::memcmp(first, first + 1, bytes - 1) != 0);
 }
 
 struct torch_leaf {
@@ -84,7 +93,7 @@ struct torch_leaf {
   /// Whether the gradient was filled with zero since the last pass.
   [[nodiscard]] bool was_zeroed() const {
     const at::Tensor& grad = parameter.grad();
-    return grad._version() != version && !grad.any().item<bool>();
+    return grad._version() != version && !has_values(grad);
   }
   /// Gradients are written to `memory` from now on; that of this step so far moves there.
   void bind_grad(void* memory) {
@@ -116,7 +125,7 @@ struct torch_leaf {
     at::Tensor& grad = stepped.mutable_grad();
     if (!grad.defined()) return;
     if (!is_view_of(grad, stepped_view)) set_aside = std::move(grad);
-    else if (grad.any().item<bool>()) set_aside = grad.clone();
+    else if (has_values(grad)) set_aside = grad.clone();
     grad.reset();
   }
   /// After the last sum of a pass.

@@ -3,8 +3,7 @@ computed without communication.
 
     python -m parx_torch.check [-n RANKS] [--backend gloo] [--bench]
 
-Prints a table, and exits with 1 where something differs. --bench times parx beside Gloo, in the
-same processes, in turns.
+Prints a table, and exits with 1 where something differs. --bench times parx beside Gloo instead.
 """
 
 import argparse
@@ -12,7 +11,6 @@ import json
 import os
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +21,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
+
+from .bench import print_bench, run_bench
 
 CHECKS = []  # (name, function of a Ranks), in the order of the table
 
@@ -440,43 +440,6 @@ def run_failures(backend):
     return told
 
 
-SIZES = {4: 500, 1 << 10: 500, 64 << 10: 200, 1 << 20: 50, 16 << 20: 7, 64 << 20: 3}
-
-
-def run_bench(backend):
-    """Of a rank: the median time of each operation, over rounds in which the backends alternate."""
-    dist.init_process_group(backend, timeout=timedelta(seconds=300))
-    torch.set_num_threads(1)
-    groups = {backend: dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
-    size = dist.get_world_size()
-    operations = {
-        "all_reduce": lambda x, out, group: dist.all_reduce(x, group=group),
-        "broadcast": lambda x, out, group: dist.broadcast(x, 0, group=group),
-        "all_gather": lambda x, out, group: dist.all_gather(out, x, group=group),
-    }
-    times = {}
-    for name, operation in operations.items():
-        for nbytes, calls in SIZES.items():
-            if name != "all_reduce" and nbytes not in (1 << 10, 1 << 20):
-                continue
-            x = torch.zeros(nbytes // 4)
-            out = [torch.zeros_like(x) for _ in range(size)]
-            medians = {each: [] for each in groups}
-            for turn in range(6):
-                for each in list(groups)[:: 1 if turn % 2 == 0 else -1]:
-                    operation(x, out, groups[each])
-                    took = []
-                    for _ in range(calls):
-                        begin = time.perf_counter()
-                        operation(x, out, groups[each])
-                        took.append(time.perf_counter() - begin)
-                    medians[each].append(statistics.median(took) * 1e6)
-                    dist.barrier()
-            times[f"{name} {nbytes}"] = {each: statistics.median(medians[each]) for each in groups}
-    dist.destroy_process_group()
-    return times
-
-
 WORK_OF_RANK = {"checks": run_checks, "failures": run_failures, "bench": run_bench}
 
 
@@ -545,19 +508,6 @@ def print_failures(count, backend):
     return wrong
 
 
-def print_bench(count, backend):
-    times = on_ranks(count, "bench", backend)[0]
-    ratios = {}
-    print(f"{'us, medians':28}{'gloo':>10}{backend:>10}  ratio")
-    for name, of in times.items():
-        ratio = of[backend] / of["gloo"]
-        ratios.setdefault(name.split()[0], []).append(ratio)
-        print(f"{name + ' B':28}{of['gloo']:10.1f}{of[backend]:10.1f}  {ratio:.2f}")
-    for name, each in ratios.items():
-        print(f"{name}, geometric mean: {statistics.geometric_mean(each):.2f}")
-    return 0
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-n", type=int, default=2, metavar="RANKS")
@@ -572,7 +522,8 @@ def main():
         print(json.dumps(WORK_OF_RANK[arguments.rank](arguments.backend)), flush=True)
         return 0
     if arguments.bench:
-        return print_bench(arguments.n, arguments.backend)
+        print_bench(*on_ranks(arguments.n, "bench", arguments.backend)[0], arguments.backend)
+        return 0
     wrong = print_checks(arguments.n, arguments.backend)
     if arguments.n > 1:
         wrong += print_failures(arguments.n, arguments.backend)
