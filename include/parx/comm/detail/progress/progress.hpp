@@ -21,20 +21,50 @@
 
 #include <parx/comm/detail/progress/backoff.hpp>
 #include <parx/comm/detail/progress/call.hpp>
-#include <parx/comm/detail/progress/call_lock.hpp>
 #include <parx/comm/detail/progress/call_record.hpp>
-#include <parx/comm/detail/progress/current_failure.hpp>
 #include <parx/comm/detail/progress/diagnosis.hpp>
+#include <parx/comm/detail/progress/failure.hpp>
 #include <parx/comm/detail/progress/group_end.hpp>
 #include <parx/comm/detail/progress/pending_calls.hpp>
 #include <parx/comm/detail/progress/unread_call.hpp>
 #include <parx/comm/detail/progress/watchdog.hpp>
+#include <parx/core/error.hpp>
 #include <parx/core/failure_record.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/start_thread.hpp>
 #include <parx/trace/event.hpp>
+#include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+enum class locking : bool { not_needed, needed };
+
+/// The lock of a group's calls, taken only if another thread may make progress. Until the first
+/// asynchronous call, only the thread that uses the group accesses it. Small calls then avoid
+/// locked instructions, which stall until the store buffer has drained.
+class call_lock {
+ public:
+  call_lock(std::mutex& mutex, locking need)
+      : lock_(mutex, std::defer_lock), shared_(need == locking::needed) {
+    lock();
+  }
+
+  void lock() {
+    if (shared_) lock_.lock();
+  }
+  void unlock() {
+    if (shared_) lock_.unlock();
+  }
+  /// Without another thread nothing could make `enough()` true: returns at once.
+  template <typename Enough>
+  void wait(std::condition_variable& changed, Enough enough) {
+    if (shared_) changed.wait(lock_, enough);
+  }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+  bool shared_;
+};
 
 class progress {
  public:
@@ -235,14 +265,14 @@ class progress {
         must_look = take_incoming() && record_.latest() >= next_check_;
         if (must_look) next_check_ = record_.latest() + std::chrono::milliseconds(100);
       } catch (...) {
-        failed = current_failure(network_, diagnosis_, pending_);
+        failed = current_failure();
       }
       lock.unlock();
       try {
         if (must_look) look_at_links();
         if (!failed) progressed = move(who);
       } catch (...) {
-        failed = current_failure(network_, diagnosis_, pending_);
+        failed = current_failure();
       }
       lock.lock();
       if (failed) fail(*failed);
@@ -313,6 +343,32 @@ class progress {
     network_.wait(interests_, std::chrono::milliseconds(0));
     network_.wake();  // another thread may have called it, which that wait has consumed
     throw_if_aborted(network_);
+  }
+
+  /// In a handler: the exception that is being handled, as the reason why the group ends. Does not
+  /// throw, even if there is no memory left for the text.
+  [[nodiscard, gnu::cold, gnu::noinline]] failure current_failure() noexcept try {
+    try {
+      throw;
+    } catch (const header_mismatch& found) {
+      return {diagnosis_.mismatch(found), errc::mismatch, found.peer};
+    } catch (const message_mismatch& found) {
+      return {diagnosis_.mismatch(found), errc::mismatch, found.peer};
+    } catch (const link_lost& lost) {
+      failure found = reason_of(lost, network_);
+      if (found.code == errc::peer_lost) found.text += pending_.untaken_text(lost.peer);
+      return found;
+    } catch (const failure& known) {
+      return known;
+    } catch (const error& known) {
+      return {known.message(), known.code_value(), -1, known.cause()};
+    } catch (const std::exception& other) {
+      return {other.what(), errc::io, -1, cause_of(other)};  // out of memory, of descriptors
+    } catch (...) {  // thrown by a user's function
+      return {"an exception that is not a std::exception", errc::io, -1, std::current_exception()};
+    }
+  } catch (...) {
+    return {"out of memory", errc::io, -1};  // short enough for the string's inline buffer
   }
 
   /// For ranks that still wait in this group when this one has left the job.
