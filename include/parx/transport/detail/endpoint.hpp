@@ -10,9 +10,11 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -26,13 +28,15 @@
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
+#include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/host_name.hpp>
 #include <parx/core/job_key.hpp>
 #include <parx/core/random_hex.hpp>
+#include <parx/core/stream_options.hpp>
 #include <parx/store/store.hpp>
 #include <parx/transport/detail/address.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
-#include <parx/transport/detail/endpoint_options.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/incoming_connections.hpp>
 #include <parx/transport/detail/interfaces.hpp>
@@ -47,6 +51,53 @@
 #include <parx/transport/links.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+/// What a rank's process is told about its job.
+struct endpoint_options {
+  std::shared_ptr<parx::store> job_store;  ///< prefixed: holds the keys of this job only
+  std::string store_host;                  ///< this rank publishes its address on the route to it
+  int rank = 0;
+  int world_size = 1;
+  int local_world_size = 1;
+  bool may_spin = false;
+  environment env;
+  std::optional<job_key> key = std::nullopt;  ///< where the job has a secret
+  /// After which a host is taken for lost of which there is no connection that the kernel watches.
+  std::chrono::milliseconds longest_silence = detail::longest_silence;
+};
+
+/// The fields that are known before listening. Throws usage_error for a wrong PARX_TRANSPORT or
+/// PARX_STREAMS.
+[[nodiscard, gnu::cold]] inline peer_record describe_self(const endpoint_options& options) {
+  const transport_kind& wanted = wanted_transport(options.env);
+  if (!wanted.header.empty() &&
+      network_makers::instance().find(std::string(wanted.name)) == nullptr) {
+    throw_usage(
+        "PARX_TRANSPORT={}: this program was compiled without it; include <{}> in one of its "
+        "files (needs {})",
+        wanted.name, wanted.header, wanted.needs);
+  }
+  if (!wanted.encrypts && options.key && options.key->encrypts()) {
+    throw_usage("PARX_TRANSPORT={} with PARX_TLS=1: it does not encrypt; give up one of the two",
+                wanted.name);
+  }
+  peer_record self;
+  self.host = host_name();
+  self.boot_id = read_line("/proc/sys/kernel/random/boot_id");
+  self.address = choose_address(options.env, options.store_host,
+                                options.local_world_size < options.world_size);
+  self.network =
+      read_link("/proc/self/ns/net") + env_string(options.env, "PARX_HOST_ID").value_or("");
+  if (wanted.shares_memory && shared_memory::can_be_had()) self.memory = "parx-" + random_hex();
+  self.pid = ::getpid();
+  static constexpr int most_streams = 64;
+  self.streams = env_number<int>(options.env, "PARX_STREAMS").value_or(1);
+  if (self.streams < 1 || self.streams > most_streams) {
+    throw_usage("PARX_STREAMS=\"{}\" is not a number of connections to a peer from 1 to {}",
+                self.streams, most_streams);
+  }
+  return self;
+}
 
 class endpoint {
  public:

@@ -4,6 +4,7 @@
 // of parx includes that header, so a program without it needs neither the library nor its headers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,12 +14,43 @@
 #include <string_view>
 
 #include <parx/core/env.hpp>
+#include <parx/core/error.hpp>
+#include <parx/core/formatted.hpp>
+#include <parx/core/printable.hpp>
 #include <parx/transport/detail/frame.hpp>
 #include <parx/transport/detail/incoming_connections.hpp>
 #include <parx/transport/detail/peer_record.hpp>
 #include <parx/transport/detail/process_link.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+/// A value of PARX_TRANSPORT.
+struct transport_kind {
+  std::string_view name;
+  std::string_view carries;
+  bool shares_memory;       ///< inside a host
+  bool encrypts;            ///< where the job's key says so
+  std::string_view header;  ///< of its network, which the program must include; empty: none
+  std::string_view needs;   ///< to compile that header
+};
+
+/// The networks of parx. A new one is a folder beside this one and a line here.
+inline constexpr std::array transport_kinds{
+    transport_kind{"auto", "shared memory inside a host, TCP across", true, true, "", ""},
+    transport_kind{"tcp", "TCP", false, true, "", ""},
+    transport_kind{"ucx", "shared memory inside a host, UCX across", true, false,
+                   "parx/transport/ucx.hpp", "UCX's headers: libucx-dev"}};
+
+/// The one that PARX_TRANSPORT names. Throws usage_error where there is none.
+[[nodiscard, gnu::cold]] inline const transport_kind& wanted_transport(const environment& env) {
+  const std::string wanted = env_string(env, "PARX_TRANSPORT").value_or("auto");
+  std::string known;
+  for (const transport_kind& each : transport_kinds) {
+    if (each.name == wanted) return each;
+    known += formatted("{}{} ({})", known.empty() ? "" : ", ", each.name, each.carries);
+  }
+  throw_usage("PARX_TRANSPORT=\"{}\" is none of {}", printable(wanted), known);
+}
 
 /// What a network must know of its process's job.
 struct network_identity {
