@@ -224,6 +224,36 @@ BOOST_AUTO_TEST_CASE(the_ranks_of_each_start_meet_in_one_store_whatever_their_ag
   }
 }
 
+BOOST_AUTO_TEST_CASE(an_agent_that_kept_the_store_and_was_killed_is_named_and_no_rank) {
+  processes::job all;
+  all.start_program(0, 2, [&](const parx::init_options&) {
+    const parx::tcp_store_server server({.address = "127.0.0.1", .port = all.port()});
+    return ::pause();
+  });
+  const pid_t agent = all.pid(0);
+  for (const int rank : {0, 1}) {
+    all.start_program(rank, 2, [&, rank](parx::init_options options) {
+      options.env = under_an_agent(rank, 2, all.port());
+      const auto body = [agent](parx::world& world) {
+        std::vector<float> x(1);
+        parx::all_reduce(world, x);
+        if (world.rank() == 0) ::kill(agent, SIGKILL);
+        for (;;) parx::all_reduce(world, x);
+      };
+      return parx::run(body, std::move(options));
+    });
+  }
+  const auto results = all.wait();
+  for (const std::size_t rank : {1U, 2U}) {
+    const std::string& text = results[rank].text;
+    BOOST_TEST(results[rank].exit_code > 0, text);
+    BOOST_TEST(mentions(text, "torchrun's agent, which keeps the job's store ("), text);
+    BOOST_TEST(!mentions(text, "rank 0, which keeps"), text);
+    BOOST_TEST(!mentions(text, "after rank 0"), text);
+    BOOST_TEST(!mentions(text, "another rank failed first"), text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_that_asks_which_start_this_is_hears_why_rank_0_cannot_join) {
   const parx::tcp_store_server server({.address = "127.0.0.1"});
   processes::job all(server.port());

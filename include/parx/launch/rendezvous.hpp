@@ -13,10 +13,10 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include <parx/comm/abort_reason.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/error.hpp>
@@ -137,6 +137,7 @@ class rendezvous {
     const int cores = std::max(static_cast<int>(allowed_cores().size()), 1);
     return {.job_store = job_store(),
             .store_host = job().master_host,
+            .kept_by = {joined_.failures().keeping_rank(), std::string(to_string(job().hosted_by))},
             .rank = job().rank,
             .world_size = job().world_size,
             .local_world_size = here,

@@ -1,8 +1,9 @@
 // job: what a rank knows of the other ranks of its job, whichever network carries their bytes: that
 // one has aborted, that one has ended, what each waits for, and where it is.
 //
-// All of it goes through the job's store, once for all groups of the rank. Ranks are numbered as in
-// the job. Threads: safe from any thread.
+// What a rank tells the others goes through the job's store, once for all of its groups. That it
+// was killed it cannot tell: see below. Ranks are numbered as in the job. Threads: safe from any
+// thread.
 //
 // A rank's life, as the others see it:
 //
@@ -58,6 +59,7 @@ struct job_options {
   int world_size = 1;
   bool may_spin = false;  ///< whether each rank of this host has a core of its own
   detail::store_loss loss = detail::store_loss::ends_job;
+  detail::store_process kept_by = {};
   /// Where ranks are threads: they have no record in the store.
   std::optional<thread_network> threads = {};
 };
@@ -70,7 +72,7 @@ class job {
       : options_(std::move(options)),
         store_(options_.store),
         peers_(store_, options_.world_size),
-        abort_(store_, options_.rank, limit, options_.loss),
+        abort_(store_, options_.rank, limit, options_.loss, options_.kept_by),
         unanswered_(options_.world_size),
         ended_(static_cast<std::size_t>(options_.world_size)) {
     options_.store.reset();

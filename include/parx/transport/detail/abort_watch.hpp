@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -34,11 +35,18 @@ enum class store_loss {
   is_borne,  ///< an agent on this host sees that too, and gives the ranks the time to save
 };
 
+/// The process that keeps the job's store.
+struct store_process {
+  int rank = 0;                 ///< -1: it is no rank
+  std::string name = "rank 0";  ///< for messages
+};
+
 class abort_watch {
  public:
   /// `rank` is this one's. Throws parx::error where the store does not answer before `limit`.
-  abort_watch(job_store& all, int rank, std::optional<deadline> limit, store_loss loss)
-      : store_(all), rank_(rank), loss_(loss) {
+  abort_watch(job_store& all, int rank, std::optional<deadline> limit, store_loss loss,
+              store_process kept_by)
+      : store_(all), rank_(rank), loss_(loss), kept_by_(std::move(kept_by)) {
     begin(store_.require()->watch(first_failure_key, limit));
   }
 
@@ -74,7 +82,7 @@ class abort_watch {
 
  private:
   static constexpr std::size_t most_watches = 16;
-  /// Usually rank 0 has ended, which should be reported soon.
+  /// Usually the process that keeps it has ended, which should be reported soon.
   static constexpr std::chrono::milliseconds reconnect_patience{400};
 
   [[gnu::cold]] void begin(std::unique_ptr<store_watch> next) {
@@ -96,10 +104,10 @@ class abort_watch {
     }
     reason_ = failure_record{
         .code = errc::peer_lost,
-        .blamed = 0,
-        .text = formatted("rank 0, which keeps the job's store ({}), has ended or was killed, or "
+        .blamed = kept_by_.rank,
+        .text = formatted("{}, which keeps the job's store ({}), has ended or was killed, or "
                           "cannot be reached any more",
-                          store_.require()->describe())};
+                          kept_by_.name, store_.require()->describe())};
   }
   /// Connects again, since the connection may have broken although the store is alive.
   [[nodiscard]] bool watches_again() {
@@ -135,6 +143,7 @@ class abort_watch {
   job_store& store_;
   const int rank_;
   const store_loss loss_;
+  const store_process kept_by_;
   std::atomic<bool> is_blind_{false};  ///< the store has ended
   /// The last one is current. Others stay open: a thread may be about to poll their descriptors.
   std::vector<std::unique_ptr<store_watch>> watches_;

@@ -35,6 +35,7 @@
 #include <parx/core/random_hex.hpp>
 #include <parx/core/stream_options.hpp>
 #include <parx/store/store.hpp>
+#include <parx/transport/detail/abort_watch.hpp>
 #include <parx/transport/detail/address.hpp>
 #include <parx/transport/detail/descriptor_limit.hpp>
 #include <parx/transport/detail/frame.hpp>
@@ -56,6 +57,7 @@ namespace parx::inline PARX_ABI::detail {
 struct endpoint_options {
   std::shared_ptr<parx::store> job_store;  ///< prefixed: holds the keys of this job only
   std::string store_host;                  ///< this rank publishes its address on the route to it
+  store_process kept_by = {};              ///< that keeps that store
   int rank = 0;
   int world_size = 1;
   int local_world_size = 1;
@@ -111,7 +113,8 @@ class endpoint {
                             .world_size = options_.world_size,
                             .may_spin = options_.may_spin,
                             .loss = env_string(options_.env, "PARX_AGENT") ? store_loss::is_borne
-                                                                           : store_loss::ends_job},
+                                                                           : store_loss::ends_job,
+                            .kept_by = options_.kept_by},
                            limit)),
         incoming_(own_.address, own_.memory) {
     raise_descriptor_limit();

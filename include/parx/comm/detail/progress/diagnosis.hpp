@@ -60,10 +60,11 @@ class diagnosis {
   /// The error of a pending call when the group ends because of `reason`.
   [[nodiscard, gnu::cold]] error end_of(const call& request, const failure& reason) const {
     const bool second = reason.code == errc::aborted;
+    const bool by_rank = second && (!reason.told || reason.told->culprit() >= 0);
     return {reason.code,
             formatted("{} {} after {:.1f} s{}{}", title(request), second ? "was ended" : "failed",
                       request.until().elapsed_seconds(),
-                      second ? " because another rank failed first: " : ": ", reason.text),
+                      by_rank ? " because another rank failed first: " : ": ", reason.text),
             context_of(request, reason.peer), reason.cause};
   }
   /// What this rank leaves behind of a failure. `pending`: the oldest pending call, or null.
