@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include <parx/comm/abort_reason.hpp>
 #include <parx/core/deadline.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>

@@ -1,6 +1,7 @@
 // job_keys: the keys by which the ranks of a job join it, arrive and depart, in the store; parxrun,
-// which may keep that, reads some of them. Keys of single ranks that others ask for later are in
-// peer_directory.hpp and failure_record.hpp.
+// which may keep that, reads some of them. Other keys are where they are used: a rank's record
+// (peer_directory.hpp), how a rank failed or was lost (failure_record.hpp), that it left and what
+// it waits for (job.hpp), and the token of the links (endpoint.hpp).
 #pragma once
 
 #include <cstddef>

@@ -150,7 +150,7 @@ class joined_job {
                   failures_.context(limit), std::current_exception());
     }
   }
-  /// To be called before anything else: a process that joins a running job under a rank that is
+  /// To be called right after open_store(): a process that joins a running job under a rank that is
   /// taken must not end it.
   [[gnu::cold]] void claim_rank(const deadline& limit) {
     try {

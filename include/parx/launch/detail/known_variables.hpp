@@ -1,5 +1,6 @@
-// The environment variables that parx reads, and a warning about misspelt ones: PARX_TIMEOUTT=60
-// would otherwise be ignored silently.
+// The environment variables that a user may set for a program or for parxrun, and a warning about
+// misspelt ones: PARX_TIMEOUTT=60 would otherwise be ignored silently. What parxrun alone sets and
+// nobody writes by hand (PARX_AGENT, PARX_GENERATION) need not be among them.
 #pragma once
 
 #include <algorithm>
