@@ -110,6 +110,14 @@ struct honest_agent {
   agent_link link;
 };
 
+const parx::job_nodes nine_nodes{.least = 9, .most = 9, .host = "127.0.0.1", .id = "job"};
+
+std::unique_ptr<coordinator> coordinator_at(boost::asio::io_context& io, parx::descriptor at) {
+  return std::make_unique<coordinator>(
+      io, nine_nodes, std::vector<std::string>{}, secret, parx::environment{}, std::move(at),
+      [](const auto&) {}, [](const auto&) {}, [](const auto&) {});
+}
+
 door the_coordinator() {
   const std::string opening = R"({"id":"job","secret":true,"nonce":"n"})";
   return {
@@ -118,14 +126,7 @@ door the_coordinator() {
         boost::asio::io_context io{1};
         parx::descriptor listener = listen_on("127.0.0.1", 0);
         const std::uint16_t port = bound_port(listener.get());
-        coordinator kept(
-            io,
-            {.host = "127.0.0.1",
-             .address = "127.0.0.1",
-             .id = "job",
-             .secret = secret,
-             .rules = {.least_nodes = 9, .most_nodes = 9}},
-            std::move(listener), [](const auto&) {}, [](const auto&) {}, [](const auto&) {});
+        const auto kept = coordinator_at(io, std::move(listener));
         listens(port);
         for (;;) io.run_one();
       },
@@ -408,17 +409,7 @@ BOOST_AUTO_TEST_CASE(one_refused_connection_is_not_a_lost_coordinator) {
   boost::asio::io_context io{1};
   parx::descriptor listener = listen_on("127.0.0.1", 0);
   const std::uint16_t port = bound_port(listener.get());
-  const auto keep = [&](parx::descriptor at) {
-    return std::make_unique<coordinator>(
-        io,
-        coordinator_options{.host = "127.0.0.1",
-                            .address = "127.0.0.1",
-                            .id = "job",
-                            .secret = secret,
-                            .rules = {.least_nodes = 9, .most_nodes = 9}},
-        std::move(at), [](const auto&) {}, [](const auto&) {}, [](const auto&) {});
-  };
-  auto kept = keep(std::move(listener));
+  auto kept = coordinator_at(io, std::move(listener));
   honest_agent agent(port);
   const auto both_until = [&](std::size_t seen) {
     const auto until = clock_type::now() + long_enough;
@@ -437,7 +428,7 @@ BOOST_AUTO_TEST_CASE(one_refused_connection_is_not_a_lost_coordinator) {
   agent.link.connect(long_enough);
   agent.io.run_for(200ms);
   agent.io.restart();
-  kept = keep(listen_on("127.0.0.1", port));
+  kept = coordinator_at(io, listen_on("127.0.0.1", port));
   both_until(3);
   BOOST_TEST_REQUIRE(agent.seen.size() == 3U);
   BOOST_TEST(agent.seen[2] == "admitted");

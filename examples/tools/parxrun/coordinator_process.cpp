@@ -93,7 +93,7 @@ class coordinator_process {
     descriptor listening = listen_at_endpoint(nodes_, env_);
     nodes_.port = bound_port(listening.get());
     coordinator_.emplace(
-        io_, coordinator_options_of(nodes_, options_.command, secret, env_), std::move(listening),
+        io_, nodes_, options_.command, secret, env_, std::move(listening),
         [this](const std::string& text) { say(text); },
         [this](job_report& report) { write_report(options_, report); },
         [this](const job_end& end) { print_end(console_, end); });

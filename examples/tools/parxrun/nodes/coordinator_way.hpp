@@ -15,8 +15,8 @@
 #include <boost/asio/post.hpp>
 
 #include "tools/parxrun/nodes/agent_link.hpp"
-#include "tools/parxrun/nodes/endpoint_listener.hpp"
 #include "tools/parxrun/nodes/coordinator.hpp"
+#include "tools/parxrun/nodes/endpoint_listener.hpp"
 #include "tools/parxrun/nodes/messages.hpp"
 #include <parx/core/env.hpp>
 
@@ -95,8 +95,8 @@ class coordinator_way {
     descriptor listening = nodes_.is_alone() ? descriptor() : listen_at_endpoint(nodes_, env_);
     may_listen_ = nodes_.role == coordinator_role::by_address && is_own_address(nodes_.host);
     if (!listening.valid() && !nodes_.is_alone()) return;
-    coordinator_.emplace(io_, coordinator_options_of(nodes_, command_, secret_, env_),
-                         std::move(listening), call_.say, call_.record, call_.report);
+    coordinator_.emplace(io_, nodes_, command_, secret_, env_, std::move(listening), call_.say,
+                         call_.record, call_.report);
     coordinator_->take_in(hello(), [this](const to_agent& text) {
       boost::asio::post(io_, [this, text] { call_.agent.message(text); });
     });
