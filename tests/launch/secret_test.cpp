@@ -15,7 +15,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include "tools/parxrun/ranks/secret_file.hpp"
+#include "tools/parxrun/nodes/secret.hpp"
 #include <parx/comm.hpp>
 
 using namespace processes;

@@ -25,32 +25,29 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "tools/common/find_program.hpp"
-#include "tools/parxrun/agent_options.hpp"
 #include "tools/parxrun/failures/divergence_text.hpp"
 #include "tools/parxrun/failures/failure_folder.hpp"
 #include "tools/parxrun/failures/job_end.hpp"
+#include "tools/parxrun/nodes/coordinator_way.hpp"
 #include "tools/parxrun/nodes/generation_job.hpp"
 #include "tools/parxrun/nodes/generation_node.hpp"
-#include "tools/parxrun/nodes/coordinator_way.hpp"
 #include "tools/parxrun/nodes/messages.hpp"
-#include "tools/parxrun/nodes/nodes_secret.hpp"
 #include "tools/parxrun/nodes/report_file.hpp"
-#include "tools/parxrun/nodes/report_of_node.hpp"
+#include "tools/parxrun/nodes/secret.hpp"
 #include "tools/parxrun/ranks/after.hpp"
 #include "tools/parxrun/ranks/caught_signals.hpp"
-#include "tools/parxrun/ranks/node_drain.hpp"
 #include "tools/parxrun/ranks/node_ranks.hpp"
 #include "tools/parxrun/ranks/orphans.hpp"
 #include "tools/parxrun/ranks/rank_output.hpp"
 #include "tools/parxrun/ranks/rank_variables.hpp"
 #include "tools/parxrun/ranks/reserved_port.hpp"
-#include "tools/parxrun/ranks/secret_file.hpp"
 #include "tools/parxrun/ranks/stop_requests.hpp"
 #include "tools/parxrun/run_ranks.hpp"
 #include "tools/parxrun/ssh/ssh_start.hpp"
 #include "tools/parxrun/ssh/starter_words.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/host_name.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/random_hex.hpp>
 #include <parx/core/signal_name.hpp>
@@ -64,7 +61,9 @@ class agent {
   explicit agent(const agent_options& options)
       : options_(options), nodes_(options.nodes), env_(process_environment()) {
     for (const auto& [name, value] : options_.variables) env_.insert_or_assign(name, value);
-    node_ = own_node_name(env_);
+    // Slurm's name for it, where there is one.
+    node_ = env_string(env_, "PARX_HOST_ID")
+                .value_or(env_string(env_, "SLURMD_NODENAME").value_or(host_name()));
     if (nodes_.is_alone()) nodes_.host = loopback_address();
     if (nodes_.is_alone() && nodes_.id.empty()) nodes_.id = random_hex();
   }
@@ -87,7 +86,6 @@ class agent {
     signals_.emplace(io_, [this](int signal) { handle(signal); });
     around_.emplace(
         rank_surroundings{io_, console_, errors_, *guard_, orphans_, signals_->mask_before()});
-    drain_.emplace(*around_);
     try {
       way_.emplace(io_, nodes_, options_.command, env_, secret_, coordinator_handlers());
       way_->start(connect_limit());
@@ -97,7 +95,7 @@ class agent {
       end_leftovers();
       throw;
     }
-    while (!console_.empty() && !gave_up_on_output_) io_.run_one();
+    while (!console_.empty() && !around_->gave_up_on_output) io_.run_one();
     return *exit_code_;
   }
 
@@ -311,7 +309,7 @@ class agent {
         way_->tell(rank_ended{.generation = node_state_.generation, .rank = each.rank, .how = how});
       }
     } else if (news.failed && node_state_.phase == node_phase::running && !requests_.was_asked()) {
-      feed({.what = node_event::kind::failed, .code = code_of_failure(*ranks_)},
+      feed({.what = node_event::kind::failed, .code = ranks_->code_of_failure()},
            formatted("rank {} ended ({}){}", news.failed->rank, to_string(news.failed->status),
                      nodes_.is_alone() ? std::string() : " on " + node_));
       for (const rank_process& each : ranks_->ranks()) {
@@ -336,16 +334,16 @@ class agent {
     };
     const bool in_order = node_state_.phase == node_phase::running && !requests_.was_asked() &&
                           std::ranges::none_of(ranks_->ranks(), failed);
-    drain_->start(*ranks_, in_order ? leftovers::told : leftovers::untold, [this] { be_gone(); });
+    ranks_->drain(in_order ? leftovers::told : leftovers::untold, [this] { be_gone(); });
   }
   void be_gone() {
     console_.queue(stream::err).add(std::exchange(errors_, {}).summary());
-    report_ = report_of(*ranks_, *failures_, node_, options_.command, env_);
+    report_ = ranks_->report(node_, options_.command, env_);
     const on_loss losses = form_.goes_on ? on_loss::go_on : on_loss::end;
     const bool has_saved = saved_ && node_state_.phase == node_phase::running;
     const int code = has_saved && !any_failed_by_itself(report_->ranks)
                          ? stopped_exit_code  // also where others were too slow
-                         : code_of_ranks(*ranks_, losses);
+                         : ranks_->code(losses);
     if (nodes_.is_alone() && form_.goes_on && code == 0 && !requests_.was_asked() && !saved_) {
       console_.queue(stream::err).add(losses_text(report_->ranks));
     }
@@ -445,10 +443,7 @@ class agent {
     return own->has_ended() && (!no_program_ || own->all_have_come());
   }
 
-  void give_up_on_output() {
-    gave_up_on_output_ = true;
-    drain_->give_up_on_output();
-  }
+  void give_up_on_output() { around_->gave_up_on_output = true; }
   void say(const std::string& text) { console_.queue(stream::err).add("parxrun: " + text + "\n"); }
 
   const agent_options& options_;
@@ -469,7 +464,6 @@ class agent {
   console console_{io_};
   repeated_errors errors_;
   std::optional<rank_surroundings> around_;
-  std::optional<node_drain> drain_;
   std::optional<starter_words> starter_;
   bool starter_is_gone_ = false;
   std::optional<coordinator_way> way_;
@@ -486,7 +480,6 @@ class agent {
   bool ends_by_force_ = false;      ///< its ranks are ended within a second
   std::vector<int> stopped_ranks_;  ///< whose processes were stopped when one of them failed
   stop_requests requests_;
-  bool gave_up_on_output_ = false;
   bool waited_for_others_ = false;
   std::optional<int> exit_code_;
 };

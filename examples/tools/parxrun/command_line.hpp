@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/options.hpp"
-#include "tools/parxrun/agent_options.hpp"
+#include "tools/parxrun/run_ranks.hpp"
 #include "tools/parxrun/ssh/ssh_hosts.hpp"
 #include <parx/core/env.hpp>
 

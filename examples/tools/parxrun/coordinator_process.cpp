@@ -18,11 +18,10 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "tools/common/find_program.hpp"
-#include "tools/parxrun/agent_options.hpp"
-#include "tools/parxrun/nodes/endpoint_listener.hpp"
 #include "tools/parxrun/nodes/coordinator.hpp"
-#include "tools/parxrun/nodes/nodes_secret.hpp"
+#include "tools/parxrun/nodes/endpoint_listener.hpp"
 #include "tools/parxrun/nodes/report_file.hpp"
+#include "tools/parxrun/nodes/secret.hpp"
 #include "tools/parxrun/ranks/after.hpp"
 #include "tools/parxrun/ranks/caught_signals.hpp"
 #include "tools/parxrun/ranks/console.hpp"

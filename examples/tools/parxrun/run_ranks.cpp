@@ -1,7 +1,6 @@
 // What parxrun refuses, and which kind of it this process is.
 #include "tools/parxrun/run_ranks.hpp"
 
-#include "tools/parxrun/nodes/job_nodes.hpp"
 #include <parx/core/check.hpp>
 #include <parx/core/descriptor.hpp>
 

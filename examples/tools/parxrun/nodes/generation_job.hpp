@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "tools/parxrun/agent_options.hpp"
 #include "tools/parxrun/nodes/job_nodes.hpp"
 #include "tools/parxrun/nodes/messages.hpp"
 #include "tools/parxrun/ranks/rank_variables.hpp"
+#include "tools/parxrun/run_ranks.hpp"
 #include <parx/core/abi.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -5,11 +5,9 @@
 #include <string>
 
 #include "tools/common/job_report.hpp"
-#include "tools/parxrun/agent_options.hpp"
 #include "tools/parxrun/failures/job_end.hpp"
 #include "tools/parxrun/ranks/console.hpp"
-#include <parx/core/env.hpp>
-#include <parx/core/host_name.hpp>
+#include "tools/parxrun/run_ranks.hpp"
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -25,12 +23,6 @@ inline void print_end(console& to, const job_end& end) {
   const bool matters = outcome.has_failed || outcome.goes_on;
   if (matters && !console::is_terminal(stream::err)) text += line_of(outcome);
   to.queue(stream::err).add(text);
-}
-
-/// The node's name in records: Slurm's, where there is one.
-[[nodiscard]] inline std::string own_node_name(const environment& env) {
-  return env_string(env, "PARX_HOST_ID")
-      .value_or(env_string(env, "SLURMD_NODENAME").value_or(host_name()));
 }
 
 }  // namespace parx::detail

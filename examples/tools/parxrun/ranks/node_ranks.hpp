@@ -2,41 +2,86 @@
 // notices how they end, and ends them. What their ends mean for the job is for its owner to say.
 //
 // One thread, that of its io_context, whose handlers refer to this object: it is destroyed only
-// after output_closed(), or after close_output() and one more turn of the context.
+// after drain() is done and one more turn of the context.
 #pragma once
 
 #include <fcntl.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include "tools/parxrun/agent_options.hpp"
-#include "tools/parxrun/failures/failure_folder.hpp"
-#include "tools/parxrun/failures/failure_report.hpp"
-#include "tools/parxrun/ranks/after.hpp"
 #include "tools/common/child_process.hpp"
+#include "tools/common/job_report.hpp"
+#include "tools/parxrun/failures/failure_folder.hpp"
+#include "tools/parxrun/failures/repeated_errors.hpp"
+#include "tools/parxrun/nodes/generation.hpp"
+#include "tools/parxrun/ranks/after.hpp"
 #include "tools/parxrun/ranks/console.hpp"
 #include "tools/parxrun/ranks/job_guard.hpp"
+#include "tools/parxrun/ranks/line_cutter.hpp"
 #include "tools/parxrun/ranks/orphans.hpp"
 #include "tools/parxrun/ranks/output_channel.hpp"
 #include "tools/parxrun/ranks/rank_output.hpp"
-#include "tools/parxrun/ranks/rank_process.hpp"
+#include "tools/parxrun/run_ranks.hpp"
 #include <parx/core/deadline.hpp>
 #include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
-#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
+
+/// One of a rank's two outputs, where parxrun passes it on.
+struct rank_stream {
+  explicit rank_stream(boost::asio::io_context& io) : reader(io) {}
+
+  boost::asio::posix::stream_descriptor reader;
+  line_cutter lines;
+  descriptor copy = {};  ///< the log file that gets all of it as well
+};
+
+/// One rank: its process, its output, how it ended.
+struct rank_process {
+  rank_process(int number, boost::asio::io_context& io)
+      : rank(number), streams{rank_stream(io), rank_stream(io)} {}
+
+  int rank;
+  pid_t pid = 0;
+  std::string prefix;  ///< of its lines on the console
+  bool shown = true;   ///< it has lines there
+  rank_stream streams[2];
+  std::string error_log;               ///< the file of its standard error, if it has one
+  std::deque<std::string> last_lines;  ///< of its standard error, if parxrun passes it on
+  /// The console's lines before the last of them; empty where it is not shown.
+  std::optional<std::size_t> console_lines = {};
+  bool was_signalled = false;  ///< by parxrun, before it ended
+  bool has_failed = false;     ///< it has left a record: what it prints now may be its error
+  std::optional<exit_status> ended;
+  deadline::clock::time_point end_time{};
+
+  [[nodiscard]] rank_stream& operator[](stream which) noexcept {
+    return streams[static_cast<std::size_t>(which)];
+  }
+  [[nodiscard]] bool output_closed() const noexcept {
+    return !streams[0].reader.is_open() && !streams[1].reader.is_open();
+  }
+};
+
+/// How many lines of a failed rank's standard error are shown again at the end.
+inline constexpr std::size_t lines_kept = 10;
 
 /// What the ranks of all generations of a node share; the node's agent owns it.
 struct rank_surroundings {
@@ -45,8 +90,12 @@ struct rank_surroundings {
   repeated_errors& errors;
   job_guard& guard;
   orphans& left_behind;
-  sigset_t signal_mask;  ///< which the ranks inherit
+  sigset_t signal_mask;            ///< which the ranks inherit
+  bool gave_up_on_output = false;  ///< its reader is not waited for any more
 };
+
+/// What is said of processes that the ranks have left behind.
+enum class leftovers { told, untold };
 
 class node_ranks {
  public:
@@ -69,7 +118,8 @@ class node_ranks {
         failures_(failures),
         output_(std::move(output)),
         terminate_timer_(around.io),
-        kill_timer_(around.io) {}
+        kill_timer_(around.io),
+        drain_timer_(around.io) {}
   node_ranks(const node_ranks&) = delete;
   node_ranks& operator=(const node_ranks&) = delete;
 
@@ -149,24 +199,13 @@ class node_ranks {
     disarm(kill_timer_);
   }
 
-  [[nodiscard]] bool output_closed() const {
-    return std::all_of(ranks_.begin(), ranks_.end(),
-                       [](const rank_process& process) { return process.output_closed(); });
-  }
-  void close_output() {
-    for (rank_process& process : ranks_) {
-      for (const stream which : {stream::out, stream::err}) process[which].reader.close();
-    }
-  }
-  /// Passes on the last lines that have no line feed.
-  void flush() {
-    for (rank_process& process : ranks_) flush_output(process, around_.output, around_.errors);
-  }
-  /// Fills the last lines of ranks that write to log files.
-  void read_logs() {
-    for (rank_process& process : ranks_) {
-      if (!process.error_log.empty()) process.last_lines = tail_of(process.error_log, lines_kept);
-    }
+  /// Calls `done` once all that the ranks, which have ended, have written is passed on, and nothing
+  /// that they have started is left. To be called once.
+  void drain(leftovers words, std::function<void()> done) {
+    drained_ = std::move(done);
+    const auto patience = words == leftovers::told ? drain_patience : drain_patience.zero();
+    drain_limit_ = deadline::after(patience);
+    await_orphans(words);
   }
 
   /// Of a rank that has ended.
@@ -183,9 +222,21 @@ class node_ranks {
             process.console_lines && around_.output.lines() - *process.console_lines <= lines_kept};
   }
 
+  /// The exit code of the first rank that has failed by itself.
+  [[nodiscard]] int code_of_failure() const;
+  /// 0, 75 or another one, by all ranks, which have ended; where ranks go on after losses, by the
+  /// best.
+  [[nodiscard]] int code(on_loss losses) const;
+  /// All ranks of this node, which is called `node`, have ended. Removes their flight recorders
+  /// where all have succeeded.
+  [[nodiscard]] node_report report(const std::string& node, const std::vector<std::string>& command,
+                                   const environment& env);
+
  private:
   static constexpr std::chrono::milliseconds report_grace{250};
   static constexpr std::chrono::milliseconds failure_grace{500};
+  static constexpr std::chrono::milliseconds drain_patience{1'000};
+  static constexpr std::chrono::milliseconds drain_pause{2};
 
   void start_rank(const std::string& file, const std::vector<std::string>& command,
                   const environment& env, int rank) {
@@ -240,7 +291,7 @@ class node_ranks {
     if (!process[which].reader.is_open()) return;
     const auto read = [this, &process, which] {
       if (which == stream::err) process.has_failed = failures_.has_record(process.rank);
-      parx::detail::pass_output_on(process, which, around_.output, around_.errors);
+      read_output(process, which);
       pass_next_output_on(process, which);
     };
     // While the reader of parxrun's own output is slow, the ranks block because their pipes fill.
@@ -250,12 +301,35 @@ class node_ranks {
     process[which].reader.async_wait(boost::asio::posix::descriptor_base::wait_read, read_if_room);
   }
 
+  /// Reads once and passes complete lines on. Closes the stream at its end.
+  void read_output(rank_process& process, stream which);
+  void pass_line_on(rank_process& process, stream which, std::string_view line);
+  /// Shows the error that is kept back, unless another rank has printed the same one.
+  void show_error(const rank_process& process);
+  /// parx's own lines name their rank already: "[parx rank 1] error: ..." gets no second prefix,
+  /// but where that of several nodes is known, the node.
+  void show(const rank_process& process, stream which, std::string_view line);
+
+  /// A script that starts its program in the background and does not wait for it ends the job by
+  /// that. What ends by itself within a moment (a `tee` of the rank's output) is no matter.
+  void await_orphans(leftovers words);
+  void await_output();
+  [[nodiscard]] bool output_closed() const {
+    return std::all_of(ranks_.begin(), ranks_.end(),
+                       [](const rank_process& process) { return process.output_closed(); });
+  }
+  /// Closes the streams, and passes on their last lines that have no line feed.
+  void close_output();
+
   rank_surroundings& around_;
   const failure_folder& failures_;
   rank_output output_;
   bool inherits_ = false;  ///< the rank has parxrun's own output
   boost::asio::steady_timer terminate_timer_;
   boost::asio::steady_timer kill_timer_;
+  boost::asio::steady_timer drain_timer_;
+  deadline drain_limit_ = deadline::unset();
+  std::function<void()> drained_;
   std::vector<rank_process> ranks_;
   clock::time_point start_{};
 };

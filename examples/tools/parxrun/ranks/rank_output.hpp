@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/parxrun/agent_options.hpp"
 #include "tools/parxrun/ranks/output_channel.hpp"
 #include "tools/parxrun/ranks/rank_variables.hpp"
+#include "tools/parxrun/run_ranks.hpp"
 #include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/parxrun/agent_options.hpp"
 #include "tools/parxrun/nodes/job_nodes.hpp"
+#include "tools/parxrun/run_ranks.hpp"
 #include "tools/common/child_process.hpp"
 #include <parx/core/env.hpp>
 #include <parx/core/version.hpp>
