@@ -185,12 +185,17 @@ BOOST_AUTO_TEST_CASE(a_rank_learns_its_own_place_and_not_that_of_parxrun) {
                           {"PARX_SECRET", "that of another job"},
                           {"SLURM_JOB_ID", "77"},
                           {"HOME", "/root"}};
-  const parx::detail::local_job job{.ranks = 4,
+  const parx::detail::local_job job{.host = "127.0.0.1",
                                     .port = 4711,
+                                    .other_host = "127.0.0.1",
+                                    .other_port = 4711,
+                                    .ranks = 4,
                                     .run_id = "run",
+                                    .job_id = "run",
                                     .secret_file = "/proc/1/fd/5",
                                     .secret = {},
-                                    .threads_per_rank = 2};
+                                    .threads_per_rank = 2,
+                                    .place = {.generation = 1, .world_size = 4, .nodes = 1}};
   const environment rank = parx::detail::rank_variables(outer, job, 3);
   const environment expected{{"GROUP_RANK", "0"},
                              {"GROUP_WORLD_SIZE", "1"},

@@ -360,14 +360,14 @@ BOOST_AUTO_TEST_CASE(every_message_comes_back_from_its_text) {
 
 BOOST_AUTO_TEST_CASE(the_order_to_form_a_generation_is_taken_whole_or_not_at_all) {
   using parx::detail::form_order;
-  const form_order given{.generation = 2,
-                         .restarts = 1,
-                         .first_rank = 4,
-                         .world_size = 6,
-                         .node_rank = 1,
-                         .nodes = 2,
+  const form_order given{.place = {.generation = 2,
+                                   .restarts = 1,
+                                   .first_rank = 4,
+                                   .world_size = 6,
+                                   .node_rank = 1,
+                                   .nodes = 2,
+                                   .coordinator = "k"},
                          .goes_on = true,
-                         .coordinator = "k",
                          .run_id = "job.2",
                          .master_host = "n1",
                          .master_port = 4711,

@@ -29,7 +29,6 @@
 #include "tools/parxrun/failures/failure_folder.hpp"
 #include "tools/parxrun/failures/job_end.hpp"
 #include "tools/parxrun/nodes/coordinator_way.hpp"
-#include "tools/parxrun/nodes/generation_job.hpp"
 #include "tools/parxrun/nodes/generation_node.hpp"
 #include "tools/parxrun/nodes/messages.hpp"
 #include "tools/parxrun/nodes/report_file.hpp"
@@ -160,7 +159,7 @@ class agent {
     order.check(options_.ranks);
     if (node_state_.phase != node_phase::waiting) return;
     form_ = order;
-    feed({.what = node_event::kind::form, .generation = order.generation});
+    feed({.what = node_event::kind::form, .generation = order.place.generation});
   }
   void obey(const stop_order& order) { feed({.what = node_event::kind::stop, .how = order.how}); }
   void obey(const end_the_rest& /*now*/) {
@@ -241,7 +240,7 @@ class agent {
   // The ranks.
 
   void start_generation() {
-    const local_job job = job_of_generation(form_, nodes_, options_, secret_file_->path(), secret_);
+    const local_job job = local_job::of(form_, nodes_, options_, secret_file_->path(), secret_);
     report_.reset();
     draining_ = false;
     saved_ = false;
@@ -257,7 +256,7 @@ class agent {
     environment variables = env_;
     variables.insert_or_assign("PARX_AGENT", process_);
     try {
-      ranks_->start(file_, options_.command, form_.first_rank, options_.ranks, [&](int rank) {
+      ranks_->start(file_, options_.command, form_.place.first_rank, options_.ranks, [&](int rank) {
         return rank_variables(variables, job, rank, failures_->error_file(rank));
       });
     } catch (const program_error& failure) {
@@ -357,7 +356,7 @@ class agent {
   /// The coordinator is in this process: prints how a generation has ended.
   void report(job_end& end) {
     const std::vector<rank_end> ends = ends_of(end.reports);
-    if (form_.nodes == 1 && any_failed_by_itself(ends)) {
+    if (form_.place.nodes == 1 && any_failed_by_itself(ends)) {
       end.divergence = divergence_headline(ends, failures_->recorders().directory, stopped_ranks_);
     }
     end.killed = killed_text(

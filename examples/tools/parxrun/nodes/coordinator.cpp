@@ -399,14 +399,14 @@ form_order coordinator::order_for(agent_number to) const {
   const std::string address = first.address();
   // Others may have come from a loopback address, where several nodes are on one host.
   const bool is_here = address.empty() || is_loopback(address);
-  return {.generation = state_.generation,
-          .restarts = state_.restarts,
-          .first_rank = ranks_->first_rank(to),
-          .world_size = ranks_->world_size(),
-          .node_rank = static_cast<int>(place - state_.members.begin()),
-          .nodes = static_cast<int>(state_.members.size()),
+  return {.place = {.generation = state_.generation,
+                    .restarts = state_.restarts,
+                    .first_rank = ranks_->first_rank(to),
+                    .world_size = ranks_->world_size(),
+                    .node_rank = static_cast<int>(place - state_.members.begin()),
+                    .nodes = static_cast<int>(state_.members.size()),
+                    .coordinator = nodes_.has_generations() ? name_ : std::string()},
           .goes_on = goes_on(),
-          .coordinator = nodes_.has_generations() ? name_ : std::string(),
           .run_id = run_id(),
           .master_host = is_here ? nodes_.host : address,
           .master_port = first.free_port,

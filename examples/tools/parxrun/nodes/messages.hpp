@@ -104,31 +104,35 @@ struct welcome {
   static constexpr std::string_view name = "welcome";
   static void for_each_field(auto& /*self*/, auto&& /*visit*/) {}
 };
-/// A generation begins.
-struct form_order {
-  static constexpr std::string_view name = "form";
+/// Where the ranks of one node are in their job.
+struct rank_placement {
   int generation = 0;
-  int restarts = 0;    ///< of the job, so far
+  int restarts = 0;    ///< of the job, after failures, so far
   int first_rank = 0;  ///< of the node
   int world_size = 0;
   int node_rank = 0;
   int nodes = 0;
+  std::string coordinator = {};  ///< of all generations: its name; empty where there are none
+};
+/// A generation begins.
+struct form_order {
+  static constexpr std::string_view name = "form";
+  rank_placement place = {};
   bool goes_on = false;     ///< the other ranks, where one is lost
-  std::string coordinator;  ///< the name of it; empty in a job without generations
   std::string run_id;       ///< of the ranks
   std::string master_host;  ///< where rank 0 of a program that is not of parx listens
   std::uint16_t master_port = 0;
   std::uint16_t store_port = 0;  ///< 0: rank 0 keeps the store, at the master's port
 
   static void for_each_field(auto& self, auto&& visit) {
-    visit("generation", self.generation);
-    visit("restarts", self.restarts);
-    visit("first_rank", self.first_rank);
-    visit("world_size", self.world_size);
-    visit("node_rank", self.node_rank);
-    visit("nodes", self.nodes);
+    visit("generation", self.place.generation);
+    visit("restarts", self.place.restarts);
+    visit("first_rank", self.place.first_rank);
+    visit("world_size", self.place.world_size);
+    visit("node_rank", self.place.node_rank);
+    visit("nodes", self.place.nodes);
     visit("goes_on", self.goes_on);
-    visit("coordinator", self.coordinator);
+    visit("coordinator", self.place.coordinator);
     visit("run_id", self.run_id);
     visit("master_host", self.master_host);
     visit("master_port", self.master_port);
@@ -136,8 +140,9 @@ struct form_order {
   }
   /// Throws channel_error where the numbers do not fit each other, or a node of so many ranks.
   void check(int ranks) const {
-    if (generation < 1 || restarts < 0 || first_rank < 0 || first_rank > world_size - ranks ||
-        node_rank < 0 || node_rank >= nodes) {
+    if (place.generation < 1 || place.restarts < 0 || place.first_rank < 0 ||
+        place.first_rank > place.world_size - ranks || place.node_rank < 0 ||
+        place.node_rank >= place.nodes) {
       throw_other_version();
     }
   }

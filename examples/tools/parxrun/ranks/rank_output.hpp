@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/parxrun/nodes/messages.hpp"
 #include "tools/parxrun/ranks/output_channel.hpp"
-#include "tools/parxrun/ranks/rank_variables.hpp"
 #include "tools/parxrun/run_ranks.hpp"
 #include <parx/core/formatted.hpp>
 

@@ -1,18 +1,22 @@
 #include "tools/parxrun/ranks/rank_variables.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include <parx/core/cpu_quota.hpp>
 #include <parx/core/thread_count.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-int threads_per_rank(int ranks) {
+namespace {
+
+/// What this process may use, divided among its ranks: the cores of its mask, or the quota of its
+/// control groups where that is less.
+int cores_per_rank(int ranks) {
   const auto cores = static_cast<double>(allowed_cores().size());
   return std::max(1, static_cast<int>(std::min(cores, own_cpu_quota().value_or(cores)) / ranks));
 }
-
-namespace {
 
 /// Whether an outer launcher's variable `name` describes parxrun's own place in an outer job.
 bool is_outer_rank_variable(std::string_view name) {
@@ -31,6 +35,27 @@ bool is_outer_rank_variable(std::string_view name) {
 
 }  // namespace
 
+local_job local_job::of(const form_order& form, const job_nodes& nodes,
+                        const agent_options& options, const std::string& secret_file,
+                        const std::string& secret) {
+  const bool keeps_store = form.store_port != 0;
+  return {.host = nodes.host,
+          .port = keeps_store ? form.store_port : form.master_port,
+          .other_host = form.master_host,
+          .other_port = form.master_port,
+          .ranks = options.ranks,
+          .most_restarts = nodes.restarts,
+          .run_id = form.run_id,
+          .job_id = nodes.id,
+          .secret_file = secret.empty() ? "" : secret_file,
+          .secret = secret_file.empty() ? secret : "",
+          .keeps_store = keeps_store,
+          .threads_per_rank = cores_per_rank(options.ranks),
+          .threads = options.threads,
+          .role = options.role,
+          .place = form.place};
+}
+
 environment rank_variables(environment env, const local_job& job, int rank,
                            const std::string& error_file) {
   std::erase_if(env, [](const auto& entry) { return is_outer_rank_variable(entry.first); });
@@ -38,8 +63,7 @@ environment rank_variables(environment env, const local_job& job, int rank,
     env.insert_or_assign(std::string(name), std::move(value));
   };
   const rank_placement& place = job.place;
-  const std::string world_size =
-      std::to_string(place.world_size > 0 ? place.world_size : job.ranks);
+  const std::string world_size = std::to_string(place.world_size);
   for (const std::string_view prefix : {"PARX_", ""}) {
     const auto set_both = [&](std::string_view name, std::string value) {
       set(std::string(prefix) + std::string(name), std::move(value));
@@ -51,8 +75,8 @@ environment rank_variables(environment env, const local_job& job, int rank,
   }
   set("PARX_MASTER_ADDR", job.host);
   set("PARX_MASTER_PORT", std::to_string(job.port));
-  set("MASTER_ADDR", job.other_host.empty() ? job.host : job.other_host);
-  set("MASTER_PORT", std::to_string(job.other_port == 0 ? job.port : job.other_port));
+  set("MASTER_ADDR", job.other_host);
+  set("MASTER_PORT", std::to_string(job.other_port));
   set("PARX_NODE_RANK", std::to_string(place.node_rank));
   set("PARX_GENERATION", std::to_string(place.generation));
   env.erase("PARX_COORDINATOR");
@@ -66,8 +90,8 @@ environment rank_variables(environment env, const local_job& job, int rank,
   set("ROLE_RANK", std::to_string(rank));
   set("ROLE_WORLD_SIZE", world_size);
   set("TORCHELASTIC_RESTART_COUNT", std::to_string(place.restarts));
-  set("TORCHELASTIC_MAX_RESTARTS", std::to_string(place.most_restarts));
-  set("TORCHELASTIC_RUN_ID", job.job_id.empty() ? job.run_id : job.job_id);
+  set("TORCHELASTIC_MAX_RESTARTS", std::to_string(job.most_restarts));
+  set("TORCHELASTIC_RUN_ID", job.job_id);
   // parxrun's store is not PyTorch's: rank 0 serves one at MASTER_PORT.
   set("TORCHELASTIC_USE_AGENT_STORE", "False");
   env.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
