@@ -16,12 +16,12 @@
 #include <thread>
 #include <vector>
 
+#include "tools/common/child_process.hpp"
 #include "tools/common/find_program.hpp"
 #include "tools/common/instructions.hpp"
 #include "tools/common/rank_list.hpp"
-#include "tools/parxrun/failures/failure_report.hpp"
+#include "tools/parxrun/failures/job_end.hpp"
 #include "tools/parxrun/failures/repeated_errors.hpp"
-#include "tools/common/child_process.hpp"
 #include "tools/parxrun/ranks/job_guard.hpp"
 #include "tools/parxrun/ranks/line_cutter.hpp"
 #include "tools/parxrun/ranks/missing_instructions.hpp"
@@ -234,12 +234,14 @@ BOOST_AUTO_TEST_CASE(the_report_names_the_first_failure_and_groups_the_others) {
   parx::detail::rank_end first{2, 400, {0, 9}, false, 1.25};
   first.log_file = "logs/rank_2.err";
   first.last_lines = {"out of memory"};
-  const std::string report = parx::detail::failure_report({"./train",
-                                                           first,
-                                                           {{0, 1, {1, 0}, false, 1.3},
-                                                            {1, 2, {0, 15}, true, 1.5},
-                                                            first,
-                                                            {3, 4, {1, 0}, false, 1.4}}});
+  const parx::detail::job_end end{.reports = {{.node = "n",
+                                               .ranks = {{0, 1, {1, 0}, false, 1.3},
+                                                         {1, 2, {0, 15}, true, 1.5},
+                                                         first,
+                                                         {3, 4, {1, 0}, false, 1.4}}}},
+                                  .command = "./train",
+                                  .code = 137};
+  const std::string report = parx::detail::report_text(end);
   for (const char* part :
        {"rank 2 of 4 failed: killed by SIGKILL (signal 9), 1.2 s", "./train", "logs/rank_2.err",
         "    | out of memory\n", "; ranks 0,3: exit code 1",
@@ -253,15 +255,19 @@ BOOST_AUTO_TEST_CASE(the_report_of_a_mistake_of_all_ranks_that_is_in_sight_has_t
   first.last_lines = {"[parx rank 1] error: no data"};
   first.is_in_sight = true;
   first.record = parx::failure_record{.text = "no data"};
-  parx::detail::job_failure failure{"./train", first, {{0, 1, {2, 0}, false, 0.3}, first}};
-  failure.recorder = "/dev/shm/x";
-  BOOST_TEST(parx::detail::failure_report(failure) ==
+  const parx::detail::rank_end other{0, 1, {2, 0}, false, 0.3};
+  parx::detail::job_end end{
+      .reports = {{.node = "n1", .ranks = {other, first}, .recorder = "/dev/shm/x"}},
+      .command = "./train",
+      .code = 2};
+  BOOST_TEST(parx::detail::report_text(end) ==
              "parxrun: rank 1 of 2 failed: exit code 2, 0.2 s after the start; rank 0: exit code "
              "2\n  command   ./train\n");
   // On another node they are not, and what only others have told is found by the recorders.
-  failure.node = "n2";
-  failure.cause.record = std::nullopt;
-  const std::string report = parx::detail::failure_report(failure);
+  first.record = std::nullopt;
+  end.reports = {{.node = "n1", .ranks = {other}},
+                 {.node = "n2", .ranks = {first}, .recorder = "/dev/shm/x"}};
+  const std::string report = parx::detail::report_text(end);
   BOOST_TEST((report.find("    | [parx rank 1] error: no data\n") != report.npos), report);
   BOOST_TEST((report.find("  recorder  /dev/shm/x") != report.npos), report);
 }

@@ -355,13 +355,14 @@ class agent {
 
   /// The coordinator is in this process: prints how a generation has ended.
   void report(job_end& end) {
-    const std::vector<rank_end> ends = ends_of(end.reports);
-    if (form_.place.nodes == 1 && any_failed_by_itself(ends)) {
-      end.divergence = divergence_headline(ends, failures_->recorders().directory, stopped_ranks_);
+    const judged_end judged(end);
+    if (form_.place.nodes == 1 && judged.whose == blame::rank) {
+      end.divergence =
+          divergence_headline(judged, failures_->recorders().directory, stopped_ranks_);
     }
     end.killed = killed_text(
-        ends, requests_.was_asked_twice() ? std::nullopt : std::optional(options_.grace));
-    print_end(console_, end);
+        judged.ends, requests_.was_asked_twice() ? std::nullopt : std::optional(options_.grace));
+    print_end(console_, judged);
   }
 
   // This process's own signals and end.

@@ -4,8 +4,6 @@
 #include <exception>
 #include <utility>
 
-#include "tools/parxrun/failures/failure_report.hpp"
-#include "tools/parxrun/failures/verdict.hpp"
 #include <parx/core/joined_text.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -63,6 +61,16 @@ std::string differing_calls_text(const std::vector<flight_log>& logs) {
 }
 
 namespace {
+
+/// Why some ranks have not entered a collective: the ends of the chains of waits for messages.
+struct unentered {
+  /// Those that no message keeps away; where messages keep all away, all.
+  std::vector<const flight_rank*> ranks{};
+  /// Set where messages keep all away: one whose message is with `peer`, which has entered
+  /// the collective.
+  const flight_rank* waiting = nullptr;
+  int peer = -1;
+};
 
 unentered who_did_not_enter(const flight_divergence& found, const std::vector<flight_log>& logs,
                             const std::vector<int>& stopped) {
@@ -160,19 +168,19 @@ std::string divergence_text(const std::vector<flight_log>& logs, const std::vect
   return {};
 }
 
-std::string divergence_headline(const std::vector<rank_end>& ends, const std::string& recorders,
+std::string divergence_headline(const judged_end& judged, const std::string& recorders,
                                 const std::vector<int>& stopped) {
-  const verdict found = judge(ends);
-  const auto& record = ends[found.cause].record;
+  const auto& record = judged.cause().record;
   if (!record || record->kind() == failure_kind::own) return {};
   const std::vector<flight_log> logs = readable_logs(recorders);
   // A rank may leave early because its last call was another one, which needed nobody.
   if (std::string text = differing_calls_text(logs); !text.empty()) return text;
   if (record->code != errc::mismatch) {
-    if (std::string text = early_exit_text(found, ends); !text.empty()) return text;
+    if (std::string text = early_exit_text(judged); !text.empty()) return text;
   }
   std::string text = divergence_text(logs, stopped);
-  return text.empty() && found.blamed >= 0 ? blame_text(*record, found.blamed) : text;
+  const int blamed = judged.found.blamed;
+  return text.empty() && blamed >= 0 ? blame_text(*record, blamed) : text;
 }
 
 }  // namespace parx::detail

@@ -3,14 +3,14 @@
 //
 // Where ranks call different operations, or one does not enter a call, the first process to fail is
 // usually not the one to blame: its message names the ranks that it waited for. The records show
-// which rank diverged. Pure but for readable_logs().
+// which rank diverged. Pure but for readable_logs() and divergence_headline(), which read files.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "tools/common/flight/divergence.hpp"
-#include "tools/common/job_report.hpp"
+#include "tools/parxrun/failures/job_end.hpp"
 #include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI::detail {
@@ -29,25 +29,16 @@ namespace parx::inline PARX_ABI::detail {
 /// The first operation that ranks called differently, as a sentence; empty where there is none.
 [[nodiscard]] std::string differing_calls_text(const std::vector<flight_log>& logs);
 
-/// Why some ranks have not entered a collective: the ends of the chains of waits for messages.
-struct unentered {
-  /// Those that no message keeps away; where messages keep all away, all.
-  std::vector<const flight_rank*> ranks{};
-  /// Set where messages keep all away: one whose message is with `peer`, which has entered
-  /// the collective.
-  const flight_rank* waiting = nullptr;
-  int peer = -1;
-};
-
-/// The same, or else which rank did not enter or finish an operation; empty where no rank stands
-/// out. `stopped` are the ranks whose processes were stopped (SIGSTOP) when the job failed.
+/// The first operation that ranks called differently, or else which rank did not enter or finish
+/// one; empty where no rank stands out. `stopped` are the ranks whose processes were stopped
+/// (SIGSTOP) when the job failed.
 [[nodiscard]] std::string divergence_text(const std::vector<flight_log>& logs,
                                           const std::vector<int>& stopped);
 
-/// The headline for a job whose cause, of `ends`, failed because of others: which rank left early
-/// or diverged, by the recorders in a directory. Empty where it failed by itself or that is not
-/// known.
-[[nodiscard]] std::string divergence_headline(const std::vector<rank_end>& ends,
+/// The headline for a job whose cause is a rank that failed because of others: which rank left
+/// early or diverged, by the recorders in a directory. Empty where it failed by itself or that is
+/// not known.
+[[nodiscard]] std::string divergence_headline(const judged_end& judged,
                                               const std::string& recorders,
                                               const std::vector<int>& stopped);
 

@@ -4,8 +4,8 @@
 #include <csignal>
 #include <cstddef>
 #include <iterator>
+#include <map>
 
-#include "tools/parxrun/failures/failure_report.hpp"
 #include "tools/common/exit_status.hpp"
 #include "tools/common/rank_list.hpp"
 #include <parx/core/formatted.hpp>
@@ -75,6 +75,45 @@ std::vector<rank_end> ends_of(const std::vector<node_report>& reports) {
   return ends;
 }
 
+std::string common_answer(const std::vector<rank_end>& ends, std::string_view command) {
+  for (const rank_end& each : ends) {
+    if (!each.failed_by_itself() || !each.is_silent || each.status.signal != 0) return {};
+    if (each.record) return {};
+    if (each.status.code != ends.front().status.code) return {};
+  }
+  return formatted("parxrun: {} ended with exit code {}: {}\n",
+                   ends.size() == 1 ? "the rank" : formatted("all {} ranks", ends.size()),
+                   ends.front().status.code, command);
+}
+
+std::string blame_text(const failure_record& record, int blamed) {
+  std::string where = record.operation.empty() ? "" : " in " + record.operation;
+  if (record.sequence > 0) where += formatted(" #{}", record.sequence);
+  if (!record.group.empty()) where += formatted(" on group \"{}\"", record.group);
+  switch (record.kind()) {
+    case failure_kind::lost_peer:
+      return formatted("rank {} was lost by rank {}{}", blamed, record.rank, where);
+    case failure_kind::accuses:
+      if (record.code == errc::mismatch) {
+        return formatted("rank {} and rank {} do not agree{}", blamed, record.rank, where);
+      }
+      return formatted("rank {} did not come or did not go on while rank {} waited for it{}",
+                       blamed, record.rank, where);
+    case failure_kind::own:
+    case failure_kind::told:
+      break;
+  }
+  return formatted("rank {} made rank {} end{}", blamed, record.rank, where);
+}
+
+std::string early_exit_text(const judged_end& judged) {
+  for (const rank_end& each : judged.ends) {
+    if (each.rank != judged.found.blamed || !each.status.success()) continue;
+    return formatted("rank {} ended with exit code 0 while others still waited for it", each.rank);
+  }
+  return {};
+}
+
 namespace {
 
 /// That all ranks of these nodes have saved their work; of others nothing is known.
@@ -89,9 +128,6 @@ std::string saved_text(const std::vector<node_report>& reports,
       joined_text(names, ", "), joined_text(unheard, ", "));
 }
 
-/// Who is to blame.
-enum class blame { nobody, missing_nodes, all_ranks_alike, rank };
-
 [[nodiscard]] blame blame_of(const job_end& end, const std::vector<rank_end>& ends) {
   if (end.code == 0 && !end.goes_on) return blame::nobody;
   if (!end.told && !end.loss.empty()) return blame::missing_nodes;
@@ -100,11 +136,11 @@ enum class blame { nobody, missing_nodes, all_ranks_alike, rank };
 }
 
 /// The headline where the cause blames another rank.
-[[nodiscard]] std::string divergence_of(const job_end& end, const verdict& found,
-                                        const std::vector<rank_end>& ends) {
-  if (!end.divergence.empty() || found.blamed < 0) return end.divergence;
-  if (std::string text = early_exit_text(found, ends); !text.empty()) return text;
-  return blame_text(*ends[found.cause].record, found.blamed);
+[[nodiscard]] std::string divergence_of(const judged_end& judged) {
+  const int blamed = judged.found.blamed;
+  if (!judged.end.divergence.empty() || blamed < 0) return judged.end.divergence;
+  if (std::string text = early_exit_text(judged); !text.empty()) return text;
+  return blame_text(*judged.cause().record, blamed);
 }
 
 [[nodiscard]] const node_report& report_with(const std::vector<node_report>& reports, int rank) {
@@ -122,13 +158,71 @@ enum class blame { nobody, missing_nodes, all_ranks_alike, rank };
                                        : "ended by its ranks";
 }
 
+/// How a rank has ended, and when.
+[[nodiscard]] std::string cause_text(const rank_end& cause) {
+  return formatted("{}, {:.1f} s after the start", to_string(cause.status), cause.seconds);
+}
+
+/// How the ranks beside the cause have ended: "; ranks 0,2: exit code 1; rank 3: ...".
+[[nodiscard]] std::string others_text(const judged_end& judged) {
+  std::map<std::string, std::vector<int>> others;
+  for (const rank_end& end : judged.ends) {
+    if (end.rank == judged.cause().rank) continue;
+    const char* const why = end.was_signalled ? ", after parxrun ended the job" : "";
+    others[to_string(end.status) + why].push_back(end.rank);
+  }
+  std::string text;
+  for (const auto& [how, ranks] : others) {
+    text += formatted("; {} {}: {}", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks), how);
+  }
+  return text;
+}
+
+/// What is said where a rank is the cause.
+[[nodiscard]] std::string failure_text(const judged_end& judged) {
+  const rank_end& cause = judged.cause();
+  const std::vector<node_report>& reports = judged.end.reports;
+  const node_report& report = report_with(reports, cause.rank);
+  const std::string divergence = divergence_of(judged);
+  const bool has_several_nodes = reports.size() > 1;
+  const bool is_own = cause.record && cause.record->kind() == failure_kind::own;
+  const std::string ends = formatted("rank {} of {} failed: {}{}", cause.rank, judged.ends.size(),
+                                     cause_text(cause), others_text(judged));
+  std::string text = formatted("parxrun: {}\n", divergence.empty() ? ends : divergence);
+  const auto field = [&](std::string_view name, std::string_view value) {
+    text += formatted("  {:<9} {}\n", name, value);
+  };
+  if (!divergence.empty()) field("told by", ends);
+  if (!report.reason.empty()) field("reason", report.reason);
+  if (has_several_nodes) field("node", report.node);
+  field("command", judged.end.command);
+  if (!cause.log_file.empty()) field("log", cause.log_file);
+  // A Python rank may have written its error to its TORCHELASTIC_ERROR_FILE alone.
+  if (cause.record && cause.is_silent) field("error", cause.record->text);
+  const bool are_in_sight = cause.is_in_sight && !has_several_nodes;
+  if (!cause.last_lines.empty() && !are_in_sight) {
+    text += "  its last lines on standard error:\n";
+    for (const std::string& line : cause.last_lines) text += "    | " + line + "\n";
+  }
+  // The last operations say nothing of a mistake that needed no other rank.
+  if (!report.recorder.empty() && !is_own) {
+    field("recorder", report.recorder + " (read it by: parx_doctor recorder DIR)");
+  }
+  return text;
+}
+
 }  // namespace
 
-std::string report_text(const job_end& end) {
+judged_end::judged_end(const job_end& of)
+    : end(of), ends(ends_of(of.reports)), whose(blame_of(of, ends)) {
+  if (whose == blame::rank) found = judge(ends);
+}
+
+std::string report_text(const judged_end& judged) {
+  const job_end& end = judged.end;
   if (end.code == 0 || end.goes_on) return {};
-  const std::vector<rank_end> ends = ends_of(end.reports);
   const std::string saved = all_have_saved(end.reports) ? saved_text(end.reports, end.unheard) : "";
-  switch (blame_of(end, ends)) {
+  switch (judged.whose) {
     case blame::missing_nodes:
       return formatted("parxrun: {}{}\n  command   {}\n  parxrun exits with code {}\n", end.loss,
                        saved, end.command, end.code);
@@ -136,29 +230,21 @@ std::string report_text(const job_end& end) {
       return formatted("parxrun: {}{}{}{}{}\n", how_it_ended(end), end.command.empty() ? "" : ": ",
                        end.command, saved, end.killed);
     case blame::all_ranks_alike:
-      return common_answer(ends, end.command);
+      return common_answer(judged.ends, end.command);
     case blame::rank:
       break;
   }
-  const verdict found = judge(ends);
-  const node_report& report = report_with(end.reports, ends[found.cause].rank);
-  return failure_report({.command = end.command,
-                         .cause = ends[found.cause],
-                         .ends = ends,
-                         .recorder = report.recorder,
-                         .divergence = divergence_of(end, found, ends),
-                         .reason = report.reason,
-                         .node = end.reports.size() > 1 ? report.node : std::string()});
+  return failure_text(judged);
 }
 
-job_outcome outcome_of(const job_end& end) {
-  const std::vector<rank_end> ends = ends_of(end.reports);
+job_outcome outcome_of(const judged_end& judged) {
+  const job_end& end = judged.end;
   job_outcome outcome{.generation = end.generation,
                       .restarts = end.restarts,
                       .goes_on = end.goes_on,
                       .code = end.code,
                       .world_size = end.world_size};
-  switch (blame_of(end, ends)) {
+  switch (judged.whose) {
     case blame::missing_nodes:
       outcome.has_failed = true;
       outcome.node = end.lost_node;
@@ -168,18 +254,17 @@ job_outcome outcome_of(const job_end& end) {
       if (end.code != 0 || end.goes_on) outcome.why = how_it_ended(end);
       break;
     case blame::all_ranks_alike:
-      outcome.why = "all ranks ended " + to_string(ends.front().status);
+      outcome.why = "all ranks ended " + to_string(judged.ends.front().status);
       break;
     case blame::rank: {
-      const verdict found = judge(ends);
-      const rank_end& cause = ends[found.cause];
+      const rank_end& cause = judged.cause();
       outcome.has_failed = true;
       outcome.rank = cause.rank;
       outcome.why = cause_text(cause);
-      if (const std::string text = divergence_of(end, found, ends); !text.empty()) {
+      if (const std::string text = divergence_of(judged); !text.empty()) {
         outcome.told_by = cause.rank;
         outcome.why = text;
-        if (found.blamed >= 0) outcome.rank = found.blamed;
+        if (judged.found.blamed >= 0) outcome.rank = judged.found.blamed;
       }
       for (const node_report& node : end.reports) {
         for (const rank_end& each : node.ranks) {

@@ -1,14 +1,17 @@
-// job_end: how a generation of a job has ended, and what parxrun says of it: a text for people and
-// the outcome, a record. Pure.
+// job_end: how a generation of a job has ended, who is to blame (verdict.hpp), and what parxrun
+// says of it: a text for people, of few lines, since the whole is in report.json; and the outcome,
+// a record. Pure.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/common/job_report.hpp"
 #include "tools/parxrun/failures/verdict.hpp"
+#include <parx/core/failure_record.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -31,6 +34,22 @@ struct job_end {
   std::string divergence = {};
 };
 
+/// Who is to blame.
+enum class blame { nobody, missing_nodes, all_ranks_alike, rank };
+
+/// What follows from a job_end, found once for all that is said of it.
+struct judged_end {
+  const job_end& end;          ///< borrowed
+  std::vector<rank_end> ends;  ///< of the ranks of all nodes, in ascending order
+  blame whose = blame::nobody;
+  verdict found = {};  ///< with blame::rank
+
+  judged_end(const job_end& of);  // NOLINT(google-explicit-constructor)
+
+  /// With blame::rank.
+  [[nodiscard]] const rank_end& cause() const { return ends[found.cause]; }
+};
+
 /// The report of a node with many ranks, with less of each, so that it stays one text.
 [[nodiscard]] node_report shortened(node_report report);
 
@@ -50,9 +69,22 @@ struct job_end {
 /// The ranks of all nodes, in ascending order.
 [[nodiscard]] std::vector<rank_end> ends_of(const std::vector<node_report>& reports);
 
-/// Empty for a job that succeeded or goes on.
-[[nodiscard]] std::string report_text(const job_end& end);
+/// What is said instead of the report where all ranks have returned the same code in silence: that
+/// is the program's answer (of `grep`, or a check that found something), not a crash. Else empty.
+[[nodiscard]] std::string common_answer(const std::vector<rank_end>& ends,
+                                        std::string_view command);
 
-[[nodiscard]] job_outcome outcome_of(const job_end& end);
+/// The headline for a rank that failed because of `blamed`, from its record: where the flight
+/// recorders do not say more.
+[[nodiscard]] std::string blame_text(const failure_record& record, int blamed);
+
+/// The headline where the blamed rank has succeeded, before others were done with it; else empty.
+[[nodiscard]] std::string early_exit_text(const judged_end& judged);
+
+/// Which rank was the cause and how the ranks have ended, and its last lines of output where these
+/// are out of sight. Empty for a job that succeeded or goes on.
+[[nodiscard]] std::string report_text(const judged_end& judged);
+
+[[nodiscard]] job_outcome outcome_of(const judged_end& judged);
 
 }  // namespace parx::detail

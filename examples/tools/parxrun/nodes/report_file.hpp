@@ -17,9 +17,9 @@ void write_report(const agent_options& options, job_report& report);
 
 /// What there is to say of a generation that has ended, for people, and where it has failed or goes
 /// on, its outcome for programs, unless a terminal shows it.
-inline void print_end(console& to, const job_end& end) {
-  std::string text = report_text(end);
-  const job_outcome outcome = outcome_of(end);
+inline void print_end(console& to, const judged_end& judged) {
+  std::string text = report_text(judged);
+  const job_outcome outcome = outcome_of(judged);
   const bool matters = outcome.has_failed || outcome.goes_on;
   if (matters && !console::is_terminal(stream::err)) text += line_of(outcome);
   to.queue(stream::err).add(text);
