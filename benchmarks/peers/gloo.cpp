@@ -42,7 +42,7 @@
 #include <bench/run.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/version.hpp>
-#include <parx/launch/launch_env.hpp>
+#include <parx/launch/detect_launch.hpp>
 
 namespace {
 

@@ -4,9 +4,9 @@
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
-#include <parx/comm.hpp>               // IWYU pragma: export
-#include <parx/core/hostlist.hpp>      // IWYU pragma: export
-#include <parx/launch/init.hpp>        // IWYU pragma: export
-#include <parx/launch/launch_env.hpp>  // IWYU pragma: export
-#include <parx/launch/launcher.hpp>    // IWYU pragma: export
-#include <parx/launch/run.hpp>         // IWYU pragma: export
+#include <parx/comm.hpp>                  // IWYU pragma: export
+#include <parx/core/hostlist.hpp>         // IWYU pragma: export
+#include <parx/launch/detect_launch.hpp>  // IWYU pragma: export
+#include <parx/launch/init.hpp>           // IWYU pragma: export
+#include <parx/launch/launch_env.hpp>     // IWYU pragma: export
+#include <parx/launch/run.hpp>            // IWYU pragma: export

@@ -13,7 +13,7 @@
 #include <parx/core/compiled_for.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/own_process.hpp>
-#include <parx/launch/launcher.hpp>
+#include <parx/launch/launch_env.hpp>
 #include <parx/store/store.hpp>
 
 namespace parx::inline PARX_ABI {

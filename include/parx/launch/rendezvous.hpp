@@ -27,7 +27,7 @@
 #include <parx/launch/detail/departure.hpp>
 #include <parx/launch/detail/join.hpp>
 #include <parx/launch/detail/survivors.hpp>
-#include <parx/launch/launcher.hpp>
+#include <parx/launch/launch_env.hpp>
 #include <parx/store/store.hpp>
 #include <parx/store/store_error.hpp>
 #include <parx/transport/hybrid.hpp>

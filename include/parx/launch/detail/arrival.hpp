@@ -21,7 +21,7 @@
 #include <parx/core/printable.hpp>
 #include <parx/launch/detail/job_keys.hpp>
 #include <parx/launch/detail/join.hpp>
-#include <parx/launch/launcher.hpp>
+#include <parx/launch/launch_env.hpp>
 #include <parx/store/store.hpp>
 #include <parx/transport/hybrid.hpp>
 

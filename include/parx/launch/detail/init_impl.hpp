@@ -33,8 +33,8 @@
 #include <parx/launch/detail/job_secret.hpp>
 #include <parx/launch/detail/known_variables.hpp>
 #include <parx/launch/detail/rank_env.hpp>
+#include <parx/launch/detect_launch.hpp>
 #include <parx/launch/init.hpp>
-#include <parx/launch/launch_env.hpp>
 #include <parx/launch/rendezvous.hpp>
 #include <parx/launch/thread_placement.hpp>
 #include <parx/transport/hybrid.hpp>

@@ -25,7 +25,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/hmac.hpp>
 #include <parx/core/random_hex.hpp>
-#include <parx/launch/launcher.hpp>
+#include <parx/launch/launch_env.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

@@ -22,7 +22,7 @@
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/job_keys.hpp>
 #include <parx/launch/detail/store_generation.hpp>
-#include <parx/launch/launcher.hpp>
+#include <parx/launch/launch_env.hpp>
 #include <parx/store/prefix.hpp>
 #include <parx/store/store_error.hpp>
 #include <parx/store/tcp.hpp>

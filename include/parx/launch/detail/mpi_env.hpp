@@ -9,7 +9,7 @@
 #include <parx/core/env.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/rank_env.hpp>
-#include <parx/launch/launcher.hpp>
+#include <parx/launch/launch_env.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

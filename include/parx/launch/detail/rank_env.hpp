@@ -16,7 +16,7 @@
 #include <parx/core/hash.hpp>
 #include <parx/core/printable.hpp>
 #include <parx/core/socket_address.hpp>
-#include <parx/launch/launcher.hpp>
+#include <parx/launch/launch_env.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

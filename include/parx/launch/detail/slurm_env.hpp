@@ -17,7 +17,7 @@
 #include <parx/core/hostlist.hpp>
 #include <parx/core/socket_address.hpp>
 #include <parx/launch/detail/rank_env.hpp>
-#include <parx/launch/launcher.hpp>
+#include <parx/launch/launch_env.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 

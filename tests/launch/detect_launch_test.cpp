@@ -1,5 +1,5 @@
 #include <parx/launch/detail/known_variables.hpp>
-#include <parx/launch/launch_env.hpp>
+#include <parx/launch/detect_launch.hpp>
 
 #include <boost/test/unit_test.hpp>
 

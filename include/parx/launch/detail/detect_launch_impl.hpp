@@ -1,4 +1,4 @@
-// Definitions of launch_env.hpp.
+// Definitions of detect_launch.hpp.
 #pragma once
 
 #include <parx/launch/detail/hydra.hpp>
@@ -6,7 +6,7 @@
 #include <parx/launch/detail/mpi_env.hpp>
 #include <parx/launch/detail/rank_env.hpp>
 #include <parx/launch/detail/slurm_env.hpp>
-#include <parx/launch/launch_env.hpp>
+#include <parx/launch/detect_launch.hpp>
 
 namespace parx::inline PARX_ABI {
 
