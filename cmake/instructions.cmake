@@ -118,10 +118,15 @@ function(parx_look_at_instructions)
   endforeach()
   if(slow AND CMAKE_HOST_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     list(JOIN slow ", " slow)
+    get_property(is_installed TARGET parx::header_only PROPERTY IMPORTED)
+    if(is_installed)
+      set(remedy "an installation of parx with -DPARX_NATIVE=ON, or parx::header_only and -march=native")
+    else()
+      set(remedy "set(PARX_NATIVE ON) before add_subdirectory(parx), or -march=native in CMAKE_CXX_FLAGS")
+    endif()
     message(STATUS
       "parx: without -march=native products of matrices use baseline instructions only, several times "
-      "slower than this machine can do (${slow}): set(PARX_NATIVE ON) before add_subdirectory(parx), an "
-      "installation of parx with -DPARX_NATIVE=ON, or -march=native in CMAKE_CXX_FLAGS")
+      "slower than this machine can do (${slow}): ${remedy}")
   endif()
 endfunction()
 

@@ -100,7 +100,7 @@ told() {  # told FLAG LEVEL WORDS
 }
 told $v1 1 "parx's library is compiled for AVX2, this file is not"
 told $v3 2 "parx's library is compiled for AVX-512, this file is not"
-told $v3 0 "parx's library is compiled without vector flags and this file for AVX"
+told $v3 0 "parx's library has no vector flags: leave -march out here"
 told $v1 0 '^$'
 told $v3 1 '^$'
 

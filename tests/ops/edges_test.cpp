@@ -483,3 +483,21 @@ BOOST_AUTO_TEST_CASE(what_refuses_its_operands_has_noted_its_caller_line) {
   names_line(__LINE__, [&] { (void)softmax(a, 4); });
   names_line(__LINE__, [&] { (void)layer(b); });
 }
+
+BOOST_AUTO_TEST_CASE(what_has_no_value_is_refused) {
+  const variable<double> a(tensor<double>::ones({2})), none;
+  const tensor<double> b = tensor<double>::ones({2}), empty;
+  const auto refuses = [&](const std::function<void()>& call) {
+    BOOST_TEST(mentions(message_of(call), "not defined()"));
+  };
+  refuses([&] { (void)(none + a); });
+  refuses([&] { (void)(a * none); });
+  refuses([&] { (void)relu(none); });
+  refuses([&] { (void)concat({a, none}); });
+  refuses([&] { (void)reshape(none, {2}); });
+  refuses([&] { (void)matmul(none, a); });
+  refuses([&] { (void)sum(none); });
+  refuses([&] { none.backward(); });
+  refuses([&] { (void)(empty + b); });
+  refuses([&] { (void)empty.clone(); });
+}

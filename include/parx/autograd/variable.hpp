@@ -71,6 +71,7 @@ class variable {
   /// after it. Or keep a copy of the tensor (no reference, pointer or span): then the optimizer
   /// postpones none. Throws usage_error for a parameter that has no values yet.
   [[nodiscard]] const tensor<T>& value() const {
+    require_defined();
     if (cell_->deferred != nullptr) cell_->deferred->settle(cell_->value);
     if (!cell_->value.defined()) require_value();
     return cell_->value;
@@ -78,14 +79,22 @@ class variable {
   /// The value for a reader of only these rows (axis 0), which must exist. Other rows may be
   /// outdated, see deferred_updates. Throws as value() does.
   [[nodiscard]] const tensor<T>& value_at_rows(std::span<const std::size_t> rows) const {
+    require_defined();
     if (cell_->deferred != nullptr) cell_->deferred->settle(cell_->value, rows);
     if (!cell_->value.defined()) require_value();
     return cell_->value;
   }
-  [[nodiscard]] const parx::shape& shape() const noexcept { return cell_->value.shape(); }
-  [[nodiscard]] std::size_t rank() const noexcept { return shape().rank(); }
-  [[nodiscard]] std::size_t size() const noexcept { return shape().size(); }
-  [[nodiscard]] std::size_t extent(int axis) const { return cell_->value.extent(axis); }
+  /// This and what follows throw usage_error, as value() does, where this is not defined().
+  [[nodiscard]] const parx::shape& shape() const {
+    require_defined();
+    return cell_->value.shape();
+  }
+  [[nodiscard]] std::size_t rank() const { return shape().rank(); }
+  [[nodiscard]] std::size_t size() const { return shape().size(); }
+  [[nodiscard]] std::size_t extent(int axis) const {
+    require_defined();
+    return cell_->value.extent(axis);
+  }
   [[nodiscard]] T item() const { return value().item(); }
   /// See tensor::cut.
   [[nodiscard]] const cut_rows* cut() const noexcept {
@@ -203,6 +212,12 @@ class variable {
       upstream = std::move(scaled);
     }
     cell_->node->accept(std::move(upstream).contiguous());
+  }
+  void require_defined() const {
+    if (!cell_) [[unlikely]] refuse_undefined();
+  }
+  [[noreturn, gnu::cold, gnu::noinline]] static void refuse_undefined() {
+    throw_usage("a variable that is not defined() has no value: it was declared without one");
   }
   /// Throws for a leaf with a shape and no memory yet; a constant without a tensor passes.
   [[gnu::noinline]] void require_value() const {

@@ -106,6 +106,7 @@ inline void require_replaceable(const std::filesystem::path& target) {
 
 inline void save_folder(process_group& group, const checkpoint_parts& parts,
                         const std::string& folder, std::uint64_t step, call_site site) {
+  require(!folder.empty(), "save at {}: the path is empty", site);
   const auto target = std::filesystem::absolute(folder).lexically_normal();
   const auto named = target.has_filename() ? target : target.parent_path();  // "out/model/"
   agree_on_rank0(&group, site, [&] {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -77,6 +78,11 @@ class process_group {
   /// members call it, all with the same list. It opens no connection until it is used.
   [[nodiscard]] process_group subgroup(std::span<const int> ranks, subgroup_options options = {},
                                        call_site site = call_site::current()) const;
+  [[nodiscard]] process_group subgroup(std::initializer_list<int> ranks,
+                                       subgroup_options options = {},
+                                       call_site site = call_site::current()) const {
+    return subgroup(std::span<const int>(ranks.begin(), ranks.size()), std::move(options), site);
+  }
 
   /// Local: what collective_options::tag stands for in errors, by number: "unit \"layers.3\"".
   /// Equal on all ranks.

@@ -36,7 +36,7 @@
 #elif PARX_LIBRARY_VECTORS == 1 && PARX_VECTORS_LEVEL != 1
 #error "parx's library is compiled for AVX2, this file is not: use the same -march"
 #elif PARX_LIBRARY_VECTORS == 0 && PARX_VECTORS_LEVEL != 0
-#error "parx's library is compiled without vector flags and this file for AVX: PARX_NATIVE=ON"
+#error "parx's library has no vector flags: leave -march out here, or build it with PARX_NATIVE=ON"
 #endif
 #endif
 

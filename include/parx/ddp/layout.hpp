@@ -61,9 +61,9 @@ inline void check_layout(const reduction_groups& groups,
   const bool is_cut = std::any_of(parameters.begin(), parameters.end(),
                                   [](const auto& each) { return !each->spec().is_whole(); });
   const std::string text = formatted(
-      "ddp on group \"{}\": the model of rank {} differs from that of rank 0. All ranks must build "
-      "the same model, in the same order{}:{}",
-      groups[where].name(), found->rank,
+      "ddp at {} on group \"{}\": the model of rank {} differs from that of rank 0. All ranks must "
+      "build the same model, in the same order{}:{}",
+      site, groups[where].name(), found->rank,
       is_cut ? ", and hold the same parts of it (where layers are cut over one axis of a mesh, a "
                "ddp is that of another)"
              : "",

@@ -113,7 +113,8 @@ class optimizer : public lazy_state {
   }
   [[nodiscard]] std::size_t group_count() const noexcept { return options_.size(); }
   /// The learning rate of all groups: `opt.set_lr(schedule.at(step))`.
-  void set_lr(double lr) noexcept {
+  void set_lr(double lr, call_site site = call_site::current()) {
+    require(lr >= 0, "set_lr at {}: a learning rate of {} is negative or no number", site, lr);
     for (Options& each : options_) each.lr = lr;
   }
 

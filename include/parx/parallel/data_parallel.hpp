@@ -13,6 +13,7 @@
 #include <parx/autograd/no_grad.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/function_ref.hpp>
+#include <parx/core/source.hpp>
 #include <parx/ddp/ddp.hpp>
 #include <parx/fsdp/any_fsdp.hpp>
 #include <parx/nn/any_module.hpp>
@@ -97,7 +98,7 @@ class data_parallel_strategy : public parallel_strategy<T> {
       microbatch_result<T> made = all.result(i, forward(all, i));
       require(made.loss.has_value(), "the criterion of a step returns a weighted_loss");
       total += made.figure;
-      detail::scaled(std::move(*made.loss), scale).backward();
+      detail::scaled(std::move(*made.loss), scale).backward({}, last_call_site());
     };
     for (std::size_t i = 0; i + 1 < all.count; ++i) {
       const no_sync_scope adding = wrapper_.no_sync();

@@ -100,48 +100,20 @@ class parallel_model : public any_parallel<T> {
   /// the metrics, of this replica.
   template <typename Batch, typename Figures>
   auto evaluate(const Batch& batch, Figures&& figures, call_site site = call_site::current()) {
-    require_forward<Batch>();
-    return with_call_context("evaluate", site, [&] {
-      const std::vector<Batch> parts = split(batch, batch_use::evaluation, site);
-      using made = decltype(figures(std::declval<const variable<T>&>(), parts.front()));
-      constexpr bool are_named = std::is_convertible_v<made, nn::metrics>;
-      nn::metrics sums;
-      const auto result = [&sums, &figures, &parts](std::size_t i, const variable<T>& x) {
-        static_cast<void>(sums);  // captured in every instance, used by some
-        if constexpr (are_named) {
-          nn::add(sums, figures(x, parts[i]));
-          return microbatch_result<T>{};
-        } else {
-          return microbatch_result<T>{result_of<T>(figures(x, parts[i])).figure};
-        }
-      };
-      const nn::tally total =
-          with_microbatches<T, Input>(
-          std::span<const Batch>(parts), result,
-          [&](const microbatches<T>& all) { return this->strategy().evaluate(all); });
-      if constexpr (are_named) {
-        process_group* const stages = this->strategy().stages();
-        if (stages != nullptr) broadcast(*stages, sums, this->strategy().last_stage(), site);
-        return sums;
-      } else {
-        return total;
-      }
-    });
+    return with_call_context("evaluate", site, [&] { return figures_of(batch, figures, site); });
   }
   /// Collective: the model's result for one batch, without gradients, whole and on all ranks of the
   /// replica, in every layout: of a teacher, say. Micro-batches follow each other along axis 0. The
   /// model's mode stays as it is: module().eval() turns dropout off.
   template <typename Batch>
   [[nodiscard]] tensor<T> outputs(const Batch& batch, call_site site = call_site::current()) {
-    std::vector<tensor<T>> made;
-    evaluate(
-        batch,
-        [&](const variable<T>& result, const auto&) {
-          made.push_back(full_logits(result).value().contiguous());
-          return nn::tally{};
-        },
-        site);
     return with_call_context("outputs", site, [&] {
+      std::vector<tensor<T>> made;
+      const auto keep = [&](const variable<T>& result, const auto&) {
+        made.push_back(full_logits(result).value().contiguous());
+        return nn::tally{};
+      };
+      figures_of(batch, keep, site);
       return joined_rows(made, this->strategy().stages(), this->strategy().last_stage(), site);
     });
   }
@@ -150,6 +122,34 @@ class parallel_model : public any_parallel<T> {
   using any_parallel<T>::any_parallel;
 
  private:
+  template <typename Batch, typename Figures>
+  auto figures_of(const Batch& batch, Figures& figures, call_site site) {
+    require_forward<Batch>();
+    const std::vector<Batch> parts = split(batch, batch_use::evaluation, site);
+    using made = decltype(figures(std::declval<const variable<T>&>(), parts.front()));
+    constexpr bool are_named = std::is_convertible_v<made, nn::metrics>;
+    nn::metrics sums;
+    const auto result = [&sums, &figures, &parts](std::size_t i, const variable<T>& x) {
+      static_cast<void>(sums);  // captured in every instance, used by some
+      if constexpr (are_named) {
+        nn::add(sums, figures(x, parts[i]));
+        return microbatch_result<T>{};
+      } else {
+        return microbatch_result<T>{result_of<T>(figures(x, parts[i])).figure};
+      }
+    };
+    const nn::tally total = with_microbatches<T, Input>(
+        std::span<const Batch>(parts), result,
+        [&](const microbatches<T>& all) { return this->strategy().evaluate(all); });
+    if constexpr (are_named) {
+      process_group* const stages = this->strategy().stages();
+      if (stages != nullptr) broadcast(*stages, sums, this->strategy().last_stage(), site);
+      return sums;
+    } else {
+      return total;
+    }
+  }
+
   template <typename Batch>
   static consteval void require_forward() {
     static_assert(!std::is_same_v<Input, no_input> || std::is_void_v<Batch>,

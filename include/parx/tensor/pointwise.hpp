@@ -148,6 +148,7 @@ void map_into(const tensor<R>& target, Function&& f, const tensor<T>&... operand
             to_string(target.shape()));
   };
   (check(operand.shape()), ...);
+  (operand.require_values(), ...);
   detail::map_runs(f, target, std::index_sequence_for<T...>{}, operand...);
 }
 
@@ -159,6 +160,8 @@ template <typename Function, typename First, typename... Rest>
   using result = typename detail::map_result<std::remove_cvref_t<Function>, First, Rest...>::type;
   shape s = first.shape();
   ((s = broadcast_shapes(s, rest.shape())), ...);
+  first.require_values();
+  (rest.require_values(), ...);
   tensor<result> target = tensor<result>::empty(s);
   detail::map_runs(f, target, std::make_index_sequence<1 + sizeof...(Rest)>{}, first, rest...);
   const auto note_cut = [&](const auto& operand) {

@@ -157,6 +157,11 @@ class tensor {
 
   // Elements.
 
+  /// Throws usage_error where there are no elements to read though the shape says so.
+  void require_values() const {
+    if (data_ == nullptr && shape_.size() > 0) [[unlikely]]
+      refuse_undefined();
+  }
   /// The first element; the others follow by strides().
   [[nodiscard]] T* data() const noexcept { return data_; }
   /// All elements in order. Throws usage_error unless the tensor is contiguous.
@@ -226,7 +231,8 @@ class tensor {
                              call_site = call_site::current()) const {
     const std::size_t at_axis = resolve_axis(axis, shape_);
     require(begin <= end && end <= shape_[at_axis],
-            "slice [{}, {}) of axis {} is outside a tensor of shape {}", begin, end, axis,
+            "slice [{}, {}) of axis {} is outside a tensor of shape {}; indices count from 0",
+            static_cast<std::ptrdiff_t>(begin), static_cast<std::ptrdiff_t>(end), axis,
             to_string(shape_));
     tensor result = *this;
     result.data_ += begin * strides_[at_axis];
@@ -235,6 +241,9 @@ class tensor {
   }
   /// One index of an axis; the axis disappears.
   [[nodiscard]] tensor select(int axis, std::size_t index, call_site = call_site::current()) const {
+    require(index < shape_[resolve_axis(axis, shape_)],
+            "index {} of axis {} is outside a tensor of shape {}; indices count from 0",
+            static_cast<std::ptrdiff_t>(index), axis, to_string(shape_));
     tensor result = slice(axis, index, index + 1);
     return result.drop_axis(resolve_axis(axis, shape_));
   }
@@ -326,6 +335,12 @@ class tensor {
     result.strides_ = contiguous_strides(to);
     return result;
   }
+  /// A shape without braces: a compile-time error that says what to do.
+  template <std::integral First, std::integral... More>
+  tensor reshape(First, More...) const {
+    static_assert(std::is_void_v<First>, "a shape goes in braces: x.reshape({2, parx::infer})");
+    return *this;
+  }
   /// Joins the axes from `first_axis` to the last: (n, c, h, w) becomes (n, c h w) for axis 1.
   [[nodiscard]] tensor flatten(int first_axis = 0, call_site = call_site::current()) const {
     if (rank() == 0) return reshape({1});
@@ -364,6 +379,11 @@ class tensor {
   }
 
  private:
+  [[noreturn, gnu::cold, gnu::noinline]] static void refuse_undefined() {
+    throw_usage(
+        "a tensor that is not defined() has no values: it was declared without them, or is a "
+        "gradient that no backward pass has reached");
+  }
   [[noreturn, gnu::noinline]] static void refuse_values(std::size_t count, const parx::shape& s,
                                                         call_site site) {
     throw_usage("tensor at {}: {} values do not fill a tensor of shape {}, which has {}", site,
@@ -390,6 +410,7 @@ template <typename T>
 void tensor<T>::copy_from(const tensor& source, call_site) const {
   require(shape_ == source.shape_, "a tensor of shape {} cannot be copied into one of shape {}",
           to_string(source.shape_), to_string(shape_));
+  source.require_values();
   const detail::loop_nest<2> nest(shape_, {strides_, source.strides_});
   const auto step = nest.run_step();
   nest.for_each_run_by_threads([&](const auto& offset, std::size_t count) {

@@ -37,8 +37,8 @@ class torch_ddp {
   /// `group` are borrowed. Throws usage_error for parameters that parx cannot sum, by name, and
   /// while another wrapper of the model exists. Options as those of parx::ddp, but .finish and
   /// .replicas.
-  explicit torch_ddp(Model& model, process_group& group, ddp_options options = {},
-                     call_site site = call_site::current())
+  [[nodiscard]] explicit torch_ddp(Model& model, process_group& group, ddp_options options = {},
+                                   call_site site = call_site::current())
       : model_(model),
         group_(group),
         module_(model, formatted("torch_ddp at {}", site), detail::gradient_kind::sparse),

@@ -233,16 +233,22 @@ template <detail::tensor_or_variable X>
 /// A matrix (m, k) times a vector (k).
 template <detail::tensor_or_variable X>
 [[nodiscard]] auto mv(const X& a, const X& x, call_site = call_site::current()) {
+  require(a.rank() == 2 && x.rank() == 1, "mv: shapes {} and {} are not (m, k) and (k)",
+          to_string(a.shape()), to_string(x.shape()));
   return einsum("ij,j->i", a, x);
 }
 /// The sum of the products of two vectors (n), a scalar.
 template <detail::tensor_or_variable X>
 [[nodiscard]] auto dot(const X& a, const X& b, call_site = call_site::current()) {
+  require(a.rank() == 1 && a.shape() == b.shape(), "dot: shapes {} and {} are not (n) and (n)",
+          to_string(a.shape()), to_string(b.shape()));
   return einsum("i,i->", a, b);
 }
 /// The products of all elements of a (m) with all of b (n): (m, n).
 template <detail::tensor_or_variable X>
 [[nodiscard]] auto outer(const X& a, const X& b, call_site = call_site::current()) {
+  require(a.rank() == 1 && b.rank() == 1, "outer: shapes {} and {} are not (m) and (n)",
+          to_string(a.shape()), to_string(b.shape()));
   return einsum("i,j->ij", a, b);
 }
 
