@@ -138,24 +138,19 @@ class torch_module {
   }
   [[nodiscard]] const std::string& who() const noexcept { return who_; }
 
-  /// loss.backward() for a loss that is the mean over `count` samples. With a count of 0, and where
-  /// it reaches no parameter, this rank takes part in the sums without a gradient.
+  /// loss.backward() for a loss that is the mean over `count` samples. Where it reaches no
+  /// parameter, this rank takes part in the sums without a gradient.
   void backward(const at::Tensor& loss, double count, call_site site) {
     require(count >= 0, "{}: backward at {}: the number of samples is not negative: {}", who_, site,
             count);
     require(loss.numel() == 1,
             "{}: backward at {}: a loss is one number, and this tensor has {}: take its mean()",
             who_, site, loss.numel());
-    require(count == 0 || loss.requires_grad(),
-            "{}: backward at {}: the loss has no gradient, so this rank's {} samples would not "
-            "count. It was detached, or made under torch::NoGradGuard; a rank that has no samples "
-            "gives a count of 0",
-            who_, site, count);
     check_unchanged();
     const restored_count restored{*this};
     count_ = count;
     passes_ = 0;
-    if (count > 0) loss.backward(at::full_like(loss, count));
+    if (count > 0 && loss.requires_grad()) loss.backward(at::full_like(loss, count));
     if (passes_ == 0 && observer() != nullptr) {
       running_pass pass(*this);
       begin({});
