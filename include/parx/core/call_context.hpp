@@ -49,7 +49,7 @@ namespace parx::inline PARX_ABI {
 }
 
 /// A usage_error's text with a line of the program, " (at or after train.cpp:12)", where it names
-/// none itself: an operator and a layer do not know where they were called.
+/// none itself: most operations only note where they were called.
 [[nodiscard, gnu::cold]] inline std::string with_last_call(std::string_view text) {
   const call_site last = last_call_site();
   if (last.line == 0 || names_a_line(text)) return std::string(text);

@@ -5,8 +5,9 @@
 // library (std::make_unique<parx::ddp<model>>(net, world)), the user's line is not known, and
 // naming the library's would mislead.
 //
-// An operator, and a layer that is called, cannot take such an argument. Where they refuse what
-// they are given, the thread's latest call that could says where to search: last_call_site().
+// An operator, and a layer that is called with several inputs, cannot take such an argument. Where
+// they refuse what they are given, the thread's latest call that could says where to search:
+// last_call_site(). A function whose messages do not name it takes one without a name, to be that.
 #pragma once
 
 #include <cstring>
