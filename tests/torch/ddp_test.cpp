@@ -450,7 +450,7 @@ BOOST_AUTO_TEST_CASE(misuse_is_a_sentence) {
          model.to(torch::kDouble);
          ddp(ones().to(torch::kDouble)).sum().backward();
        }},
-      {"convert the model first",
+      {"read by torch::load()",
        [](parx::process_group& group) {
          two model;
          parx::torch_ddp ddp{model, group};

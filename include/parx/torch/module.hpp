@@ -189,9 +189,9 @@ class torch_module {
     require(
         !leaf.parameter.requires_grad() ||
             ::torch::autograd::impl::try_get_grad_accumulator(leaf.parameter) == leaf.accumulator,
-        "{}: parameter \"{}\" was converted (to(), double(), half()) or read by torch::load() after "
-        "the model was wrapped, so its gradients would stay on this rank: convert the model first, "
-        "and load it first, or by parx::load_torch()",
+        "{}: parameter \"{}\" was converted (to(), double(), half()) or read by torch::load() "
+        "after the model was wrapped, so its gradients would stay on this rank: convert the model "
+        "first, and load it first, or by parx::load_torch()",
         who_, leaf.name);
   }
 
