@@ -241,11 +241,13 @@ class tensor {
   }
   /// One index of an axis; the axis disappears.
   [[nodiscard]] tensor select(int axis, std::size_t index, call_site = call_site::current()) const {
-    require(index < shape_[resolve_axis(axis, shape_)],
+    const std::size_t at_axis = resolve_axis(axis, shape_);
+    require(index < shape_[at_axis],
             "index {} of axis {} is outside a tensor of shape {}; indices count from 0",
             static_cast<std::ptrdiff_t>(index), axis, to_string(shape_));
-    tensor result = slice(axis, index, index + 1);
-    return result.drop_axis(resolve_axis(axis, shape_));
+    tensor result = *this;
+    result.data_ += index * strides_[at_axis];
+    return result.drop_axis(at_axis);
   }
   [[nodiscard]] tensor transpose(int first_axis = -2, int second_axis = -1,
                                  call_site = call_site::current()) const {
