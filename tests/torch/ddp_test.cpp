@@ -177,8 +177,10 @@ BOOST_AUTO_TEST_CASE(any_passes_add_up_as_their_sums_do) {
                                                           : static_cast<double>(1 + plan() % 5));
         auto& mine = each.slopes.emplace_back();
         for (int i = 0; i < parameters; ++i) {
-          mine.push_back(plan() % 2 == 0 ? std::optional<double>()
-                                         : static_cast<double>(plan() % 100) / 8 - 6);
+          // A step in which no rank reaches any is refused.
+          const bool skips = plan() % 2 == 0 && (rank > 0 || i > 0);
+          mine.push_back(skips ? std::optional<double>()
+                               : static_cast<double>(plan() % 100) / 8 - 6);
         }
       }
     }
@@ -524,6 +526,34 @@ BOOST_AUTO_TEST_CASE(misuse_is_a_sentence) {
          two model;
          parx::torch_ddp ddp{model, group};
          ddp.backward(model.forward(ones()), 2);
+       }},
+      {"no rank's loss reaches a parameter",
+       [](parx::process_group& group) {
+         two model;
+         parx::torch_ddp ddp{model, group};
+         ddp.backward(model.forward(ones()).mean().detach(), 2);
+       }},
+      {"in one step rank 1 of 2 called backward(loss, count) and the others loss.backward()",
+       [](parx::process_group& group) {
+         two model;
+         parx::torch_ddp ddp{model, group};
+         const Tensor loss = model.forward(ones()).mean();
+         if (group.rank() == 0) loss.backward();
+         else ddp.backward(loss, 2);
+       }},
+      {"in one step there was backward(loss, count) and loss.backward()",
+       [](parx::process_group& group) {
+         two model;
+         parx::torch_ddp ddp{model, group};
+         for (int step = 0; step < 2; ++step) {
+           {
+             const auto local = ddp.no_sync();
+             ddp.backward(model.forward(ones()).mean(), 2);
+           }
+           if (step == 0) ddp.backward(model.forward(ones()).mean(), 2);
+           else ddp.backward(model.forward(ones()).mean());
+           ddp.zero_grad();
+         }
        }},
       {"leave .finish",
        [](parx::process_group& group) {

@@ -37,6 +37,9 @@ struct backward_start {
   std::span<const std::size_t> reached = {};
   /// What this pass differentiates: the sum if any observer wanted that.
   gradient_of of = gradient_of::sum;
+  /// Whether a caller has said the count, or a loss brought it. Where nobody has, each rank weighs
+  /// 1; ranks of one step that count samples beside others that weigh 1 are refused.
+  bool is_counted = true;
 };
 
 class backward_observer {

@@ -40,6 +40,9 @@ class step_header {
   /// A number below 2^32 that must be equal on all ranks; after the sum, their sum.
   [[nodiscard]] double& order_hash() noexcept { return values_[3]; }
   [[nodiscard]] const double& order_hash() const noexcept { return values_[3]; }
+  /// Ranks whose samples nobody has counted, which weigh 1 each.
+  [[nodiscard]] double& uncounted() noexcept { return values_[4]; }
+  [[nodiscard]] const double& uncounted() const noexcept { return values_[4]; }
   /// What this rank has done with parameter `i` of this group.
   void set_use(std::size_t i, parameter_use use) noexcept {
     values_[first_parameter + i] = use == parameter_use::used     ? 1
@@ -61,7 +64,7 @@ class step_header {
   [[nodiscard]] std::span<double> values() noexcept { return values_; }
 
  private:
-  static constexpr std::size_t first_parameter = 4;
+  static constexpr std::size_t first_parameter = 5;
   /// Counts beside the users in one number, exactly for up to 2^26 ranks.
   static constexpr double frozen_rank = 0x1p-26;
 
@@ -92,6 +95,26 @@ void require_frozen_alike(process_group& group, std::string_view who,
       "{}: parameter \"{}\" is frozen on rank {} of {} and trained on the others: its "
       "gradient would lack their samples. Call freeze() on all ranks or on none",
       who, parameter.name(), joined_text(frozen), group.size());
+}
+
+/// Refuses a step in which some ranks count their samples and others do not: those of the former
+/// would weigh as many times more, in silence. `uncounted` is the number of the latter, the same on
+/// all of `group`; `is_counted` is of this rank. Throws errc::mismatch on all ranks.
+inline void require_counted_alike(process_group& group, std::string_view who, bool is_counted,
+                                  double uncounted, call_site site) {
+  if (uncounted == 0 || uncounted == group.size()) [[likely]]
+    return;
+  const int here = is_counted ? 1 : 0;
+  std::vector<int> all(static_cast<std::size_t>(group.size()));
+  all_gather(group, std::span(&here, 1), all, {}, site);
+  std::vector<std::size_t> counting;
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank] != 0) counting.push_back(rank);
+  throw_error(errc::mismatch,
+              "{}: in one step rank {} of {} called backward(loss, count) and the others "
+              "loss.backward(), whose loss would weigh as one sample. Give the count on all ranks "
+              "or on none",
+              who, joined_text(counting), group.size());
 }
 
 /// Threads: the one that runs backward.
@@ -127,6 +150,8 @@ class step_headers {
     return last_count_;
   }
 
+  /// Whether this rank's passes of the step that send() will speak of have counted their samples.
+  void set_counted(bool is_counted) noexcept { is_counted_ = is_counted; }
   /// Collective over all groups, asynchronous. `parameters` have a name() and is_frozen().
   template <typename Parameters>
   void send(const reduction_state& state, const Parameters& parameters) {
@@ -134,6 +159,7 @@ class step_headers {
     for (step_header& each : headers_) {
       each.count() = state.count();
       each.last_count() = last_count_;
+      each.uncounted() = is_counted_ ? 0 : 1;
     }
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const parameter_use otherwise =
@@ -150,11 +176,13 @@ class step_headers {
   void wait() { works_[own_group].wait(); }
   [[nodiscard]] bool test() { return works_[own_group].test(); }
   /// Blocks until all headers have arrived. Throws errc::mismatch if they say that ranks of a group
-  /// count different samples, or have frozen different parameters.
+  /// count different samples or do not count them, or have frozen different parameters.
   template <typename Parameters>
   void receive(const Parameters& parameters) {
     for (work& each : works_) each.wait();
     require_equal_counts();
+    for (std::size_t i = 0; i < groups_.size(); ++i)
+      require_counted_alike(groups_[i], who(), is_counted_, headers_[i].uncounted(), site_);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       require_frozen_alike(groups_[group_of_[i]], who(), *parameters[i],
                            headers_[group_of_[i]].frozen_ranks(numbers_[i]), site_);
@@ -186,6 +214,7 @@ class step_headers {
   std::vector<std::size_t> numbers_;         ///< by parameter: its index among those of its group
   std::vector<step_header> headers_;         ///< by group
   double last_count_ = 0;  ///< samples of the last step on all ranks
+  bool is_counted_ = true;
   std::vector<work> works_;  // destroyed, and so waited for, before the headers that they write
 };
 

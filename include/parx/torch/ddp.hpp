@@ -13,6 +13,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -62,11 +63,15 @@ class torch_ddp {
 
   /// The same as loss.backward() where `loss` is the mean over `count` samples, and ranks have
   /// different numbers of them: every sample then has the same weight. A rank without samples calls
-  /// it with a count of 0 and any loss. With a count of 1 every rank has the same weight, as
-  /// loss.backward() gives it. Throws usage_error, what a node of the graph throws, and parx::error
-  /// when the sums fail.
-  void backward(const at::Tensor& loss, double count = 1, call_site site = call_site::current()) {
+  /// it with a count of 0 and any loss. All ranks give the count in a step, and all passes of it, or
+  /// none. Throws usage_error, what a node of the graph throws, and parx::error when the sums fail:
+  /// errc::mismatch where some ranks only have given a count.
+  void backward(const at::Tensor& loss, double count, call_site site = call_site::current()) {
     module_.backward(loss, count, site);
+  }
+  /// loss.backward(), where `loss` may reach no parameter: every rank has the same weight.
+  void backward(const at::Tensor& loss, call_site site = call_site::current()) {
+    module_.backward(loss, std::nullopt, site);
   }
 
   /// While the result lives, passes add up on this rank; the first one after it sums them.

@@ -16,9 +16,11 @@
 // Threads: as the module; backward may be called by any one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -138,11 +140,12 @@ class torch_module {
   }
   [[nodiscard]] const std::string& who() const noexcept { return who_; }
 
-  /// loss.backward() for a loss that is the mean over `count` samples. Where it reaches no
-  /// parameter, this rank takes part in the sums without a gradient.
-  void backward(const at::Tensor& loss, double count, call_site site) {
-    require(count >= 0, "{}: backward at {}: the number of samples is not negative: {}", who_, site,
-            count);
+  /// loss.backward() for a loss that is the mean over `count` samples, or whose samples nobody has
+  /// counted. Where it reaches no parameter, this rank takes part in the sums without a gradient;
+  /// throws usage_error where no rank's loss reaches one.
+  void backward(const at::Tensor& loss, std::optional<double> count, call_site site) {
+    require(count.value_or(1) >= 0, "{}: backward at {}: the number of samples is not negative: {}",
+            who_, site, count.value_or(1));
     require(loss.numel() == 1,
             "{}: backward at {}: a loss is one number, and this tensor has {}: take its mean()",
             who_, site, loss.numel());
@@ -150,11 +153,18 @@ class torch_module {
     const restored_count restored{*this};
     count_ = count;
     passes_ = 0;
-    if (count > 0 && loss.requires_grad()) loss.backward(at::full_like(loss, count));
+    if (loss.requires_grad()) {
+      if (!count) loss.backward();
+      else if (*count > 0) loss.backward(at::full_like(loss, *count));
+    }
     if (passes_ == 0 && observer() != nullptr) {
       running_pass pass(*this);
       begin({});
       pass.complete();
+      require(has_gradients_ || count == 0 || observer()->adds_passes_up(),
+              "{}: backward at {}: no rank's loss reaches a parameter of the model: it is detached, "
+              "was computed under NoGradGuard, or by other parameters than the wrapped model's",
+              who_, site);
     }
   }
 
@@ -227,7 +237,7 @@ class torch_module {
   };
   struct restored_count {
     torch_module& module;
-    ~restored_count() { module.count_ = 1; }
+    ~restored_count() { module.count_.reset(); }
   };
 
   void follow(const std::string& name, const at::Tensor& parameter, gradient_kind kind) {
@@ -318,8 +328,16 @@ class torch_module {
       step_begins();
       for (const auto& leaf : leaves_) leaf->set_grad_aside();
     }
+    require(step_counts_.value_or(count_.has_value()) == count_.has_value(),
+            "{}: in one step there was backward(loss, count) and loss.backward(), whose loss would "
+            "weigh as one sample. Give the count in all passes of a step or in none",
+            who_);
     static_cast<void>(observer()->wanted());
-    observer()->begin_backward({.count = count_, .reached = reached, .of = gradient_of::sum});
+    observer()->begin_backward({.count = count_.value_or(1),
+                                .reached = reached,
+                                .of = gradient_of::sum,
+                                .is_counted = count_.has_value()});
+    step_counts_ = count_.has_value();
   }
 
   /// Under no_sync(), where zero_grad() between two passes may have filled gradients with zero:
@@ -342,6 +360,7 @@ class torch_module {
       leaf->drop_grad();
       leaf->set_aside.reset();
     }
+    step_counts_.reset();
   }
 
   /// The gradient of this leaf is final in this pass, which has contributed this much.
@@ -368,6 +387,10 @@ class torch_module {
     if (observer()->adds_passes_up()) return;
     const at::NoGradGuard guard;
     drops_ = 0;
+    step_counts_.reset();
+    has_gradients_ = std::any_of(leaves_.begin(), leaves_.end(), [](const auto& leaf) {
+      return leaf->stepped.grad().defined();
+    });
     for (const auto& leaf : leaves_) {
       if (leaf->is_table && leaf->shows_view()) leaf->show_rows();
       leaf->add_what_was_set_aside();
@@ -378,6 +401,7 @@ class torch_module {
   /// Leaves the gradients as the failed pass found them.
   void abandon() noexcept {
     is_running_ = false;
+    step_counts_.reset();
     for (const auto& leaf : leaves_) {
       leaf->drop_grad();
       leaf->stepped.mutable_grad() = std::move(leaf->set_aside);
@@ -395,8 +419,10 @@ class torch_module {
   const engine_nodes* nodes_ = nullptr;  ///< of the running pass, by which it is known
   bool is_running_ = false;
   std::size_t passes_ = 0;
+  bool has_gradients_ = false;  ///< any parameter, from the last sums
   int drops_ = 0;  ///< since the last sums
-  double count_ = 1;
+  std::optional<double> count_;       ///< samples of the running pass, where they are counted
+  std::optional<bool> step_counts_;   ///< whether the passes of this step so far have counted
 };
 
 }  // namespace parx::detail

@@ -171,9 +171,12 @@ class torch_zero {
     module_.check_unchanged();
     return model_.forward(std::forward<Inputs>(inputs)...);
   }
-  /// As torch_ddp::backward.
-  void backward(const at::Tensor& loss, double count = 1, call_site site = call_site::current()) {
+  /// As those of torch_ddp.
+  void backward(const at::Tensor& loss, double count, call_site site = call_site::current()) {
     module_.backward(loss, count, site);
+  }
+  void backward(const at::Tensor& loss, call_site site = call_site::current()) {
+    module_.backward(loss, std::nullopt, site);
   }
 
   /// This rank's parts of the parameters that get gradients, in the model's order: leaves, which

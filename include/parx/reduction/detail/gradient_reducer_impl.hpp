@@ -22,7 +22,10 @@ PARX_INLINE void gradient_reducer::begin_backward(const backward_start& start) {
   async_before_ = groups_.async_seconds();
   const bool is_last = kind == pass_kind::sums;
   try {
-    if (is_last) sums_.headers().own().flags() = flag_.exchange(false) ? 1 : 0;
+    if (is_last) {
+      sums_.headers().own().flags() = flag_.exchange(false) ? 1 : 0;
+      sums_.headers().set_counted(start.is_counted);
+    }
     sums_.start(state_, {.is_last = is_last,
                          .adds = held != reduction_state::nothing,
                          .count = start.count});
