@@ -527,6 +527,13 @@ BOOST_AUTO_TEST_CASE(misuse_is_a_sentence) {
          parx::torch_ddp ddp{model, group};
          ddp.backward(model.forward(ones()), 2);
        }},
+      {"runs [5] Float, a buffer",
+       [](parx::process_group& group) {
+         nn::Module model;
+         model.register_parameter("w", torch::ones({2}));
+         model.register_buffer("runs", torch::ones({4 + group.rank()}));
+         parx::torch_ddp ddp{model, group};
+       }},
       {"no rank's loss reaches a parameter",
        [](parx::process_group& group) {
          two model;

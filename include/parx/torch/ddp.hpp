@@ -25,6 +25,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/ddp.hpp>
+#include <parx/fsdp/same_model.hpp>
 #include <parx/reduction/times.hpp>
 #include <parx/torch/module.hpp>
 
@@ -33,17 +34,18 @@ namespace parx::inline PARX_ABI {
 template <std::derived_from<::torch::nn::Module> Model>
 class torch_ddp {
  public:
-  /// Collective over `group`. Checks that all ranks have the same parameters (throws errc::mismatch
-  /// with the difference otherwise) and gives all of them rank 0's values and buffers. `model` and
-  /// `group` are borrowed. Throws usage_error for parameters that parx cannot sum, by name, and
-  /// while another wrapper of the model exists. Options as those of parx::ddp, but .finish and
-  /// .replicas.
+  /// Collective over `group`. Checks that all ranks have the same parameters and buffers (throws
+  /// errc::mismatch with the difference otherwise) and gives all of them rank 0's values and
+  /// buffers. `model` and `group` are borrowed. Throws usage_error for parameters that parx cannot
+  /// sum, by name, and while another wrapper of the model exists. Options as those of parx::ddp,
+  /// but .finish and .replicas.
   [[nodiscard]] explicit torch_ddp(Model& model, process_group& group, ddp_options options = {},
                                    call_site site = call_site::current())
       : model_(model),
         group_(group),
         module_(model, formatted("torch_ddp at {}", site), detail::gradient_kind::sparse),
         ddp_(module_, group, checked(std::move(options), site), site) {
+    detail::require_same_model(group_, module_.description(), module_.who(), site);
     for (const auto& [name, parameter] : module_.frozen()) {
       detail::send_from_rank_0(parameter, group_, site);
     }
@@ -63,9 +65,9 @@ class torch_ddp {
 
   /// The same as loss.backward() where `loss` is the mean over `count` samples, and ranks have
   /// different numbers of them: every sample then has the same weight. A rank without samples calls
-  /// it with a count of 0 and any loss. All ranks give the count in a step, and all passes of it, or
-  /// none. Throws usage_error, what a node of the graph throws, and parx::error when the sums fail:
-  /// errc::mismatch where some ranks only have given a count.
+  /// it with a count of 0 and any loss. All ranks give the count in a step, and all passes of it,
+  /// or none. Throws usage_error, what a node of the graph throws, and parx::error when the sums
+  /// fail: errc::mismatch where some ranks only have given a count.
   void backward(const at::Tensor& loss, double count, call_site site = call_site::current()) {
     module_.backward(loss, count, site);
   }

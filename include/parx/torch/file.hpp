@@ -14,6 +14,7 @@
 #undef CHECK
 
 #include <parx/checkpoint/safetensors.hpp>
+#include <parx/core/call_context.hpp>
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
@@ -70,7 +71,8 @@ inline void save_torch(const ::torch::nn::Module& model, const std::string& path
 /// alone. Throws errc::io, errc::bad_data and, with the first difference, errc::mismatch.
 inline void load_torch(::torch::nn::Module& model, const std::string& path,
                        call_site site = call_site::current()) {
-  const safetensors_file file(path);
+  const safetensors_file file =
+      with_call_context("load_torch", site, [&] { return safetensors_file(path); });
   std::vector<std::pair<const stored_tensor*, at::Tensor>> found;
   detail::for_each_torch_tensor(model, [&](const std::string& name, const at::Tensor& tensor) {
     const stored_tensor* const stored = file.find(name);

@@ -23,6 +23,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <unordered_set>
 #include <utility>
@@ -39,6 +40,7 @@
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
+#include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
 #include <parx/core/source.hpp>
 #include <parx/torch/dtype.hpp>
@@ -161,11 +163,28 @@ class torch_module {
       running_pass pass(*this);
       begin({});
       pass.complete();
-      require(has_gradients_ || count == 0 || observer()->adds_passes_up(),
-              "{}: backward at {}: no rank's loss reaches a parameter of the model: it is detached, "
-              "was computed under NoGradGuard, or by other parameters than the wrapped model's",
-              who_, site);
+      require(
+          has_gradients_ || count == 0 || observer()->adds_passes_up(),
+          "{}: backward at {}: no rank's loss reaches a parameter of the model: it is detached, "
+          "was computed under NoGradGuard, or by other parameters than the wrapped model's",
+          who_, site);
     }
+  }
+
+  /// All parameters and buffers with shapes and types, one a line, to be compared over ranks.
+  [[nodiscard]] std::string description() const {
+    std::string text;
+    const auto line = [&text](const std::string& name, const at::Tensor& of,
+                              std::string_view what) {
+      text += formatted("{} [{}] {}{}\n", name, joined_text(of.sizes()),
+                        at::toString(of.scalar_type()), what);
+    };
+    for (const auto& leaf : leaves_) line(leaf->name, leaf->parameter, "");
+    for (const auto& [name, parameter] : frozen_) line(name, parameter, ", frozen");
+    for (const auto& item : model_.named_buffers()) {
+      if (item.value().defined()) line(item.key(), item.value(), ", a buffer");
+    }
+    return text;
   }
 
   /// Throws usage_error where a parameter is no longer the one whose gradients are followed.
@@ -388,9 +407,8 @@ class torch_module {
     const at::NoGradGuard guard;
     drops_ = 0;
     step_counts_.reset();
-    has_gradients_ = std::any_of(leaves_.begin(), leaves_.end(), [](const auto& leaf) {
-      return leaf->stepped.grad().defined();
-    });
+    has_gradients_ = std::any_of(leaves_.begin(), leaves_.end(),
+                                 [](const auto& leaf) { return leaf->stepped.grad().defined(); });
     for (const auto& leaf : leaves_) {
       if (leaf->is_table && leaf->shows_view()) leaf->show_rows();
       leaf->add_what_was_set_aside();
@@ -421,8 +439,8 @@ class torch_module {
   std::size_t passes_ = 0;
   bool has_gradients_ = false;  ///< any parameter, from the last sums
   int drops_ = 0;  ///< since the last sums
-  std::optional<double> count_;       ///< samples of the running pass, where they are counted
-  std::optional<bool> step_counts_;   ///< whether the passes of this step so far have counted
+  std::optional<double> count_;      ///< samples of the running pass, where they are counted
+  std::optional<bool> step_counts_;  ///< whether the passes of this step so far have counted
 };
 
 }  // namespace parx::detail

@@ -343,15 +343,9 @@ unit_plan torch_zero<Model>::plan_of(const torch_zero_options& options) const {
 template <std::derived_from<::torch::nn::Module> Model>
 void torch_zero<Model>::require_alike(const unit_plan& plan, const torch_zero_options& options,
                                       call_site site) {
-  std::string text = formatted("stage {}, {} buckets, order {}\n", options.stage,
-                               plan.flats().size(), static_cast<int>(options.order));
-  const auto line = [&](const std::string& name, const at::Tensor& of, std::string_view what) {
-    text += formatted("{} [{}] {}{}\n", name, joined_text(of.sizes()),
-                      at::toString(of.scalar_type()), what);
-  };
-  for (const auto& leaf : module_.leaves()) line(leaf->name, leaf->parameter, "");
-  for (const auto& [name, parameter] : module_.frozen()) line(name, parameter, ", frozen");
-  detail::require_same_model(group_, text, module_.who(), site);
+  const std::string wrapped = formatted("stage {}, {} buckets, order {}\n", options.stage,
+                                        plan.flats().size(), static_cast<int>(options.order));
+  detail::require_same_model(group_, wrapped + module_.description(), module_.who(), site);
 }
 
 }  // namespace parx
