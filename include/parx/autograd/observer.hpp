@@ -29,6 +29,13 @@ enum class gradient_of {
   sum,   ///< for callers that add up gradients, over ranks or micro-batches, and divide once
 };
 
+/// Where the count of a pass is from. In one step ranks of both kinds are refused: those that count
+/// would weigh as many times more as they have samples.
+enum class sample_count {
+  given,   ///< the caller has said it, or the loss has it
+  assumed  ///< nobody has counted: each rank weighs 1
+};
+
 /// Passed to observers when a pass starts.
 struct backward_start {
   double count = 1;  ///< the weight of the loss (see weighted_loss; 1 for a plain scalar)
@@ -37,9 +44,7 @@ struct backward_start {
   std::span<const std::size_t> reached = {};
   /// What this pass differentiates: the sum if any observer wanted that.
   gradient_of of = gradient_of::sum;
-  /// Whether a caller has said the count, or a loss brought it. Where nobody has, each rank weighs
-  /// 1; ranks of one step that count samples beside others that weigh 1 are refused.
-  bool is_counted = true;
+  sample_count counted = sample_count::given;
 };
 
 class backward_observer {

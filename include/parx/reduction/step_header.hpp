@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/autograd/observer.hpp>
 #include <parx/comm/collectives/all_gather.hpp>
 #include <parx/comm/collectives/all_reduce.hpp>
 #include <parx/comm/schedule/reduction_order.hpp>
@@ -99,12 +100,12 @@ void require_frozen_alike(process_group& group, std::string_view who,
 
 /// Refuses a step in which some ranks count their samples and others do not: those of the former
 /// would weigh as many times more, in silence. `uncounted` is the number of the latter, the same on
-/// all of `group`; `is_counted` is of this rank. Throws errc::mismatch on all ranks.
-inline void require_counted_alike(process_group& group, std::string_view who, bool is_counted,
+/// all of `group`; `counted` is this rank's. Throws errc::mismatch on all ranks.
+inline void require_counted_alike(process_group& group, std::string_view who, sample_count counted,
                                   double uncounted, call_site site) {
   if (uncounted == 0 || uncounted == group.size()) [[likely]]
     return;
-  const int here = is_counted ? 1 : 0;
+  const int here = counted == sample_count::given ? 1 : 0;
   std::vector<int> all(static_cast<std::size_t>(group.size()));
   all_gather(group, std::span(&here, 1), all, {}, site);
   std::vector<std::size_t> counting;
@@ -150,8 +151,8 @@ class step_headers {
     return last_count_;
   }
 
-  /// Whether this rank's passes of the step that send() will speak of have counted their samples.
-  void set_counted(bool is_counted) noexcept { is_counted_ = is_counted; }
+  /// How this rank's passes of the step that send() will speak of have counted their samples.
+  void set_counted(sample_count how) noexcept { counted_ = how; }
   /// Collective over all groups, asynchronous. `parameters` have a name() and is_frozen().
   template <typename Parameters>
   void send(const reduction_state& state, const Parameters& parameters) {
@@ -159,7 +160,7 @@ class step_headers {
     for (step_header& each : headers_) {
       each.count() = state.count();
       each.last_count() = last_count_;
-      each.uncounted() = is_counted_ ? 0 : 1;
+      each.uncounted() = counted_ == sample_count::given ? 0 : 1;
     }
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const parameter_use otherwise =
@@ -182,7 +183,7 @@ class step_headers {
     for (work& each : works_) each.wait();
     require_equal_counts();
     for (std::size_t i = 0; i < groups_.size(); ++i)
-      require_counted_alike(groups_[i], who(), is_counted_, headers_[i].uncounted(), site_);
+      require_counted_alike(groups_[i], who(), counted_, headers_[i].uncounted(), site_);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       require_frozen_alike(groups_[group_of_[i]], who(), *parameters[i],
                            headers_[group_of_[i]].frozen_ranks(numbers_[i]), site_);
@@ -214,7 +215,7 @@ class step_headers {
   std::vector<std::size_t> numbers_;         ///< by parameter: its index among those of its group
   std::vector<step_header> headers_;         ///< by group
   double last_count_ = 0;  ///< samples of the last step on all ranks
-  bool is_counted_ = true;
+  sample_count counted_ = sample_count::given;
   std::vector<work> works_;  // destroyed, and so waited for, before the headers that they write
 };
 

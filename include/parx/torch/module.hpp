@@ -355,7 +355,7 @@ class torch_module {
     observer()->begin_backward({.count = count_.value_or(1),
                                 .reached = reached,
                                 .of = gradient_of::sum,
-                                .is_counted = count_.has_value()});
+                                .counted = count_ ? sample_count::given : sample_count::assumed});
     step_counts_ = count_.has_value();
   }
 

@@ -24,7 +24,7 @@ PARX_INLINE void gradient_reducer::begin_backward(const backward_start& start) {
   try {
     if (is_last) {
       sums_.headers().own().flags() = flag_.exchange(false) ? 1 : 0;
-      sums_.headers().set_counted(start.is_counted);
+      sums_.headers().set_counted(start.counted);
     }
     sums_.start(state_, {.is_last = is_last,
                          .adds = held != reduction_state::nothing,
