@@ -5,7 +5,6 @@
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
 #include <parx/pipeline/action.hpp>
-#include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/catalog.hpp>
 #include <parx/pipeline/csv.hpp>
 #include <parx/pipeline/eager_one_f_one_b.hpp>

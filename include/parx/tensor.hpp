@@ -3,6 +3,7 @@
 
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
+#include <parx/tensor/batch.hpp>
 #include <parx/tensor/flush_denormals.hpp>
 #include <parx/tensor/instances.hpp>  // IWYU pragma: export
 #include <parx/tensor/matmul.hpp>

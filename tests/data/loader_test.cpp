@@ -8,8 +8,11 @@
 #include <fmt/format.h>
 
 #include <data/support.hpp>
+#include <messages.hpp>
 
 using namespace parx;
+using parx_test::mentions;
+using parx_test::message_of;
 
 namespace {
 
@@ -33,6 +36,27 @@ struct damaged_dataset {
       if (index == bad) throw std::runtime_error("sample 41 cannot be read");
     }
     return good.fetch(indices);
+  }
+};
+
+struct graph_batch {  // the nodes of several graphs, of which each has a label
+  tensor<float> nodes;
+  tensor<std::int64_t> labels;
+  tensor<float> weights;
+};
+struct named_batch : data::batch {
+  std::string name;
+};
+/// As many labels, and as many rows of x, as `rows` makes of the number of samples.
+template <typename Batch>
+struct ragged_dataset {
+  std::size_t (*rows)(std::size_t) = nullptr;
+  [[nodiscard]] std::size_t size() const { return 20; }
+  [[nodiscard]] Batch fetch(std::span<const std::size_t> indices) const {
+    const auto x = tensor<float>::ones({3 * indices.size(), 2});
+    const auto y = tensor<std::int64_t>::zeros({rows(indices.size())});
+    if constexpr (std::is_same_v<Batch, graph_batch>) return {x, y, {}};
+    else return {{x, y, {}}, "several"};
   }
 };
 
@@ -94,6 +118,29 @@ BOOST_AUTO_TEST_CASE(a_smaller_last_batch_can_be_dropped) {
   }
   BOOST_TEST(count == 2U);
   BOOST_TEST(loader.batches() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_without_a_tensor_of_one_row_for_each_sample_is_refused) {
+  const auto taken = [](auto source) {
+    return message_of([&] {
+      for (const auto& batch : data::loader{source, {.batch_size = 8}}.epoch(0)) (void)batch;
+    });
+  };
+  const auto all = [](std::size_t samples) { return samples; };
+  const auto one_less = [](std::size_t samples) { return samples - 1; };
+  BOOST_TEST(taken(ragged_dataset<graph_batch>{all}) == "nothing was thrown");
+  // It cannot be looked into.
+  BOOST_TEST(taken(ragged_dataset<named_batch>{one_less}) == "nothing was thrown");
+  const std::string said = taken(ragged_dataset<graph_batch>{one_less});
+  BOOST_TEST(mentions(said, "asked for 8 samples", "24, 7 rows"), said);
+}
+
+BOOST_AUTO_TEST_CASE(dropping_all_that_there_is_is_refused) {
+  const auto source = numbered(7);
+  const std::string said = message_of([&] {
+    const data::loader loader{source, {.batch_size = 8, .last_batch = data::last_batch::drop}};
+  });
+  BOOST_TEST(mentions(said, "leaves no batch", "7 samples, and a batch 8"), said);
 }
 
 BOOST_AUTO_TEST_CASE(a_data_set_without_samples_is_refused) {

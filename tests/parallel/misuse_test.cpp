@@ -269,6 +269,27 @@ BOOST_AUTO_TEST_CASE(ranks_of_one_replica_that_read_different_samples) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(ranks_of_one_replica_that_read_different_labels) {
+  struct rows {
+    parx::tensor<float> x, y;
+  };
+  for (const bool is_undefined : {false, true}) {
+    const auto all = failures_of(2, [&](process_group& world) {
+      parx::nn::sequential net{parx::nn::linear{4, 4}, parx::nn::relu{}, parx::nn::linear{4, 2}};
+      parx::parallel model{net, world, {.pp = 2}};
+      rows batch{parx::tensor<float>::ones({2, 4}), parx::tensor<float>::zeros({2, 2})};
+      if (world.rank() == 0) {
+        batch.y = is_undefined ? parx::tensor<float>() : parx::tensor<float>::ones({2, 2});
+      }
+      model.forward_backward(
+          batch, [](const auto& y, const rows& part) { return parx::nn::mse_loss(y, part.y); });
+    });
+    if (is_undefined)
+      BOOST_TEST(all == std::vector<std::string>(2), boost::test_tools::per_element());
+    else expect_all(all, "1 of 2 members of their batches differ");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(clipping_twice_in_a_step) {
   for (const char* const layout : {"ddp", "fsdp", "zero=1", "tp=2", "pp=2", "pp=2,zero=1"}) {
     expect_all(failures_of(2,

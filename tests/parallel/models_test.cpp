@@ -142,6 +142,21 @@ BOOST_AUTO_TEST_CASE(a_sequential_with_buffers_and_dropout) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_sequential_that_begins_with_an_embedding_takes_the_ids) {
+  const auto make = [] {
+    return parx::nn::sequential{parx::nn::embedding{11, 4}, parx::nn::flatten{},
+                                parx::nn::linear{24, 8}, parx::nn::relu{},
+                                parx::nn::linear{8, 3}};
+  };
+  const auto batch = [](int step, int replica) { return words(step + 7 * replica, true); };
+  const auto at = [&](int ranks, const std::string& layout) {
+    return trained(ranks, layout, make, batch, of_labels);
+  };
+  const outcome two = at(2, "ddp,microbatches=2");
+  BOOST_TEST(at(2, "fsdp,microbatches=2").values == two.values);
+  BOOST_TEST(at(4, "pp=2,microbatches=2").values == two.values);
+}
+
 BOOST_AUTO_TEST_CASE(a_classifier_of_texts_takes_ids_and_mask) {
   const auto make = [] {
     return parx::models::bert_classifier<float>{{.vocab_size = 11,

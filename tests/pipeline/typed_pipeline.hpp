@@ -11,9 +11,9 @@
 #include <parx/checkpoint/shard_files.hpp>
 #include <parx/nn/any_module.hpp>
 #include <parx/nn/blocks.hpp>
-#include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/microbatches.hpp>
 #include <parx/pipeline/pipeline_engine.hpp>
+#include <parx/tensor/batch.hpp>
 
 template <typename Model, typename Input, typename T>
 class typed_pipeline : public parx::pipelined_wrapper, public parx::pipeline_engine<T> {
@@ -55,7 +55,8 @@ class typed_pipeline : public parx::pipelined_wrapper, public parx::pipeline_eng
     const auto result = [&](std::size_t i, const parx::variable<T>& x) {
       return parx::result_of<T>(criterion(x, parts[i]));
     };
-    return parx::with_microbatches<T, Input>(std::span<const Batch>(parts), result, run);
+    return parx::with_microbatches<T, Input>(std::span<const Batch>(parts),
+                                             parx::call_site::current(), result, run);
   }
 
   Model& model_;

@@ -22,10 +22,12 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/core/source.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/detail/prefetch.hpp>
 #include <parx/data/sampler.hpp>
+#include <parx/tensor/batch.hpp>
 
 namespace parx::inline PARX_ABI::data {
 
@@ -54,6 +56,26 @@ concept batch_readers = requires(Readers& model) { model.data_group(); } ||
                           { group.rank() } -> std::convertible_to<int>;
                           { group.size() } -> std::convertible_to<int>;
                         };
+
+                        namespace detail {
+
+                        /// Throws usage_error for a batch of none of whose tensors the rows are the
+                        /// samples that fetch() was asked for. (Those of a graph's nodes may be
+                        /// others.)
+                        template <typename Batch>
+                        void require_fetched(const Batch& batch, std::size_t samples) {
+                          if constexpr (is_batch_of_tensors<Batch>) {
+                            const std::vector<std::size_t> rows = all_rows_of(batch);
+                            require(rows.empty() ||
+                                        std::find(rows.begin(), rows.end(), samples) != rows.end(),
+                                    "the data set's fetch() was asked for {} samples, and the "
+                                    "tensors of its batch have {} "
+                                    "rows: it returns one row for each",
+                                    samples, joined_text(rows));
+                          }
+                        }
+
+                        }  // namespace detail
 
 /// The batches of one epoch: an input range over `Batch&`, valid until the next one is taken.
 template <typename Batch>
@@ -123,7 +145,7 @@ class loader {
 
   /// All samples, unless the options have a sampler. Refers to `source`, which must outlive the
   /// loader. Throws usage_error when it has no samples, the batch size or the prefetch window is 0,
-  /// or the sampler was made for another number of samples.
+  /// the sampler was made for another number of samples, or last_batch::drop leaves no batch.
   explicit loader(const Dataset& source, loader_options options = {},
                   call_site site = call_site::current())
       : source_(&source),
@@ -143,6 +165,9 @@ class loader {
             "{}: the sampler was made for {} samples, but the data set has {}; make it with "
             "distributed_sampler{{dataset.size(), ...}}",
             at(), sampler_.size(), source.size());
+    require(batches() > 0,
+            "{}: last_batch::drop leaves no batch: this rank has {} samples, and a batch {}", at(),
+            sampler_.per_rank(), options_.batch_size);
   }
   /// This rank's samples: those of its place among the ranks of the model, or of the group, that
   /// have other samples. Of a model with virtual replicas shuffled samples, which are to be trained
@@ -208,6 +233,7 @@ class loader {
                 }
               }
               batch_type made = source->fetch(indices);
+              detail::require_fetched(made, indices.size());
               made.weights = std::move(weights);
               if constexpr (requires { made.apply_weights(); }) made.apply_weights();
               return made;

@@ -33,6 +33,7 @@ template <typename T = float>
 class embedding : public module<embedding<T>>, public cuttable_layer {
  public:
   using value_type = T;
+  using input_type = tensor<int>;  ///< behind parx::parallel, where it is the first of a sequential
 
   /// `rows` vectors of `width`. weight is (rows, width).
   embedding(std::size_t rows, std::size_t width, embedding_options options = {})

@@ -101,8 +101,9 @@ template <typename Input, typename Batch>
         requires {
           { batch.input_ids } -> std::convertible_to<const Input&>;
         },
-        "a model's input is the batch, its member x or input_ids, or what the model's "
-        "input_type::from(batch) makes of it: see nn/model_input.hpp");
+        "a model's input is the batch, its member x or input_ids, of the type that its first layer "
+        "takes (an embedding a tensor<int>), or what the model's input_type::from(batch) makes of "
+        "it: see nn/model_input.hpp");
     return batch.input_ids;
   }
 }

@@ -29,6 +29,17 @@ struct first_value_type<First, Rest...> {
 template <typename... Modules>
 inline constexpr bool takes_over = (... && module_type<Modules>);
 
+/// The input_type of the first module, else a tensor<T>.
+template <typename T, typename First, typename... Others>
+struct first_input {
+  using type = tensor<T>;
+};
+template <typename T, typename First, typename... Others>
+requires requires { typename First::input_type; }
+struct first_input<T, First, Others...> {
+  using type = typename First::input_type;
+};
+
 /// The template argument of a sequential of wrong arguments: its messages say what is wrong.
 template <typename... Others>
 struct no_modules : module_state {
@@ -46,6 +57,8 @@ template <module_type... Modules>
 class sequential : public module<sequential<Modules...>> {
  public:
   using value_type = typename detail::first_value_type<Modules...>::type;
+  /// What parx::parallel gives it: the input of the first module.
+  using input_type = typename detail::first_input<value_type, Modules...>::type;
   using element_types =  // those of its modules
       typename detail::all_types<types<>,
                                  typename detail::element_types_of<Modules>::type...>::type;
@@ -65,7 +78,7 @@ class sequential : public module<sequential<Modules...>> {
   }
 
   /// The forward pass in pieces: each module. The first one takes `Input`, the others variables.
-  template <typename Input = tensor<value_type>>
+  template <typename Input = input_type>
   [[nodiscard]] model_blocks<Input, value_type> blocks() {
     model_blocks<Input, value_type> all;
     add_blocks(all, std::index_sequence_for<Modules...>{});

@@ -25,9 +25,9 @@
 #include <parx/nn/metrics.hpp>
 #include <parx/nn/model_input.hpp>
 #include <parx/parallel/any_parallel.hpp>
-#include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/batch_parts.hpp>
 #include <parx/pipeline/microbatches.hpp>
+#include <parx/tensor/batch.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -89,7 +89,7 @@ class parallel_model : public any_parallel<T> {
         }
       };
       const nn::tally loss = with_microbatches<T, Input>(
-          std::span<const Batch>(parts), result,
+          std::span<const Batch>(parts), site, result,
           [&](const microbatches<T>& all) { return this->strategy().train(all); });
       this->look_at(loss.sum, site);
       return loss;
@@ -139,7 +139,7 @@ class parallel_model : public any_parallel<T> {
       }
     };
     const nn::tally total = with_microbatches<T, Input>(
-        std::span<const Batch>(parts), result,
+        std::span<const Batch>(parts), site, result,
         [&](const microbatches<T>& all) { return this->strategy().evaluate(all); });
     if constexpr (are_named) {
       process_group* const stages = this->strategy().stages();

@@ -17,6 +17,7 @@
 #include <parx/comm/collectives/any_shape.hpp>
 #include <parx/comm/collectives/batch.hpp>
 #include <parx/comm/collectives/message.hpp>
+#include <parx/core/source.hpp>
 #include <parx/pipeline/action.hpp>
 #include <parx/tensor/tensor.hpp>
 
@@ -39,9 +40,13 @@ struct stage_values {
 template <typename T>
 class stage_messages {
  public:
-  /// A message has at most `most` tensors. The group is borrowed.
-  stage_messages(process_group& group, int stages, int microbatches, std::size_t most)
-      : group_(&group), stages_(stages), tags_(static_cast<int>(most) + 1),
+  /// A message has at most `most` tensors. The group is borrowed. `site` is the step's.
+  stage_messages(process_group& group, int stages, int microbatches, std::size_t most,
+                 call_site site)
+      : group_(&group),
+        site_(site),
+        stages_(stages),
+        tags_(static_cast<int>(most) + 1),
         arrivals_(static_cast<std::size_t>(2 * stages * microbatches)) {}
 
   /// Posts the receives of the `tensors` tensors that `stage` will get from rank `from`.
@@ -57,11 +62,11 @@ class stage_messages {
             made = tensor<T>::empty(shape(std::span(extents.begin(), extents.end())));
             return std::as_writable_bytes(std::span(made.data(), made.size()));
           },
-          {.tag = tag++, .type = dtype_of<T>}));
+          {.tag = tag++, .type = dtype_of<T>}, site_));
     }
     if (way == stage_direction::backwards) {
       to.parts.push_back(
-          async_recv(*group_, std::span(&to.held.count, 1), from, {.tag = tag}));
+          async_recv(*group_, std::span(&to.held.count, 1), from, {.tag = tag}, site_));
     }
   }
   /// Delivers to a stage of this same rank.
@@ -86,14 +91,14 @@ class stage_messages {
     for (tensor<T>& each : next.held.values) {
       if (each.defined()) {
         each = std::move(each).contiguous();
-        together.send(each, to, {.tag = tag++, .extents = each.shape()});
+        together.send(each, to, {.tag = tag++, .extents = each.shape()}, site_);
       } else {
-        together.send(std::span<const T>(), to, {.tag = tag++, .extents = absent()});
+        together.send(std::span<const T>(), to, {.tag = tag++, .extents = absent()}, site_);
       }
     }
     if (way == stage_direction::backwards) {
       const std::span<const double> count(&next.held.count, 1);
-      together.send(count, to, {.tag = tag});
+      together.send(count, to, {.tag = tag}, site_);
     }
     next.sent = together.start();
   }
@@ -129,6 +134,7 @@ class stage_messages {
   }
 
   process_group* group_;
+  const call_site site_;
   int stages_, tags_;
   std::vector<std::unique_ptr<arrival>> arrivals_;
   std::list<departure> leaving_;

@@ -11,9 +11,10 @@
 #include <parx/autograd/loss.hpp>
 #include <parx/autograd/variable.hpp>
 #include <parx/core/function_ref.hpp>
+#include <parx/core/source.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/nn/model_input.hpp>
-#include <parx/pipeline/batch.hpp>
+#include <parx/tensor/batch.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -35,17 +36,19 @@ struct microbatches {
   function_ref<bool(std::size_t)> has_samples;
   /// Called with the model's result, on the ranks that have it.
   function_ref<microbatch_result<T>(std::size_t, const variable<T>&)> result;
+  call_site site;  ///< of the step or the evaluation
 };
 
 /// use(microbatches<T>) for the parts of a batch and what is made of each result: result(i, x).
 template <typename T, typename Input, typename Batch, typename Result, typename Use>
-nn::tally with_microbatches(std::span<const Batch> parts, const Result& result, const Use& use) {
+nn::tally with_microbatches(std::span<const Batch> parts, call_site site, const Result& result,
+                            const Use& use) {
   const auto with_input = [&](std::size_t i, function_ref<void(const any_input&)> take) {
     const Input input = input_of<Input>(parts[i]);
     take(any_input(input));
   };
   const auto holds = [&](std::size_t i) { return has_samples(parts[i]); };
-  return use(microbatches<T>{parts.size(), with_input, holds, result});
+  return use(microbatches<T>{parts.size(), with_input, holds, result, site});
 }
 
 /// The result of a criterion, which returns a weighted_loss, or in an evaluation also a tally.

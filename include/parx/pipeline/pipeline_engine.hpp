@@ -37,7 +37,6 @@
 #include <parx/nn/blocks.hpp>
 #include <parx/nn/loss.hpp>
 #include <parx/nn/model_input.hpp>
-#include <parx/pipeline/batch.hpp>
 #include <parx/pipeline/batch_parts.hpp>
 #include <parx/pipeline/microbatches.hpp>
 #include <parx/pipeline/options.hpp>
@@ -55,6 +54,7 @@
 #include <parx/pipeline/validate.hpp>
 #include <parx/plan/cut.hpp>
 #include <parx/reduction/training_engine.hpp>
+#include <parx/tensor/batch.hpp>
 
 namespace parx::inline PARX_ABI {
 

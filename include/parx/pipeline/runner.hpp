@@ -26,6 +26,7 @@
 #include <parx/autograd/loss_scale.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
+#include <parx/core/call_context.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/nn/blocks.hpp>
 #include <parx/nn/loss.hpp>
@@ -57,7 +58,7 @@ class stage_runner {
     loss_scale_ = loss_scale;
     const auto& actions = table.ranks[static_cast<std::size_t>(group_.rank())];
     const trace::span whole("step", "pipeline");
-    stage_messages<T> messages(group_, table.stages, table.microbatches, routes_.widest());
+    stage_messages<T> messages(group_, table.stages, table.microbatches, routes_.widest(), of.site);
     try {
       for (const stage_action& a : actions) expect(messages, table, a);
     } catch (...) {
@@ -89,7 +90,7 @@ class stage_runner {
     std::array<double, 2> total{figure.sum, figure.count};
     try {
       messages.finish();
-      broadcast(group_, total, {.root = owner_.back()});
+      broadcast(group_, total, {.root = owner_.back()}, of.site);
       reductions_.finish();
     } catch (...) {
       fail(actions.back(), "after");
@@ -319,30 +320,37 @@ class stage_runner {
             first};
   }
 
-  /// Aborts the group on all ranks, and throws an error with the current exception as its cause and
-  /// the place: "in" the action, "before" the first one or "after" the last.
+  /// Aborts the group on all ranks, whose errors name this rank and the place: "in" the action,
+  /// "before" the first one or "after" the last. Throws the current exception: with the place, if
+  /// it is of parx; as the cause of an error with the place, if communication has failed.
   [[noreturn]] void fail(const stage_action& a, const char* place = "in") {
-    const std::exception_ptr cause = std::current_exception();
-    errc code = errc::aborted;
-    error_context context{.operation = to_string(a), .group = group_.name(), .rank = group_.rank()};
-    try {
-      std::rethrow_exception(cause);
-    } catch (const error& known) {
-      code = known.code_value();
-      context.peer = known.context().peer;
-      context.host = known.context().host;
-    } catch (...) {
-    }
     const std::string action =
         is_compute(a.kind)
             ? formatted("{} (stage {}, micro-batch {})", to_string(a), a.stage, a.microbatch)
             : to_string(a);
     const std::string where = formatted("pipeline: rank {} of group \"{}\" failed {} {}",
                                         group_.rank(), group_.name(), place, action);
+    const std::exception_ptr cause = std::current_exception();
     if (!group_.closed() || group_.awaits_reason()) {
       group_.abort(where + "; caused by: " + text_of(cause));
     }
-    throw error(code, where, std::move(context), cause);
+    try {
+      throw;
+    } catch (const error& known) {
+      if (!is_communication_failure(known)) {
+        throw error(known.code_value(), formatted("{}, {} {}", known.message(), place, action),
+                    known.context(), known.cause());
+      }
+      throw error(known.code_value(), where,
+                  {.operation = to_string(a),
+                   .group = group_.name(),
+                   .rank = group_.rank(),
+                   .peer = known.context().peer,
+                   .host = known.context().host},
+                  cause);
+    } catch (const usage_error& mistake) {
+      throw_usage("{}, {} {}", mistake.what(), place, action);
+    }
   }
 
   process_group& group_;

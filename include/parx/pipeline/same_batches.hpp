@@ -16,14 +16,13 @@
 #include <parx/core/error.hpp>
 #include <parx/core/hash.hpp>
 #include <parx/core/source.hpp>
-#include <parx/pipeline/batch.hpp>
+#include <parx/tensor/batch.hpp>
 
 namespace parx::inline PARX_ABI {
 
 /// Collective over the ranks of one model. Throws parx::error (errc::mismatch), on all of them,
-/// where the micro-batches of ranks that have any differ: in all their members or in several,
-/// because one may be of no use on some ranks (labels where the inputs go in). Members that are
-/// undefined and `weights` are not compared, nor batches that are no aggregates of tensors.
+/// where the micro-batches of ranks that have any differ in a member. Members that are undefined
+/// and `weights` are not compared, nor batches that are no aggregates of tensors.
 template <typename Batch>
 void require_same_batches(std::string_view who, std::span<const Batch> microbatches,
                           process_group& model, call_site site) {
@@ -59,13 +58,13 @@ void require_same_batches(std::string_view who, std::span<const Batch> microbatc
     ++compared;
     if (most[2 * member] != -most[2 * member + 1]) ++differ;
   }
-  if (differ == 0 || (differ == 1 && compared > 1)) return;
+  if (differ == 0) return;
   throw_error(
       errc::mismatch,
       "{} at {}: the {} ranks of one model (group \"{}\") got different samples: {} of {} "
-      "members of their batches differ. They need the same: give the sampler data_group() of the "
-      "model, not the group of all ranks, or the loader the model itself, and let no rank skip a "
-      "batch",
+      "members of their batches differ. They need the same: give the loader the model, or the "
+      "sampler its data_group(), not the group of all ranks; let no rank skip a batch; and leave "
+      "a tensor that a rank does not use undefined",
       who, site, model.size(), model.name(), differ, compared);
 }
 

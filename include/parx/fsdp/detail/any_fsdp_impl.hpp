@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -77,13 +78,18 @@ inline void require_memory(const unit_plan& plan,
                {.how = {.zero = options.stage}, .host_pages = shared});
 }
 
+/// A layout's.
+[[nodiscard]] inline std::string_view word_of(int stage) noexcept {
+  return stage == 1 ? "zero=1" : stage == 2 ? "zero=2" : "fsdp";
+}
+
 }  // namespace detail
 
 template <typename Model>
 any_fsdp<Model>::any_fsdp(Model model, process_group& group, fsdp_options options, call_site site)
     : model_(std::move(model)),
       group_(group),
-      who_(formatted("fsdp at {}", site)),
+      who_(formatted("{} at {}", detail::word_of(options.stage), site)),
       pin_(pin(model_, who_)) {
   detail::validate(options, group.size(), who_);
   std::vector<std::unique_ptr<detail::sharded_parameter>> all;

@@ -2,12 +2,16 @@
 // as those of parx::data or {tensor<float> x; tensor<std::int64_t> y;}.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <parx/core/check.hpp>
+#include <parx/core/joined_text.hpp>
 #include <parx/tensor/tensor.hpp>
 #include <parx/types/chunk.hpp>
 
@@ -18,6 +22,13 @@ namespace detail {
 struct any_batch_member {
   template <typename T>
   operator T() const;  // NOLINT(google-explicit-constructor): only named, to count members
+};
+/// As any_batch_member, for a base class alone: structured bindings do not reach its members.
+template <typename Batch>
+struct any_batch_base {
+  template <typename T>
+  requires(std::is_base_of_v<T, Batch> && !std::is_same_v<T, Batch>) operator T()
+      const;  // NOLINT(google-explicit-constructor): only named
 };
 template <typename Batch, std::size_t... I>
 consteval bool has_batch_width(std::index_sequence<I...> /*numbers*/) {
@@ -34,11 +45,12 @@ consteval std::size_t batch_width() {
 
 }  // namespace detail
 
-/// Whether `Batch` is an aggregate of one to six members.
+/// Whether `Batch` is an aggregate of one to six members, without a base class.
 template <typename Batch>
 inline constexpr bool is_batch_of_tensors = [] {
   if constexpr (std::is_aggregate_v<Batch>) {
-    return detail::batch_width<Batch>() >= 1 && detail::batch_width<Batch>() <= 6;
+    constexpr bool has_base = requires { Batch{detail::any_batch_base<Batch>()}; };
+    return !has_base && detail::batch_width<Batch>() >= 1 && detail::batch_width<Batch>() <= 6;
   } else {
     return false;
   }
@@ -49,7 +61,7 @@ template <typename Batch, typename Visit>
 decltype(auto) with_batch_members(const Batch& of, Visit visit) {
   constexpr std::size_t count = detail::batch_width<Batch>();
   static_assert(is_batch_of_tensors<Batch>,
-                "a pipeline's batch is an aggregate of one to six tensors, whose rows are samples");
+                "a batch is an aggregate of one to six tensors, whose rows are samples");
   if constexpr (count == 1) {
     const auto& [a] = of;
     return visit(a);
@@ -85,17 +97,26 @@ template <typename Batch>
   }
 }
 
-/// The number of samples: the rows of the first member that is set; nullopt if none is.
+/// The rows of each tensor that is set and has any, in order.
 template <typename Batch>
-[[nodiscard]] std::optional<std::size_t> rows_of(const Batch& batch) {
-  std::optional<std::size_t> rows;
+[[nodiscard]] std::vector<std::size_t> all_rows_of(const Batch& batch) {
+  std::vector<std::size_t> rows;
   with_batch_members(batch, [&](const auto&... members) {
     const auto look = [&](const auto& member) {
-      if (!rows && member.defined() && member.rank() > 0) rows = member.extent(0);
+      if constexpr (requires { member.extent(0); }) {
+        if (member.defined() && member.rank() > 0) rows.push_back(member.extent(0));
+      }
     };
     (look(members), ...);
   });
   return rows;
+}
+
+/// The number of samples: the rows of the first member that is set; nullopt if none is.
+template <typename Batch>
+[[nodiscard]] std::optional<std::size_t> rows_of(const Batch& batch) {
+  const std::vector<std::size_t> rows = all_rows_of(batch);
+  return rows.empty() ? std::nullopt : std::optional(rows.front());
 }
 
 /// Rows [begin, end) of the batch, which refer to its memory.
@@ -110,15 +131,19 @@ template <typename Batch>
 
 /// Splits the batch into `count` parts, which refer to its memory and differ by at most one row,
 /// the longer ones first: of fewer rows than parts the last have none. The parts of an empty batch
-/// are empty.
+/// are empty. Throws usage_error for tensors of different numbers of rows.
 template <typename Batch>
 [[nodiscard]] std::vector<Batch> split_rows(const Batch& whole, int count) {
-  const std::optional<std::size_t> known = rows_of(whole);
-  if (!known) return std::vector<Batch>(static_cast<std::size_t>(count), whole);
+  const std::vector<std::size_t> rows = all_rows_of(whole);
+  require(std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(),
+          "the tensors of a batch that is split into {} micro-batches have {} rows: each needs one "
+          "row for each sample",
+          count, joined_text(rows));
+  if (rows.empty()) return std::vector<Batch>(static_cast<std::size_t>(count), whole);
   std::vector<Batch> parts;
   for (int i = 0; i < count; ++i) {
     parts.push_back(
-        rows_between(whole, chunk_begin(*known, count, i), chunk_begin(*known, count, i + 1)));
+        rows_between(whole, chunk_begin(rows[0], count, i), chunk_begin(rows[0], count, i + 1)));
   }
   return parts;
 }
