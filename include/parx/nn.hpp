@@ -4,6 +4,7 @@
 #include <parx/core/version.hpp>  // first: what compiler parx needs
 
 #include <parx/autograd/ops.hpp>        // IWYU pragma: export
+#include <parx/autograd/print.hpp>      // IWYU pragma: export
 #include <parx/nn/activation.hpp>       // IWYU pragma: export
 #include <parx/nn/attention.hpp>        // IWYU pragma: export
 #include <parx/nn/blocks.hpp>           // IWYU pragma: export
@@ -25,3 +26,4 @@
 #include <parx/nn/random_layer.hpp>     // IWYU pragma: export
 #include <parx/nn/sequential.hpp>       // IWYU pragma: export
 #include <parx/nn/transformer.hpp>      // IWYU pragma: export
+#include <parx/tensor/arithmetic.hpp>   // IWYU pragma: export

@@ -11,6 +11,8 @@
 #include <span>
 #include <type_traits>
 
+#include <fmt/core.h>
+
 #include <parx/autograd/variable.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -51,4 +53,19 @@ struct weighted_loss {
   }
 };
 
+/// For fmt, of a loss or a tally: a compile-time error that says what to do.
+template <typename Loss>
+struct unprinted_loss {
+  static_assert(std::is_void_v<Loss>,
+                "a loss is a sum and a count: print loss.mean(), or that of all ranks, "
+                "parx::global_mean(world, loss)");
+  constexpr auto parse(const fmt::format_parse_context& specification) {
+    return specification.begin();
+  }
+  fmt::appender format(const Loss&, fmt::format_context& to) const { return to.out(); }
+};
+
 }  // namespace parx
+
+template <typename T>
+struct fmt::formatter<parx::weighted_loss<T>> : parx::unprinted_loss<parx::weighted_loss<T>> {};

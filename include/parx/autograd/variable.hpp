@@ -96,6 +96,15 @@ class variable {
     return cell_->value.extent(axis);
   }
   [[nodiscard]] T item() const { return value().item(); }
+  /// A compile-time error that says what to do.
+  template <typename Index>
+  [[nodiscard]] variable operator[](Index /*index*/) const {
+    static_assert(
+        std::is_void_v<Index>,
+        "a row of a variable is select(x, 0, i), rows are slice(x, 0, begin, end), and an "
+        "element's number is x.value().at(i, j)");
+    return *this;
+  }
   /// See tensor::cut.
   [[nodiscard]] const cut_rows* cut() const noexcept {
     return cell_ ? cell_->value.cut() : nullptr;

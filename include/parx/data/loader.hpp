@@ -307,5 +307,8 @@ loader(const Dataset&, Readers&, loader_options = {}) -> loader<Dataset>;
 template <typename Other>
   requires(!dataset<Other>)
 loader(const Other&, loader_options = {}) -> loader<detail::no_dataset<Other>>;
+  template <typename Other, batch_readers Readers>
+  requires(!dataset<Other>) loader(const Other&, Readers&, loader_options = {})
+  ->loader<detail::no_dataset<Other>>;
 
 }  // namespace parx::data

@@ -119,3 +119,6 @@ template <typename T, std::integral Label>
 }
 
 }  // namespace parx::nn
+
+template <std::same_as<parx::nn::tally> Tally>
+struct fmt::formatter<Tally> : parx::unprinted_loss<Tally> {};

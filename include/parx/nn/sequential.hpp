@@ -48,7 +48,8 @@ struct no_modules : module_state {
                 "modules move but do not copy: sequential{std::move(first), std::move(second)}");
   static_assert(are_modules,
                 "sequential takes modules, in their order and without names: "
-                "sequential{linear{784, 128}, relu{}, linear{128, 10}}");
+                "sequential{linear{784, 128}, relu{}, linear{128, 10}}; a function of a variable "
+                "goes as apply{function}, of parx/ops.hpp");
 };
 
 }  // namespace detail

@@ -75,6 +75,7 @@ class parallel_model : public any_parallel<T> {
   nn::tally forward_backward(const Batch& batch, Criterion&& criterion,
                              call_site site = call_site::current()) {
     require_forward<Batch>();
+    require_call<Criterion, Batch>();
     using made = std::invoke_result_t<Criterion&, const variable<T>&, const Batch&>;
     static_assert(std::is_same_v<made, weighted_loss<T>>,
                   "the criterion of forward_backward returns a loss as (sum, count): [](auto& "
@@ -125,6 +126,7 @@ class parallel_model : public any_parallel<T> {
   template <typename Batch, typename Figures>
   auto figures_of(const Batch& batch, Figures& figures, call_site site) {
     require_forward<Batch>();
+    require_call<Figures, Batch>();
     const std::vector<Batch> parts = split(batch, batch_use::evaluation, site);
     using made = decltype(figures(std::declval<const variable<T>&>(), parts.front()));
     constexpr bool are_named = std::is_convertible_v<made, nn::metrics>;
@@ -150,6 +152,13 @@ class parallel_model : public any_parallel<T> {
     }
   }
 
+  template <typename Function, typename Batch>
+  static consteval void require_call() {
+    static_assert(
+        std::is_invocable_v<Function&, const variable<T>&, const Batch&>,
+        "a criterion, or what makes figures, takes the model's result and the part of the "
+        "batch that it is of: [](auto& logits, auto& part) { ... }");
+  }
   template <typename Batch>
   static consteval void require_forward() {
     static_assert(!std::is_same_v<Input, no_input> || std::is_void_v<Batch>,

@@ -2,13 +2,13 @@
 // axes shortened.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <ostream>
 #include <string>
-#include <string_view>
 #include <type_traits>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <parx/core/formatted.hpp>
 #include <parx/tensor/tensor.hpp>
@@ -47,6 +47,16 @@ void print_axis(std::string& text, const tensor<T>& t, const print_options& opti
   text += ']';
 }
 
+/// "{}" of what to_string() takes, without fmt/format.h, which takes as long to read as a chapter.
+struct text_formatter {
+  constexpr auto parse(const fmt::format_parse_context& specification) {
+    return specification.begin();
+  }
+  static fmt::appender write(const std::string& text, fmt::format_context& to) {
+    return std::copy(text.begin(), text.end(), to.out());
+  }
+};
+
 }  // namespace detail
 
 template <typename T>
@@ -75,16 +85,14 @@ struct is_range<parx::tensor<T>, Char> : std::false_type {};
 FMT_END_NAMESPACE
 
 template <typename T>
-struct fmt::formatter<parx::tensor<T>> : fmt::formatter<std::string_view> {
-  template <typename Context>
-  auto format(const parx::tensor<T>& t, Context& context) const {
-    return fmt::formatter<std::string_view>::format(parx::to_string(t), context);
+struct fmt::formatter<parx::tensor<T>> : parx::detail::text_formatter {
+  fmt::appender format(const parx::tensor<T>& t, fmt::format_context& to) const {
+    return write(parx::to_string(t), to);
   }
 };
 template <>
-struct fmt::formatter<parx::shape> : fmt::formatter<std::string_view> {
-  template <typename Context>
-  auto format(const parx::shape& s, Context& context) const {
-    return fmt::formatter<std::string_view>::format(parx::to_string(s), context);
+struct fmt::formatter<parx::shape> : parx::detail::text_formatter {
+  fmt::appender format(const parx::shape& s, fmt::format_context& to) const {
+    return write(parx::to_string(s), to);
   }
 };
