@@ -5,10 +5,12 @@
 #include <pthread.h>
 
 #include <functional>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include <messages.hpp>
 #include <parx/autograd/function.hpp>
 #include <parx/autograd/ops.hpp>
 #include <parx/autograd/parameter.hpp>
@@ -454,4 +456,19 @@ BOOST_AUTO_TEST_CASE(backward_takes_denormal_gradients_as_zero_and_the_thread_ke
     BOOST_TEST(product(1e-30F, 1e-12F) == 0.0F);
   }
   BOOST_TEST(product(1e-30F, 1e-12F) > 0.0F);
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_that_is_no_number_is_told_once_with_the_line) {
+  const variable<float> x(tensor<float>::ones({3}), gradient::wanted);
+  const parx_test::captured_log log;
+  sum(x).backward();
+  BOOST_TEST(log.text() == "");
+  {
+    const parx::detail::loss_is_watched by_another;
+    (sum(x) * std::numeric_limits<float>::quiet_NaN()).backward();
+    BOOST_TEST(log.text() == "");
+  }
+  for (int i = 0; i < 2; ++i) (sum(x) * std::numeric_limits<float>::infinity()).backward();
+  BOOST_TEST(log.lines().size() == 1U);
+  BOOST_TEST(parx_test::mentions(log.text(), "backward at backward_test.cpp:", "the loss is inf"));
 }

@@ -347,7 +347,7 @@ BOOST_AUTO_TEST_CASE(all_ranks_agree_on_success_and_on_failure) {
     for (std::size_t rank = 0; rank < 3; ++rank) {
       BOOST_TEST(steps[rank] == 1U);
       BOOST_TEST(mentions(told[rank], "No such file"), told[rank]);
-      BOOST_TEST(mentions(told[rank], "rank 0: ") == (rank > 0));
+      BOOST_TEST(mentions(told[rank], "rank 0: "));
     }
     BOOST_TEST(checkpoint_manager(out).latest()->step() == 3U);
   }

@@ -183,6 +183,20 @@ BOOST_AUTO_TEST_CASE(tensors_have_the_operations_without_gradients) {
   BOOST_TEST(all(logical_or(isfinite(x), isinf(x))));
 }
 
+BOOST_AUTO_TEST_CASE(the_quotients_of_all_small_integers_are_those_of_wide_ones) {
+  std::vector<std::int8_t> all;
+  for (int i = -128; i < 128; ++i) all.push_back(static_cast<std::int8_t>(i));
+  const auto x = tensor<std::int8_t>::from(all, {256, 1});
+  all.erase(all.begin() + 128);  // 0
+  const auto quotients = x / tensor<std::int8_t>::from(all, {1, 255});
+  for (std::size_t i = 0; i < 256; ++i) {
+    for (std::size_t j = 0; j < 255; ++j) {
+      const int quotient = x.at(i, 0) / all[j];  // -128 / -1 is 128, and its 8 bits -128
+      if (quotients.at(i, j) != static_cast<std::int8_t>(quotient)) BOOST_ERROR(i << " / " << j);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(axes_are_one_number_or_several_in_braces_or_all) {
   const auto numbers = grid(0, {3, 4, 2});
   const variable<double> x(numbers);
@@ -259,6 +273,9 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_named) {
   says([&] { (void)masked_select(x, tensor<bool>::zeros({3})); }, "(3)", "(2, 3)");
   says([&] { (void)topk(x, 4, 1); }, "topk", "4", "(2, 3)");
   says([&] { (void)max(x, 5); }, "axis 5");
+  says([&] { (void)mean(x, {0, -2}); }, "axis -2 is given twice", "(2, 3)");
+  says([&] { (void)reshape(x, {4, -1}); }, "(4, -1)");
+  says([&] { (void)(numbers({1, 2}, {2}) / numbers({1, 0}, {2})); }, "divided by 0");
   says([&] { (void)max(variable<double>(tensor<double>::zeros({2, 0})), {1}); }, "(2, 0)");
   says([&] { (void)stack({x, variable<double>(tensor<double>::zeros({3}))}); }, "(2, 3)", "(3)");
   says([&] { (void)pad(x, {3, 0}, pad_mode::reflect); }, "pad", "3");

@@ -3,6 +3,7 @@
 
 #include <parx/autograd/detail/anomaly_impl.hpp>
 #include <parx/autograd/detail/engine_impl.hpp>
+#include <parx/autograd/detail/loss_watch_impl.hpp>
 #include <parx/autograd/instances.hpp>
 
 namespace parx::inline PARX_ABI {

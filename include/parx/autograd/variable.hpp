@@ -16,6 +16,7 @@
 
 #include <parx/autograd/detail/engine.hpp>
 #include <parx/autograd/detail/leaf.hpp>
+#include <parx/autograd/loss_watch.hpp>
 #include <parx/autograd/no_grad.hpp>
 #include <parx/autograd/split_backward.hpp>
 #include <parx/core/source.hpp>
@@ -196,6 +197,7 @@ class variable {
   [[nodiscard]] tensor<T> upstream_of_scalar(const char* call, call_site site) const {
     require(size() == 1, "{} at {} starts at a scalar, not at shape {}: sum or average first", call,
             site, defined() ? to_string(shape()) : "()");
+    detail::look_at_loss(static_cast<double>(item()), site);
     return tensor<T>::full(shape(), T(1));
   }
   void check_backward(const tensor<T>& upstream, const backward_options& options,

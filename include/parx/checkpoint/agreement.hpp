@@ -45,8 +45,8 @@ inline void agree(process_group* group, call_site site, function_ref<void()> act
   broadcast(*group, outcome, {.root = root}, site);
   failure.resize(outcome[0]);
   broadcast(*group, failure, {.root = root}, site);
-  throw error(static_cast<errc>(outcome[1]),
-              group->rank() == root ? failure : formatted("rank {}: {}", root, failure));
+  if (group->size() > 1) failure = formatted("rank {}: {}", root, failure);  // alike on all ranks
+  throw error(static_cast<errc>(outcome[1]), failure);
 }
 
 /// The same, but only rank 0 runs `act`.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <parx/core/source.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/find_file.hpp>
 #include <parx/data/formats/cifar.hpp>
@@ -48,8 +49,8 @@ class image_dataset {
 
   /// Reads a pair of IDX files, plain or gzip. Throws errc::io or errc::bad_data.
   [[nodiscard]] static image_dataset from_idx(const std::string& images, const std::string& labels,
-                                              image_options options = {},
-                                              std::size_t classes = 10);
+                                              image_options options = {}, std::size_t classes = 10,
+                                              call_site = call_site::current());
 
   /// Reads the files of CIFAR-10 (data_batch*.bin, test_batch*.bin) or CIFAR-100 (train.bin,
   /// test.bin; fine labels) in `folder`; without any of them, the pair of IDX files whose names
@@ -59,7 +60,8 @@ class image_dataset {
   /// wrong contents.
   [[nodiscard]] static image_dataset from_folder(const std::string& folder, split part,
                                                  image_options options = {},
-                                                 std::size_t classes = 10);
+                                                 std::size_t classes = 10,
+                                                 call_site = call_site::current());
 
   /// Reads files of CIFAR-10 or CIFAR-100 in their binary version, one after another. Throws as
   /// read_cifar.

@@ -9,6 +9,7 @@
 
 #include <parx/core/error.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/source.hpp>
 #include <parx/data/text/records.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -28,7 +29,8 @@ struct source_target_options {
 /// All pairs of a file. Those with nothing but spaces on one side are left out, and counted in a
 /// warning. Throws as text_records does, and errc::bad_data where no pair is left.
 [[nodiscard]] inline std::vector<source_target> read_source_targets(
-    const std::string& path, const source_target_options& options = {}) {
+    const std::string& path, const source_target_options& options = {},
+    call_site = call_site::current()) {
   const auto is_blank = [](std::string_view text) {
     return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
   };

@@ -26,6 +26,7 @@
 #include <parx/core/log.hpp>
 #include <parx/core/parse_number.hpp>
 #include <parx/core/printable.hpp>
+#include <parx/core/source.hpp>
 #include <parx/core/without_blanks.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/formats/csv.hpp>
@@ -143,7 +144,8 @@ inline std::int64_t read_class(const csv_reader& file, const std::string& text, 
 template <typename Target = std::int64_t>
 requires std::same_as<Target, std::int64_t> || std::same_as<Target, float>
 [[nodiscard]] tensor_dataset<Target> read_table(const std::string& path,
-                                                const table_options& options) {
+                                                const table_options& options,
+                                                call_site = call_site::current()) {
   constexpr bool has_classes = std::same_as<Target, std::int64_t>;
   require(!options.label.empty(),
           "read_table: say which column of \"{}\" is to be learned: {{.label = \"...\"}}", path);

@@ -21,6 +21,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
+#include <parx/core/source.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/text/append_text.hpp>
 #include <parx/data/text/padding.hpp>
@@ -81,7 +82,7 @@ class text_classification {
   /// for a missing column.
   template <tokenizer Tokenizer>
   text_classification(const std::string& path, const Tokenizer& tokens,
-                      text_classification_options options)
+                      text_classification_options options, call_site = call_site::current())
       : options_(std::move(options)), pad_(special_ids(tokens.special()).pad) {
     require(!options_.texts.empty(), "text_classification: no text columns were given");
     for (auto each = options_.classes.begin(); each != options_.classes.end(); ++each) {
@@ -106,7 +107,7 @@ class text_classification {
   /// The same for texts in memory: samples have a `text` and a `label`, a class number.
   template <typename Sample, tokenizer Tokenizer>
   text_classification(const std::vector<Sample>& samples, const Tokenizer& tokens,
-                      text_classification_options options = {})
+                      text_classification_options options = {}, call_site = call_site::current())
       : options_(std::move(options)), pad_(special_ids(tokens.special()).pad) {
     require(options_.max_length > 0, "text_classification: max_length must be at least 1");
     token_rows_data made;

@@ -34,7 +34,10 @@ template <typename Body>
       return 2;
     } catch (const error& failure) {
       const failure_record record = record_of(std::current_exception(), logger::instance().rank());
-      logger::instance().write(log_level::error, failure.what(), blame_tag(record));
+      const bool is_own = !is_communication_failure(failure);
+      logger::instance().write(log_level::error,
+                               is_own ? with_last_call(failure.what()) : failure.what(),
+                               blame_tag(record));
       return 1;
     } catch (...) {
       logger::instance().write(log_level::error, text_of(std::current_exception()));

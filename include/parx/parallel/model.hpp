@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <parx/autograd/loss.hpp>
+#include <parx/autograd/loss_watch.hpp>
 #include <parx/autograd/ops/full_logits.hpp>
 #include <parx/comm/collectives/broadcast.hpp>
 #include <parx/comm/collectives/object.hpp>
@@ -82,6 +83,7 @@ class parallel_model : public any_parallel<T> {
                   "logits, auto& part) { return parx::nn::cross_entropy(logits, part.labels); }");
     return with_call_context("forward_backward", site, [&] {
       const std::vector<Batch> parts = split(batch, batch_use::step, site);
+      const detail::loss_is_watched by_this;
       const auto result = [&](std::size_t i, const variable<T>& x) {
         if constexpr (std::is_same_v<made, weighted_loss<T>>) {
           return result_of<T>(criterion(x, parts[i]));

@@ -25,6 +25,7 @@
 #include <string_view>
 
 #include <parx/core/abi.hpp>
+#include <parx/core/source.hpp>
 #include <parx/mesh/layout.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -52,7 +53,7 @@ struct layout {
   int chunks = 1;                 ///< stages of each rank, for schedules that support several
 
   /// Throws usage_error that says what is wrong and what is allowed.
-  [[nodiscard]] static layout parse(std::string_view text);
+  [[nodiscard]] static layout parse(std::string_view text, call_site = call_site::current());
   bool operator==(const layout&) const = default;
 
   /// `microbatches`, or what 0 stands for. With virtual replicas the most that a rank has of them,

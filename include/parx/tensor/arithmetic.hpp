@@ -4,9 +4,11 @@
 // broadcast. Numbers of 16 bits are computed as floats and rounded.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
+#include <parx/core/check.hpp>
 #include <parx/tensor/pointwise.hpp>
 #include <parx/tensor/tensor.hpp>
 
@@ -35,6 +37,15 @@ template <typename T, typename Function>
   else return map([f](T x, T y) { return static_cast<T>(f(x, y)); }, a, b);
 }
 
+/// x / y; -x for a y of -1, so that the least integer is its own quotient instead of a trap.
+template <typename T>
+[[nodiscard]] T quotient(T x, T y) {
+  if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
+    if (y == -1) return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(x));
+  }
+  return static_cast<T>(x / y);
+}
+
 }  // namespace detail
 
 template <typename T>
@@ -49,10 +60,15 @@ template <typename T>
 [[nodiscard]] tensor<T> operator*(const tensor<T>& a, const operand_of<T>& b) {
   return detail::combined(a, b.value, [](auto x, auto y) { return x * y; });
 }
-/// Of integers: the quotient without its fraction; the divisors must not be 0.
+/// Of integers: the quotient without its fraction. Throws usage_error for an integer divided by 0.
 template <typename T>
 [[nodiscard]] tensor<T> operator/(const tensor<T>& a, const operand_of<T>& b) {
-  return detail::combined(a, b.value, [](auto x, auto y) { return x / y; });
+  if constexpr (std::is_integral_v<T>) {
+    const tensor<T> divisors = b.value.contiguous();
+    require(std::find(divisors.begin(), divisors.end(), T(0)) == divisors.end(),
+            "a tensor of integers is divided by 0");
+  }
+  return detail::combined(a, b.value, [](auto x, auto y) { return detail::quotient(x, y); });
 }
 template <typename T>
 [[nodiscard]] tensor<T> operator+(std::type_identity_t<T> a, const tensor<T>& b) {

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include <parx/core/check.hpp>
 
@@ -102,7 +103,7 @@ class shape {
   std::string text = "(";
   for (std::size_t axis = 0; axis < s.rank(); ++axis) {
     if (axis > 0) text += ", ";
-    text += s[axis] == infer ? std::string("infer") : std::to_string(s[axis]);
+    text += s[axis] == infer ? std::string("-1") : std::to_string(s[axis]);
   }
   return text + ")";
 }
@@ -146,9 +147,16 @@ class axis_list {
   }
 
   [[nodiscard]] constexpr bool is_all() const noexcept { return count_ == unlimited; }
-  /// Those of a tensor of shape `s`, as they were given.
-  [[nodiscard]] constexpr std::span<const int> of(const shape& s) const noexcept {
-    return std::span<const int>(axes_).first(is_all() ? s.rank() : count_);
+  /// Those of a tensor of shape `s`, as they were given. Throws usage_error for one that it has
+  /// not, and for one that is given twice.
+  [[nodiscard]] std::span<const int> of(const shape& s) const {
+    const auto all = std::span<const int>(axes_).first(is_all() ? s.rank() : count_);
+    std::array<bool, max_rank> seen{};
+    for (const int axis : all) {
+      if (std::exchange(seen[resolve_axis(axis, s)], true)) [[unlikely]]
+        throw_usage("axis {} is given twice, for a tensor of shape {}", axis, to_string(s));
+    }
+    return all;
   }
 
  private:

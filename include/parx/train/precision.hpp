@@ -10,6 +10,7 @@
 #include <parx/autograd/anomaly.hpp>
 #include <parx/autograd/autocast.hpp>
 #include <parx/autograd/loss_scale.hpp>
+#include <parx/autograd/loss_watch.hpp>
 #include <parx/checkpoint.hpp>
 #include <parx/comm/process_group.hpp>
 #include <parx/core/check.hpp>
@@ -50,6 +51,7 @@ class precision {
               "itself, and not by model.forward_backward(); take bf16");
     } else {
       if (may_overflow()) watch.reset();
+      const parx::detail::loss_is_watched by_trainer;
       if (scaler_) scaler_->scale(loss).backward({}, site);
       else loss.backward({}, site);
     }

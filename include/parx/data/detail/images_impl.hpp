@@ -43,12 +43,13 @@ PARX_INLINE image_dataset::image_dataset(image_bytes images, std::vector<std::ui
 
 PARX_INLINE image_dataset image_dataset::from_idx(const std::string& images,
                                                   const std::string& labels, image_options options,
-                                                  std::size_t classes) {
+                                                  std::size_t classes, call_site) {
   return {read_idx_images(images), read_idx_labels(labels), options, classes, images, labels};
 }
 
 PARX_INLINE image_dataset image_dataset::from_folder(const std::string& folder, split part,
-                                                     image_options options, std::size_t classes) {
+                                                     image_options options, std::size_t classes,
+                                                     call_site) {
   image_dataset images = of_folder(folder, part, options, classes);
   if (part == split::train) images.warn_of_empty_classes(folder);
   return images;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <parx/core/source.hpp>
 #include <parx/data/formats/gzip.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -50,7 +51,8 @@ class line_reader {
 /// A whole file, unpacked, up to `largest` bytes. Throws errc::io or errc::bad_data; the latter
 /// also for a byte order mark of UTF-16.
 [[nodiscard]] std::string read_text(const std::string& path,
-                                    std::uint64_t largest = std::uint64_t{1} << 36U);
+                                    std::uint64_t largest = std::uint64_t{1} << 36U,
+                                    call_site = call_site::current());
 
 }  // namespace parx::data
 

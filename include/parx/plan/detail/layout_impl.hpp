@@ -56,7 +56,7 @@ void require_possible_layout(const layout& how, std::string_view text);
 
 }  // namespace detail
 
-PARX_INLINE layout layout::parse(std::string_view text) {
+PARX_INLINE layout layout::parse(std::string_view text, call_site) {
   layout made;
   if (text == "auto") {
     made.is_automatic = true;

@@ -54,7 +54,7 @@ PARX_INLINE bool line_reader::fill() {
   return end_ > 0;
 }
 
-PARX_INLINE std::string read_text(const std::string& path, std::uint64_t largest) {
+PARX_INLINE std::string read_text(const std::string& path, std::uint64_t largest, call_site) {
   gzip_reader file(path);
   std::string text;
   constexpr std::size_t step = std::size_t{1} << 20U;
