@@ -350,7 +350,7 @@ def pages(root, complaints):
              "left out of signatures. Options in braces are named in the order that they have here.",
              "Operations by PyTorch's names: [operations](../operations.md);",
              "collectives by MPI's: [from MPI](../from_mpi.md); environment variables: [the",
-             "list](../variables.md). Written by `python3 tests/hygiene/reference.py . --write`.", ""]
+             "list](../environment.md). Written by `python3 tests/hygiene/reference.py . --write`.", ""]
     for file, title, named in index:
         text = f"[{title}]({file}):"
         for folder in unique(str(Path(each).parent) for each in named):
