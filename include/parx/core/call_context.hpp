@@ -4,76 +4,32 @@
 // before the collective, and of a mistake unless it names a line itself.
 #pragma once
 
-#include <cctype>
-#include <cstddef>
 #include <exception>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <parx/core/error.hpp>
-#include <parx/core/formatted.hpp>
 #include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
 /// Whether the failure is one of communication, not of this rank's files or data.
-[[nodiscard]] inline bool is_communication_failure(const error& failure) noexcept {
-  switch (failure.code_value()) {
-    case errc::timeout:
-    case errc::peer_lost:
-    case errc::aborted:
-    case errc::closed:
-      return true;
-    case errc::mismatch:
-      return !failure.context().group.empty();
-    default:
-      return false;
-  }
-}
+[[nodiscard]] bool is_communication_failure(const error& failure) noexcept;
 
 /// Whether a sentence names a line of a program, as a call_site is printed: "at train.cpp:12".
-[[nodiscard]] inline bool names_a_line(std::string_view text) noexcept {
-  constexpr std::string_view before = " at ";
-  for (auto at = text.find(before); at != text.npos; at = text.find(before, at)) {
-    at += before.size();
-    const std::string_view word = text.substr(at, text.substr(at).find_first_of(" ,"));
-    const std::size_t colon = word.find(':');
-    if (colon != word.npos && colon + 1 < word.size() &&
-        std::isdigit(static_cast<unsigned char>(word[colon + 1])) != 0 &&
-        word.substr(0, colon).find('.') != word.npos) {
-      return true;
-    }
-  }
-  return false;
-}
+[[nodiscard]] bool names_a_line(std::string_view text) noexcept;
 
 /// A usage_error's text with a line of the program, " (at or after train.cpp:12)", where it names
 /// none itself: most operations only note where they were called.
-[[nodiscard, gnu::cold]] inline std::string with_last_call(std::string_view text) {
-  const call_site last = last_call_site();
-  if (last.line == 0 || names_a_line(text)) return std::string(text);
-  return formatted("{} (at or after {})", text, last);
-}
+[[nodiscard]] std::string with_last_call(std::string_view text);
+/// The same of what is no failure of communication, whose line is another rank's.
+[[nodiscard]] std::string with_last_call(const error& failure);
 
 namespace detail {
 
 /// Throws the failure that is being handled, as one of the call `name` at `site`.
-[[noreturn, gnu::cold]] inline void throw_with_call_context(const char* name, call_site site) {
-  try {
-    throw;
-  } catch (const error& failure) {
-    const bool of_ranks = is_communication_failure(failure);
-    if (!of_ranks && names_a_line(failure.message())) throw;
-    throw error(failure.code_value(),
-                formatted("{} at {}{}: {}", name, site, of_ranks ? ", which all ranks call" : "",
-                          failure.message()),
-                failure.context(), failure.cause());
-  } catch (const usage_error& mistake) {
-    if (names_a_line(mistake.what())) throw;
-    throw_usage("{} at {}: {}", name, site, mistake.what());
-  }
-}
+[[noreturn]] void throw_with_call_context(const char* name, call_site site);
 
 }  // namespace detail
 
@@ -88,3 +44,7 @@ decltype(auto) with_call_context(const char* name, call_site site, Function&& fu
 }
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/core/detail/call_context_impl.hpp>
+#endif

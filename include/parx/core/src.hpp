@@ -1,6 +1,7 @@
 // The compiled part of core, for parx/src.hpp.
 #pragma once
 
+#include <parx/core/detail/call_context_impl.hpp>
 #include <parx/core/detail/error_impl.hpp>
 #include <parx/core/detail/failure_record_impl.hpp>
 #include <parx/core/detail/hostlist_impl.hpp>

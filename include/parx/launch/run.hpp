@@ -34,10 +34,7 @@ template <typename Body>
       return 2;
     } catch (const error& failure) {
       const failure_record record = record_of(std::current_exception(), logger::instance().rank());
-      const bool is_own = !is_communication_failure(failure);
-      logger::instance().write(log_level::error,
-                               is_own ? with_last_call(failure.what()) : failure.what(),
-                               blame_tag(record));
+      logger::instance().write(log_level::error, with_last_call(failure), blame_tag(record));
       return 1;
     } catch (...) {
       logger::instance().write(log_level::error, text_of(std::current_exception()));
