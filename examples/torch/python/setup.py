@@ -17,7 +17,7 @@ except ModuleNotFoundError:
 # was compiled with.
 # PARX_NATIVE=0: for processors older than this machine's.
 here = Path(__file__).resolve().parent
-include = os.environ.get("PARX_INCLUDE", here.parents[2] / "include")
+include = os.environ.get("PARX_INCLUDE") or here.parents[2] / "include"
 library = os.environ.get("PARX_LIBRARY")
 native = [] if os.environ.get("PARX_NATIVE") == "0" else ["-march=native"]
 flags = ["-std=c++20", "-O2", "-g0", "-Wno-deprecated-declarations", *native]  # PyTorch's headers
