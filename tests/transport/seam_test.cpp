@@ -36,7 +36,7 @@ std::vector<std::string> run_job(int world, const std::function<void(parx::proce
         body(group);
       } catch (const std::exception& thrown) {
         failures[static_cast<std::size_t>(rank)] = thrown.what();
-        if (!group.closed()) group.abort(parx::abort_reason(rank));
+        if (!group.closed()) group.abort(parx::abort_reason(group));
       }
     });
   }

@@ -163,7 +163,7 @@ class agent {
   }
   void obey(const stop_order& order) { feed({.what = node_event::kind::stop, .how = order.how}); }
   void obey(const end_the_rest& /*now*/) {
-    if (ranks_ != nullptr && !draining_) end_the_others();
+    if (ranks_ != nullptr && !draining_) end_ranks(stop_how::terminate);
   }
   void obey(const end_order& order) { feed({.what = node_event::kind::end, .code = order.code}); }
   void obey(const wait_notice& notice) {
@@ -189,7 +189,7 @@ class agent {
         break;
       case node_action::kind::abandon:
         ranks_->signal(SIGTERM);
-        ranks_->kill_after(way_->link().time_left(), [this] { notice_ends(); });
+        ranks_->kill_after(way_->link().time_left());
         break;
       case node_action::kind::send:
         send(action, why);
@@ -278,10 +278,10 @@ class agent {
   }
 
   void end_ranks(stop_how how) {
-    const auto before = [this] { notice_ends(); };
     switch (how) {
       case stop_how::terminate:
-        return end_the_others();
+        ends_by_force_ = true;
+        return ranks_->end_the_others();
       case stop_how::save:
         ranks_->signal(SIGUSR1);
         break;
@@ -291,7 +291,7 @@ class agent {
       case stop_how::wait:
         break;
     }
-    ranks_->kill_after(options_.grace, before);
+    ranks_->kill_after(options_.grace);
   }
 
   void notice_ends() {
@@ -308,22 +308,17 @@ class agent {
         way_->tell(rank_ended{.generation = node_state_.generation, .rank = each.rank, .how = how});
       }
     } else if (news.failed && node_state_.phase == node_phase::running && !requests_.was_asked()) {
-      feed({.what = node_event::kind::failed, .code = ranks_->code_of_failure()},
-           formatted("rank {} ended ({}){}", news.failed->rank, to_string(news.failed->status),
-                     nodes_.is_alone() ? std::string() : " on " + node_));
       for (const rank_process& each : ranks_->ranks()) {
         if (!each.ended && is_stopped(each.pid)) stopped_ranks_.push_back(each.rank);
       }
-      end_the_others();
+      feed({.what = node_event::kind::failed, .code = news.failed->status.shell_code()},
+           formatted("rank {} ended ({}){}", news.failed->rank, to_string(news.failed->status),
+                     nodes_.is_alone() ? std::string() : " on " + node_));
     }
     if (news.saved && node_state_.phase == node_phase::running && !std::exchange(saved_, true)) {
-      ranks_->kill_after(options_.grace, [this] { notice_ends(); });
+      ranks_->kill_after(options_.grace);
     }
     if (ranks_->all_ended()) drain();
-  }
-  void end_the_others() {
-    ends_by_force_ = true;
-    ranks_->end_the_others([this] { notice_ends(); });
   }
 
   void drain() {
@@ -411,12 +406,11 @@ class agent {
     const stop_request request = requests_.take(signal, deadline::clock::now());
     if (request == stop_request::same) return;
     if (has_ranks) {
-      notice_ends();  // first, so that a rank that has ended by itself does not count as signalled
       if (request == stop_request::second || ends_by_force_) {
         ranks_->signal(SIGKILL);
       } else {
         ranks_->signal(signal == SIGPIPE ? SIGTERM : signal);
-        ranks_->kill_after(options_.grace, [this] { notice_ends(); });
+        ranks_->kill_after(options_.grace);
       }
     }
     if (request == stop_request::second) {

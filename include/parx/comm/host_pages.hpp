@@ -67,7 +67,7 @@ class host_pages {
     try {
       write(part());
     } catch (...) {
-      group_->abort(abort_reason(group_->rank()));
+      group_->abort(abort_reason(*group_));
       throw;
     }
     barrier(*group_, {}, site);

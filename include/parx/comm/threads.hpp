@@ -56,7 +56,7 @@ void run_threads(int ranks, Body&& body, threads_options options = {}) {
           const std::lock_guard lock(mutex);
           failures.push_back(std::current_exception());
         }
-        group.abort(abort_reason(rank));
+        group.abort(abort_reason(group));
       }
     });
   }

@@ -51,7 +51,7 @@ template <typename Body>
       return stopped_exit_code;
     } catch (...) {
       if (!job.closed() || job.awaits_reason() || job.goes_on()) {
-        job.abort(abort_reason(job.rank()));
+        job.abort(abort_reason(job));
       }
       return report();
     }

@@ -121,8 +121,8 @@ class node_machine {
         break;
       case kind::failed:
         if (state().phase != node_phase::running) break;
+        end_ranks(stop_how::terminate);
         send(coordinator_event::kind::failed, event.code);
-        state().phase = node_phase::ending;
         break;
       case kind::gone:
         gone(event.code);

@@ -11,13 +11,6 @@
 
 namespace parx::inline PARX_ABI::detail {
 
-int node_ranks::code_of_failure() const {
-  for (const rank_process& each : ranks_) {
-    if (each.ended && end_of(each).failed_by_itself()) return each.ended->shell_code();
-  }
-  return 1;
-}
-
 int node_ranks::code(on_loss losses) const {
   int failed = 0;
   bool any_success = false;

@@ -163,10 +163,12 @@ class node_ranks {
                        [](const auto& process) { return process.ended; });
   }
 
-  /// Signals the process groups of all ranks that still run, as far as that is known.
+  /// Signals the process groups of all ranks that still run. One that has ended, noticed or not,
+  /// does not count as signalled.
   void signal(int number) {
     for (rank_process& process : ranks_) {
-      if (process.ended) continue;
+      exit_status unnoticed;
+      if (process.ended || has_ended(process.pid, unnoticed)) continue;
       if (number != SIGUSR1 && number != SIGUSR2 && number != SIGSTOP && number != SIGCONT) {
         process.was_signalled = true;
       }
@@ -174,20 +176,16 @@ class node_ranks {
     }
   }
   /// After a failure: the others have a moment to report it by themselves, then one to clean up,
-  /// together less than a second. `before` is called before each signal.
-  void end_the_others(const std::function<void()>& before) {
-    after(report_grace, terminate_timer_, [this, before] {
-      before();
+  /// together less than a second.
+  void end_the_others() {
+    after(report_grace, terminate_timer_, [this] {
       signal(SIGTERM);
       signal(SIGCONT);  // a stopped process receives SIGTERM only then
     });
-    kill_after(report_grace + failure_grace, before);
+    kill_after(report_grace + failure_grace);
   }
-  void kill_after(clock::duration time, const std::function<void()>& before) {
-    after(time, kill_timer_, [this, before] {
-      before();
-      signal(SIGKILL);
-    });
+  void kill_after(clock::duration time) {
+    after(time, kill_timer_, [this] { signal(SIGKILL); });
   }
   /// Kills what is left of the ranks' process groups, and reaps the ranks.
   void kill_and_reap() {
@@ -222,8 +220,6 @@ class node_ranks {
             process.console_lines && around_.output.lines() - *process.console_lines <= lines_kept};
   }
 
-  /// The exit code of the first rank that has failed by itself.
-  [[nodiscard]] int code_of_failure() const;
   /// 0, 75 or another one, by all ranks, which have ended; where ranks go on after losses, by the
   /// best.
   [[nodiscard]] int code(on_loss losses) const;

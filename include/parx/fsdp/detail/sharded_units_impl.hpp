@@ -108,7 +108,7 @@ PARX_INLINE void sharded_units::synchronize(call_site site) {
   } catch (...) {
     // The other barrier would never end.
     for (process_group* const each : {&gathering_, &group_}) {
-      if (!each->closed()) each->abort(abort_reason(group_.rank()));
+      if (!each->closed()) each->abort(abort_reason(group_));
     }
     throw;
   }

@@ -76,12 +76,11 @@ PARX_INLINE void gradient_reducer::abandon_backward() noexcept {
 
 PARX_INLINE void gradient_reducer::tell_others() const noexcept {
   try {
-    const int rank = groups_[0].rank();
     if (std::current_exception() != nullptr) {
-      groups_.abort(abort_reason(rank));
+      groups_.abort(abort_reason(groups_[0]));
     } else {
-      groups_.abort_for_now(
-          formatted("rank {}: an exception has ended a backward pass of {}", rank, groups_.who()));
+      groups_.abort_for_now(formatted("rank {}: an exception has ended a backward pass of {}",
+                                      groups_[0].rank(), groups_.who()));
     }
   } catch (const std::exception&) {
     groups_.abort_for_now("out of memory");

@@ -53,7 +53,7 @@ PARX_INLINE record trainer_base::train() {
   } catch (...) {
     signals_.mark_handled();  // the exception takes precedence over a signal
     close_files();
-    if (!job().closed() || job().awaits_reason()) job().abort(abort_reason(job().rank()));
+    if (!job().closed() || job().awaits_reason()) job().abort(abort_reason(job()));
     throw;
   }
   if (signal_ != 0) throw_stopped_by_signal();
