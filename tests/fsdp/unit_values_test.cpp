@@ -87,8 +87,8 @@ void steps_of(process_group& group, storage_kind kind) {
   for (int step = 0; step < 12; ++step) {
     if (step % 3 == 1) values->start(1);  // ahead
     for (const std::size_t unit : {0U, 1U, 2U, 1U, 0U}) read(unit, step);
-    values->written();
-    values->written();  // an optimizer tells of each parameter
+    values->about_to_write();
+    values->about_to_write();  // an optimizer tells of each parameter
     dawdle(random);
     write(step + 1);
   }
@@ -115,7 +115,7 @@ class recorded_values final : public unit_values {
   void release(std::size_t unit) noexcept override {
     if (started_.erase(unit) > 0) calls_ += " release " + std::to_string(unit);
   }
-  void written() override {}
+  void about_to_write() override {}
 
   /// The calls since the last take().
   [[nodiscard]] std::string take() { return std::exchange(calls_, {}); }

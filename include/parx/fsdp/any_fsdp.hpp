@@ -88,7 +88,7 @@ class any_fsdp : public distributed_wrapper, public data_parallel_wrapper {
   [[nodiscard]] gathered_values_scope gathered(const parameter<T>&... parameters) {
     return {*units_, {unit_of(parameters.node().get())...}};
   }
-  void before_write() override { units_->written(); }
+  void before_write() override { units_->about_to_write(); }
   /// Collective. Call this before an operation that all ranks must take part in, such as a save. If
   /// one rank is there while others run on, all of them throw errc::mismatch that names both
   /// places, instead of waiting for each other.

@@ -54,7 +54,7 @@ class gathered_values final : public unit_values {
   bool start(std::size_t unit) override;
   void wait(std::size_t unit) override;
   void release(std::size_t unit) noexcept override;
-  void written() override;
+  void about_to_write() override;
 
  private:
   struct place {
@@ -187,7 +187,7 @@ inline void gathered_values::trace_bytes() const noexcept {
   trace::counter("bytes of gathered units", bytes);
 }
 
-inline void gathered_values::written() {
+inline void gathered_values::about_to_write() {
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
     release(unit);
     drop(units_[unit]);

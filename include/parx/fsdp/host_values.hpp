@@ -1,8 +1,8 @@
 // host_values: stores the values of units when all ranks are on one host: one copy of the model in
 // shared memory, which all ranks read and each writes its part of. Nothing is gathered.
 //
-// Two barriers a step replace the gathers: written() waits until no rank reads the old values any
-// more, and the first start() after it until all ranks have written the new ones.
+// Two barriers a step replace the gathers: about_to_write() waits until no rank reads the old
+// values any more, and the first start() after it until all ranks have written the new ones.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ class host_values final : public unit_values {
     all_have_written_.wait();
   }
   void release(std::size_t /*unit*/) noexcept override {}
-  void written() override {
+  void about_to_write() override {
     if (!is_started_) return;  // nobody reads
     all_have_written_.wait();
     barrier(group_, {}, site_);

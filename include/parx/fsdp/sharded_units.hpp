@@ -73,7 +73,7 @@ class sharded_units final : private closed_reads {
   void zero_grad() const;
   /// Collective. The parts have been, or are about to be, written: gathered values become invalid.
   /// Throws usage_error while a unit is in use.
-  void written();
+  void about_to_write();
 
   /// Collective. A barrier on both groups. Ranks that are elsewhere in the program gather on one
   /// group or reduce on the other, so one of the two barriers reports the mismatch on all ranks. A
@@ -174,7 +174,7 @@ class sharded_units final : private closed_reads {
       owner_.all_[index]->note_change();
       if (!owner_.is_table(index)) owner_.values_->part_written(owner_.plan_.place(index).flat);
     }
-    void before_write() const override { owner_.written(); }
+    void before_write() const override { owner_.about_to_write(); }
 
    private:
     sharded_units& owner_;
@@ -244,7 +244,7 @@ class sharded_units final : private closed_reads {
 
   void before_part_step() {
     reducer_->before_step();
-    written();
+    about_to_write();
   }
 
   /// A part has no gradient while that of the whole is only added up, or still being reduced.

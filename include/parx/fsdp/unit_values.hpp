@@ -4,14 +4,13 @@
 // A storage has, for each flat of the plan, the whole, at a fixed address, and this rank's part,
 // which the optimizer writes. It makes the whole readable from the parts of all ranks. The rules:
 //   whole() and part() never change. A part may lie inside the whole.
-//   Between wait(unit) and release(unit), or written(), the whole has the values of all parts as
-//   they were when start(unit) was called.
-//   Every rank makes the same calls in the same order, so any of them but release() may be
-//   collective. A unit that was started may be released without wait(), and started again.
-//   Every rank calls written() before it writes its part. When it returns, this rank writes, so no
-//   rank may read the old values of this rank's part any more. The first start() after it must not
-//   let a rank read before all ranks have written.
-//   start() of a unit without room takes more memory than the storage was made with.
+//   Between wait(unit) and release(unit), or about_to_write(), the whole has the values of all
+//   parts as they were when start(unit) was called. Every rank makes the same calls in the same
+//   order, so any of them but release() may be collective. A unit that was started may be released
+//   without wait(), and started again. Every rank calls about_to_write() before it writes its part:
+//   when it returns, no rank reads the old values of that part any more. The first start() after it
+//   must not let a rank read before all ranks have written. start() of a unit without room takes
+//   more memory than the storage was made with.
 // Threads: the one that runs forward and backward.
 #pragma once
 
@@ -43,7 +42,7 @@ class unit_values {
   /// Local. The unit is not read until it is started again.
   virtual void release(std::size_t unit) noexcept = 0;
   /// Parts are about to be written: gathered values are out of date from now on.
-  virtual void written() = 0;
+  virtual void about_to_write() = 0;
   /// Collective. This rank has written its part of the flat, and so have the others.
   virtual void part_written(std::size_t /*flat*/) {}
 

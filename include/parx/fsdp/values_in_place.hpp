@@ -36,7 +36,7 @@ class values_in_place final : public unit_values {
   bool start(std::size_t) override { return false; }
   void wait(std::size_t) override {}
   void release(std::size_t) noexcept override {}
-  void written() override {}
+  void about_to_write() override {}
   void part_written(std::size_t flat) override {
     const flat_parameter& each = plan_.flats()[flat];
     std::vector<std::size_t> counts;

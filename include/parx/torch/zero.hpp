@@ -246,7 +246,7 @@ class torch_zero {
   /// Collective. Runs f, which writes values of this rank's parts.
   void write(auto f) {
     for (std::size_t unit = units_->plan().units().size(); unit-- > 0;) units_->close(unit);
-    units_->written();
+    units_->about_to_write();
     std::exception_ptr failure;  // other ranks may not have failed, and open theirs
     try {
       f();

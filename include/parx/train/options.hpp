@@ -33,7 +33,8 @@ enum class resume {
 /// For save_steps: as often as pays, by what a checkpoint of this run takes (save_interval.hpp).
 inline constexpr std::uint64_t save_steps_auto = 0;
 
-/// What messages call the options that they advise: a program with flags gives those.
+/// How messages write the options that they advise to set. A program whose user sets them by flags
+/// gives the flags, "--resume latest".
 struct option_words {
   std::string resume = ".resume_from_checkpoint = resume::latest";
   std::string overwrite = ".resume_from_checkpoint = resume::overwrite";
@@ -94,13 +95,13 @@ struct trainer_options {
   bool save_on_signal = true;
 
   /// Called when a rank is lost in training. Unset: train() throws on all ranks. Otherwise it
-  /// returns the group of the surviving ranks, `[&] { return world.shrink(); }`, which is
-  /// move-assigned to the ddp's group, that of all ranks of the job; so `world` has the new ranks,
-  /// too. They agree on the last step that any of them has finished and continue after it, as a run
-  /// would that resumes there with fewer ranks: the samples of the interrupted step, and of the
-  /// rest of the epoch, are divided among the survivors. The log line of the last finished step has
-  /// only their figures. A rank that fails by itself counts as lost.
-  /// For a ddp and data::loaders, under parxrun --on-loss continue or torchrun.
+  /// returns the group of the surviving ranks, `[&] { return world.shrink(); }`. That is
+  /// move-assigned to the group that the ddp borrows, which must be `world`: it has the new ranks
+  /// from then on. They agree on the last step that any of them has finished and continue after it,
+  /// as a run would that resumes there with fewer ranks: the samples of the interrupted step, and
+  /// of the rest of the epoch, are divided among the survivors. The log line of the last finished
+  /// step has only their figures. A rank that fails by itself counts as lost. For a ddp and
+  /// data::loaders, under parxrun --on-loss continue or torchrun.
   std::function<process_group()> on_loss = {};
 
   bool disable_progress = false;  ///< no progress bar

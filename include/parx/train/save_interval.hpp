@@ -1,5 +1,5 @@
-// save_interval: how often a run saves a checkpoint that decides that itself (.save_steps =
-// save_steps_auto).
+// save_interval: after how many steps a run saves a checkpoint, where it is to find out by itself
+// (.save_steps = save_steps_auto).
 //
 // With a checkpoint every T seconds, each of which delays training by c, and a failure every M
 // seconds on average, a run loses c / T of its time to saving and about T / 2M to the work that
@@ -85,9 +85,5 @@ class save_schedule {
 };
 
 }  // namespace detail
-
-}  // namespace parx::train
-
-namespace parx::inline PARX_ABI::train::detail {
 
 }  // namespace parx::train

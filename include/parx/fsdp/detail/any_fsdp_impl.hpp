@@ -121,7 +121,7 @@ any_fsdp<Model>::~any_fsdp() {
 
 template <typename Model>
 void any_fsdp<Model>::initialize(std::uint64_t seed) {
-  units_->written();
+  units_->about_to_write();
   fill(seed, [](std::size_t) { return true; });
   model_.reseed(seed);
 }

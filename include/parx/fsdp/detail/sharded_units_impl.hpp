@@ -88,13 +88,13 @@ PARX_INLINE void sharded_units::zero_grad() const {
   for (const auto& each : all_) each->zero_grad();
 }
 
-PARX_INLINE void sharded_units::written() {
+PARX_INLINE void sharded_units::about_to_write() {
   const std::size_t unit = uses_->innermost_active();
   require(unit == use_order::none,
           "{}: values are about to be written while {} is in use. Step, load and initialize "
           "outside of gathered(), call() and forward",
           who_, unit == use_order::none ? "" : plan_.name(unit));
-  values_->written();
+  values_->about_to_write();
 }
 
 PARX_INLINE void sharded_units::synchronize(call_site site) {

@@ -52,11 +52,15 @@ void any_parallel<T>::warn_of_loss(double loss, call_site site) {
   if (world_.rank() != 0) return;
   logger::instance().write(
       log_level::warn,
-      formatted("forward_backward at {}: the loss of call {} is {}, of these samples or because of "
-                "the step before, and so will be the gradients of all ranks. Lower the learning "
-                "rate, clip by optim::clip_grad_norm, look for such numbers in the batch; a "
-                "parx::detect_anomaly in front of the call names the operation that made the first",
-                site, steps_, std::isnan(loss) ? "nan" : loss > 0 ? "inf" : "-inf"));
+      formatted("forward_backward at {}: the loss of call {} is {}, and the gradients of all ranks "
+                "will be: the batch has such numbers, or an earlier step has spoiled the "
+                "parameters. Lower the learning rate, clip by optim::clip_grad_norm, look for such "
+                "numbers in the batch; a parx::detect_anomaly in front of the call names the "
+                "operation that made the first",
+                site, steps_,
+                std::isnan(loss) ? "nan"
+                : loss > 0       ? "inf"
+                                 : "-inf"));
 }
 
 template <typename T>

@@ -166,7 +166,7 @@ class trainer_base {
     return {stop_requested_, signals_.signal()};
   }
   [[noreturn]] void throw_stopped_by_signal();
-  void log_rank_loss(std::size_t ranks_before);
+  void log_lost_ranks(std::size_t ranks_before);
   void close_log() noexcept;
   void close_files() noexcept;
 

@@ -123,7 +123,7 @@ PARX_INLINE void trainer_base::continue_after_loss() {
   make_plan_for_ranks();
   plan_ = continued(plan_, options_, state_.global_step, state_.epoch);
   state_.max_steps = plan_.steps;
-  log_rank_loss(before);
+  log_lost_ranks(before);
 }
 
 /// Collective over `next`. Copies the state of the rank that has progressed furthest to all.
@@ -423,7 +423,7 @@ PARX_INLINE void trainer_base::throw_stopped_by_signal() {
   throw stopped_by_signal(signal_, text);
 }
 
-PARX_INLINE void trainer_base::log_rank_loss(std::size_t ranks_before) {
+PARX_INLINE void trainer_base::log_lost_ranks(std::size_t ranks_before) {
   if (!is_rank0()) return;
   log(log_level::warn, "training goes on after step {} with {} of {} ranks, {} samples a step",
       state_.global_step, world(), ranks_before, plan_.global_batch());
