@@ -37,7 +37,6 @@ class all_arrivals {
   /// Returns when all have come. Throws parx::error at `limit`, or where one will not.
   [[gnu::cold]] void await_everybody(const deadline& limit) {
     const auto ready = job_store_.watch(keys::ready, limit);
-    job_store_.set(keys::arrived_as(job_.rank), "1", limit);
     if (job_store_.add(keys::arrived, 1, limit) == job_.world_size) {
       job_store_.set(keys::ready, "1", limit);
     }
@@ -130,7 +129,7 @@ class all_arrivals {
     const auto missing = job_.world_size - static_cast<int>(arrived);
     std::vector<int> named;
     for (int rank = 0; rank < job_.world_size && std::ssize(named) < most_named; ++rank) {
-      const auto has_come = is_there(keys::arrived_as(rank));
+      const auto has_come = is_there(endpoint::record_key(rank));  // set just before it arrives
       if (!has_come) return std::nullopt;
       if (!*has_come) named.push_back(rank);
     }

@@ -30,9 +30,8 @@ inline constexpr const char* world_size = "world_size";
 inline constexpr const char* program = "program";
 
 inline constexpr const char* arrived = "arrived";  ///< counts them
-[[nodiscard]] inline std::string arrived_as(int rank) { return formatted("arrived/{}", rank); }
-inline constexpr const char* ready = "ready";  ///< all have arrived
-inline constexpr const char* met = "met";      ///< counts ranks that have read all records
+inline constexpr const char* ready = "ready";      ///< all have arrived
+inline constexpr const char* met = "met";          ///< counts ranks that have read all records
 inline constexpr const char* all_met = "all_met";
 inline constexpr const char* recorder = "recorder";  ///< a random name of this start
 
