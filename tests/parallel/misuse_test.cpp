@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -287,6 +288,26 @@ BOOST_AUTO_TEST_CASE(ranks_of_one_replica_that_read_different_labels) {
     if (is_undefined)
       BOOST_TEST(all == std::vector<std::string>(2), boost::test_tools::per_element());
     else expect_all(all, "1 of 2 members of their batches differ");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_that_counts_nothing_and_a_step_within_no_grad) {
+  for (const char* const layout : {"ddp", "pp=2"}) {
+    const auto with = [&](bool counts, bool records) {
+      return failures_of(2, [&](process_group& world) {
+        auto net = small::llama();
+        parx::parallel model{net, world, parx::layout::parse(layout)};
+        std::optional<parx::no_grad> none;
+        if (!records) none.emplace();
+        model.forward_backward(small::some(0, 0, 1), [&](const auto& logits, const auto& batch) {
+          auto loss = small::criterion(logits, batch);
+          if (!counts) loss.count = 0;
+          return loss;
+        });
+      });
+    };
+    expect_all(with(false, true), "has a count of 0, so nothing is learned");
+    expect_all(with(true, false), "within a no_grad scope");
   }
 }
 

@@ -140,6 +140,9 @@ pipeline_timeline timed_run(pipeline_schedule schedule, int microbatches, int ch
                                      block(false), block(false), block(false), block(false)};
                 auto used = model.blocks();
                 used.resize(static_cast<std::size_t>(blocks));
+                for (int left = blocks; left < 8; ++left) {
+                  used.back().parts.push_back(std::to_string(left));
+                }
                 typed_pipeline pipe{model,
                               used,
                               world,
@@ -296,6 +299,22 @@ BOOST_AUTO_TEST_CASE(an_error_names_the_stage_the_action_and_the_micro_batch) {
     BOOST_TEST(mentions(each, "rank 1 of group", "failed in 1F2 (stage 1, micro-batch 2)"), each);
     BOOST_TEST(mentions(each, "no such number", "typed_pipeline.hpp:"), each);
   }
+}
+
+BOOST_AUTO_TEST_CASE(blocks_name_every_parameter_and_nothing_else) {
+  const auto made_of = [](const auto& change) {
+    return failure_of(2, [&](process_group& world) {
+      auto model = four();
+      auto blocks = model.blocks();
+      change(blocks);
+      typed_pipeline pipe{model, blocks, world, {.microbatches = 2}};
+    });
+  };
+  const std::string unnamed = made_of([](auto& blocks) { blocks.pop_back(); });
+  BOOST_TEST(mentions(unnamed, "no block of blocks() names the parameter \"3."), unnamed);
+  const std::string misspelt = made_of([](auto& blocks) { blocks[1].parts.push_back("l"); });
+  BOOST_TEST(mentions(misspelt, "block \"1\" names \"l\"", "no such module"), misspelt);
+  BOOST_TEST(made_of([](auto& blocks) { blocks[1].parts.push_back("2"); }) == "nothing failed");
 }
 
 BOOST_AUTO_TEST_CASE(impossible_options_are_refused_before_the_first_action) {

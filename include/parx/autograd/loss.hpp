@@ -7,6 +7,7 @@
 // of padding only) contributes zeros.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <type_traits>
@@ -14,6 +15,8 @@
 #include <fmt/core.h>
 
 #include <parx/autograd/variable.hpp>
+#include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -22,6 +25,18 @@ struct cross_entropy_options {
   std::span<const float> row_weights = {};  ///< one per row; empty: all 1. 0 for padding.
   double label_smoothing = 0;               ///< fraction of each label spread over all classes
 };
+
+/// Throws usage_error for a loss that counts nothing, from which nothing would be learned.
+inline void require_counted(double sum, double count, call_site site = last_call_site()) {
+  if (count != 0 || sum == 0 || !std::isfinite(sum)) [[likely]]
+    return;
+  throw_usage(
+      "a loss of {} at {} has a count of 0, so nothing is learned from it: a loss is {{sum, "
+      "count}}, "
+      "where the count is the number of samples that were summed, 1 for a mean that is to weigh as "
+      "one",
+      sum, site);
+}
 
 template <typename T>
 struct weighted_loss {
@@ -42,6 +57,7 @@ struct weighted_loss {
   }
   /// See variable::backward. options.count is set from this loss.
   void backward(backward_options options = {}, call_site site = call_site::current()) const {
+    require_counted(static_cast<double>(sum.item()), count, site);
     options.count = count;
     sum.backward(options, site);
   }

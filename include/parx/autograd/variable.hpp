@@ -97,7 +97,7 @@ class variable {
     return cell_->value.extent(axis);
   }
   [[nodiscard]] T item() const { return value().item(); }
-  /// A compile-time error that says what to do.
+  /// For x[i]: a compile-time error that says what to do.
   template <typename Index>
   [[nodiscard]] variable operator[](Index /*index*/) const {
     static_assert(

@@ -28,6 +28,7 @@
 #include <utility>
 
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/tensor/tensor.hpp>
 
 namespace parx::inline PARX_ABI::data {
@@ -96,7 +97,8 @@ template <typename Target = std::int64_t>
 class tensor_dataset {
  public:
   /// Throws usage_error unless x and y have the same first extent.
-  tensor_dataset(tensor<float> x, tensor<Target> y) : x_(x.contiguous()), y_(y.contiguous()) {
+  tensor_dataset(tensor<float> x, tensor<Target> y, call_site = call_site::current())
+      : x_(x.contiguous()), y_(y.contiguous()) {
     require(
         x.rank() >= 1 && y.rank() >= 1 && x.extent(0) == y.extent(0),
         "tensor_dataset: x of shape {} and y of shape {} do not have the same number of samples",

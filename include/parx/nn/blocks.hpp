@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <parx/autograd/variable.hpp>
+#include <parx/core/check.hpp>
 
 namespace parx::inline PARX_ABI::nn {
 
@@ -25,7 +26,14 @@ class block_input : public variable<T> {
               std::vector<variable<T>> taken = {})
       : variable<T>(std::move(before)), taken_(std::move(taken)) {}
   /// In the order of model_block::takes.
-  [[nodiscard]] const variable<T>& taken(std::size_t i) const { return taken_.at(i); }
+  /// Throws usage_error if the block takes fewer.
+  [[nodiscard]] const variable<T>& taken(std::size_t i) const {
+    require(i < taken_.size(),
+            "a block asks for taken({}), and takes {} results: its .takes has the names of the "
+            "blocks whose results it is given",
+            i, taken_.size());
+    return taken_[i];
+  }
 
  private:
   std::vector<variable<T>> taken_;

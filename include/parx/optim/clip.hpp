@@ -14,6 +14,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <span>
 #include <type_traits>
@@ -21,6 +22,7 @@
 
 #include <parx/core/check.hpp>
 #include <parx/core/error.hpp>
+#include <parx/core/log.hpp>
 #include <parx/core/parallel_for.hpp>
 #include <parx/core/source.hpp>
 #include <parx/optim/over_ranks.hpp>
@@ -68,6 +70,24 @@ template <typename T>
                              call_site site) {
   require_places(targets, function, site);
   return grad_squares_of_all_ranks(targets, shares, site).norm();
+}
+
+}  // namespace detail
+
+namespace detail {
+
+/// Once, and in a job on rank 0 alone, where none of the targets has a gradient.
+template <typename T>
+[[gnu::cold]] void warn_of_nothing_to_clip(const std::vector<target<T>>& targets, call_site site) {
+  static std::atomic<bool> is_told{false};
+  for (const target<T>& one : targets) {
+    if (one.has_grad()) return;
+  }
+  if (targets.empty() || is_told.exchange(true)) return;
+  log0(log_level::warn,
+       "clip_grad_norm at {}: no parameter has a gradient, so nothing is clipped: call it between "
+       "backward and optimizer.step(), which uses the gradients up",
+       site);
 }
 
 }  // namespace detail
@@ -132,6 +152,7 @@ double clip_grad_norm(const target_list<T>& targets, double max_norm,
   }
   const double norm = detail::norm_of(targets, targets.axes, "clip_grad_norm", site);
   require_usable_norm(norm, found);
+  if (norm == 0) detail::warn_of_nothing_to_clip(targets, site);
   scale_grad(targets, norm, max_norm);
   for (const target<T>& one : targets) {
     if (one.owner().defined() && one.has_grad() && std::isfinite(max_norm))

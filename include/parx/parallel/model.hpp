@@ -82,6 +82,10 @@ class parallel_model : public any_parallel<T> {
                   "the criterion of forward_backward returns a loss as (sum, count): [](auto& "
                   "logits, auto& part) { return parx::nn::cross_entropy(logits, part.labels); }");
     return with_call_context("forward_backward", site, [&] {
+      require(
+          is_grad_enabled(),
+          "forward_backward at {}: within a no_grad scope there are no gradients: use evaluate()",
+          site);
       const std::vector<Batch> parts = split(batch, batch_use::step, site);
       const detail::loss_is_watched by_this;
       const auto result = [&](std::size_t i, const variable<T>& x) {
@@ -171,6 +175,11 @@ class parallel_model : public any_parallel<T> {
   template <typename Batch>
   [[nodiscard]] std::vector<Batch> split(const Batch& batch, batch_use use, call_site site) {
     if constexpr (is_batch_of_tensors<Batch>) {
+      with_batch_members(batch, [](const auto&... members) {
+        static_assert((... && requires { members.extent(0); }),
+                      "the members of a batch are tensors, whose rows are its samples: a "
+                      "std::vector goes as parx::tensor<T>::from(values, {n})");
+      });
       const int count = this->strategy().parts_of(rows_of(batch), use);
       auto parts = count == 1 ? std::vector<Batch>{batch} : split_rows(batch, count);
       if (use == batch_use::step && this->strategy().pads_first()) {

@@ -49,18 +49,19 @@ namespace detail {
 void follow_a_model(process_group&, const layout& = {}, const parallel_choices& = {},
                     call_site = {});
 
-/// Whether a parallel is made of these.
-template <typename Model, typename... Others>
-inline constexpr bool are_of_parallel = nn::module_type<Model>&& requires(Others&... others) {
+template <typename... Others>
+concept following_a_model = requires(Others&... others) {
   follow_a_model(others...);
 };
 
 /// The template argument of a parallel of wrong arguments: its message says what is wrong.
 template <typename Model, typename Others>
 struct no_parallel : nn::module<no_parallel<Model, Others>> {
-  static_assert(std::is_void_v<Others>,
-                "a parallel model takes the model, the group of all ranks, and a layout: "
-                "parallel model{net, world, parx::layout::parse(\"tp=2\")}, or {.tp = 2}");
+  static_assert(
+      std::is_void_v<Others>,
+      "a parallel model takes the model by its name, which it borrows, the group of all "
+      "ranks, and a layout: parallel model{net, world, parx::layout::parse(\"tp=2\")}, or "
+      "{.tp = 2}");
   template <typename Visit>
   void members(Visit& visit);
 };
@@ -104,10 +105,13 @@ class parallel final
   Model& model_;
 };
 
-/// For other arguments: a compile-time error that says what to do.
+/// For other arguments: compile-time errors that say what to do.
 template <typename Other, typename... Others>
-requires(!detail::are_of_parallel<Other, Others...>) parallel(Other&, const Others&...)
+requires(!detail::following_a_model<Others...>) parallel(Other&, const Others&...)
 ->parallel<detail::no_parallel<Other, std::tuple<Others...>>>;
+template <typename Other, typename... Others>
+parallel(const Other&&, const Others&...)
+    -> parallel<detail::no_parallel<Other, std::tuple<Others...>>>;
 
 /// For sharded_over(model) in checkpoint/save.hpp. Valid while the model lives.
 template <typename T>

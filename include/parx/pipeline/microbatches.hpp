@@ -55,6 +55,7 @@ nn::tally with_microbatches(std::span<const Batch> parts, call_site site, const 
 template <typename T, typename Made>
 [[nodiscard]] microbatch_result<T> result_of(Made made) {
   if constexpr (std::is_same_v<Made, weighted_loss<T>>) {
+    require_counted(static_cast<double>(made.sum.item()), made.count);
     return {{static_cast<double>(made.sum.item()), made.count}, std::move(made)};
   } else {
     static_assert(std::is_convertible_v<Made, nn::tally>,

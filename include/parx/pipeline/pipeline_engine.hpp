@@ -77,6 +77,7 @@ class pipeline_engine : public training_engine {
         alone_(group.subgroup(std::array{group.rank()}, {.name = "one pipeline stage"}, site)),
         tables_(options_, group_) {
     require_unwrapped(site);
+    require_named(site);
     const pipeline_table& first = table();
     if (options_.reductions.replicas > 0) require_replica_order(first);
     const auto stages = static_cast<std::size_t>(first.stages);
@@ -276,6 +277,38 @@ class pipeline_engine : public training_engine {
               "Destroy that one first",
               site, path);
     });
+  }
+
+  /// Throws usage_error for a parameter that no block names, which no stage would train, and for a
+  /// name that no module, parameter or buffer has.
+  void require_named(call_site site) {
+    std::vector<std::string> named;
+    for (const auto& block : blocks_)
+      named.insert(named.end(), block.parts.begin(), block.parts.end());
+    std::vector<bool> exists(named.size());
+    const auto look = [&](const std::string& path) {
+      for (std::size_t i = 0; i < named.size(); ++i) {
+        if (is_in_module(path, named[i])) exists[i] = true;
+      }
+    };
+    model_.for_each_parameter([&](const std::string& path, auto&) {
+      require(is_within(path, named),
+              "pipeline at {}: no block of blocks() names the parameter \"{}\", so no stage would "
+              "train it: it belongs to the .parts of the block that uses it",
+              site, path);
+      look(path);
+    });
+    model_.for_each_buffer([&](const std::string& path, auto&) { look(path); });
+    model_.for_each_module([&](const std::string& path, const nn::module_view&) { look(path); });
+    for (const auto& block : blocks_) {
+      for (const std::string& part : block.parts) {
+        const auto at = std::find(named.begin(), named.end(), part) - named.begin();
+        require(exists[static_cast<std::size_t>(at)],
+                "pipeline at {}: the block \"{}\" names \"{}\" among its .parts, and the model has "
+                "no such module, parameter or buffer",
+                site, block.name, part);
+      }
+    }
   }
 
   void make_stages(call_site site) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include <fmt/core.h>
@@ -47,14 +48,26 @@ void print_axis(std::string& text, const tensor<T>& t, const print_options& opti
   text += ']';
 }
 
-/// "{}" of what to_string() takes, without fmt/format.h, which takes as long to read as a chapter.
-struct text_formatter {
-  constexpr auto parse(const fmt::format_parse_context& specification) {
-    return specification.begin();
+/// What to_string() gives as a text with its specification, "{:>8}", without fmt/format.h, which
+/// takes as long to read as a chapter of parx.
+class text_formatter {
+ public:
+  constexpr auto parse(fmt::format_parse_context& context) {
+    const auto begin = context.begin();
+    const auto end = fmt::formatter<fmt::string_view>().parse(context);
+    specification_ = {begin, static_cast<std::size_t>(end - begin)};
+    return end;
   }
-  static fmt::appender write(const std::string& text, fmt::format_context& to) {
+  fmt::appender write(std::string text, fmt::format_context& to) const {
+    if (!specification_.empty()) {
+      const fmt::string_view plain = text;
+      text = fmt::vformat("{:" + std::string(specification_) + "}", fmt::make_format_args(plain));
+    }
     return std::copy(text.begin(), text.end(), to.out());
   }
+
+ private:
+  std::string_view specification_;  ///< within the format, which outlives this
 };
 
 }  // namespace detail

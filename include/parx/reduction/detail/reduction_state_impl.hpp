@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <parx/core/check.hpp>
+#include <parx/core/source.hpp>
 #include <parx/reduction/reduction_state.hpp>
 
 namespace parx::inline PARX_ABI {
@@ -12,11 +13,13 @@ PARX_INLINE reduction_actions reduction_state::begin(pass_kind kind, double coun
                                                      std::span<const std::size_t> reached,
                                                      std::size_t held) {
   require(!is_running(), "{}: a backward pass begins while another one runs", who_);
-  require(phase_ != reduction_phase::reduced || held == nothing,
-          "{}: the gradient of \"{}\" from the last step, or from a backward pass that failed, "
-          "is still there, and adding to it would count it twice. Call optimizer.step() or "
-          "zero_grad() between two backward passes, or add up micro-batches under no_sync()",
-          who_, name(held));
+  require(
+      phase_ != reduction_phase::reduced || held == nothing,
+      "{}: in the backward pass at or after {}, the gradient of \"{}\" from the last step, or "
+      "from a backward pass that failed, is still there, and adding to it would count it twice. "
+      "Call optimizer.step() or zero_grad() between two backward passes; a ddp adds up "
+      "micro-batches under no_sync()",
+      who_, last_call_site(), name(held));
   // The samples of micro-batches that were discarded no longer count.
   if (is_discarded(held)) start_over();
   ++passes_;
