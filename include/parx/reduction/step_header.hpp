@@ -99,23 +99,18 @@ void require_frozen_alike(process_group& group, std::string_view who,
 }
 
 /// Refuses a step in which some ranks count their samples and others do not: those of the former
-/// would weigh as many times more, in silence. `uncounted` is the number of the latter, the same on
-/// all of `group`; `counted` is this rank's. Throws errc::mismatch on all ranks.
-inline void require_counted_alike(process_group& group, std::string_view who, sample_count counted,
-                                  double uncounted, call_site site) {
-  if (uncounted == 0 || uncounted == group.size()) [[likely]]
+/// would weigh as many times more, in silence. `uncounted` is the number of the latter among
+/// `ranks`, `counted` this rank's way. Throws errc::mismatch on all ranks.
+inline void require_counted_alike(std::string_view who, sample_count counted, double uncounted,
+                                  int ranks) {
+  if (uncounted == 0 || uncounted == ranks) [[likely]]
     return;
-  const int here = counted == sample_count::given ? 1 : 0;
-  std::vector<int> all(static_cast<std::size_t>(group.size()));
-  all_gather(group, std::span(&here, 1), all, {}, site);
-  std::vector<std::size_t> counting;
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (all[rank] != 0) counting.push_back(rank);
-  throw_error(errc::mismatch,
-              "{}: in one step rank {} of {} called backward(loss, count) and the others "
-              "loss.backward(), whose loss would weigh as one sample. Give the count on all ranks "
-              "or on none",
-              who, joined_text(counting), group.size());
+  throw_error(
+      errc::mismatch,
+      "{}: in one step {} of {} ranks called loss.backward(), whose loss would weigh as one "
+      "sample, and the others backward(loss, count), as this rank {}. Give the count on all "
+      "ranks or on none",
+      who, uncounted, ranks, counted == sample_count::given ? "did" : "did not");
 }
 
 /// Threads: the one that runs backward.
@@ -183,7 +178,7 @@ class step_headers {
     for (work& each : works_) each.wait();
     require_equal_counts();
     for (std::size_t i = 0; i < groups_.size(); ++i)
-      require_counted_alike(groups_[i], who(), counted_, headers_[i].uncounted(), site_);
+      require_counted_alike(who(), counted_, headers_[i].uncounted(), groups_[i].size());
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       require_frozen_alike(groups_[group_of_[i]], who(), *parameters[i],
                            headers_[group_of_[i]].frozen_ranks(numbers_[i]), site_);
