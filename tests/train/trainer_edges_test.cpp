@@ -391,8 +391,9 @@ BOOST_AUTO_TEST_CASE(an_evaluation_of_nothing_is_refused) {
     auto options = quiet(2);
     options.eval_strategy = train::strategy::epoch;
     train::trainer trainer{ddp, opt, loader, loss, options};
-    const auto refuses = [&](const auto& nothing, const std::string& words) {
+    const auto refuses = [&](const auto& make, const std::string& words) {
       try {
+        const auto nothing = make();
         trainer.add_evaluation(nothing, [&](auto& m, auto& batch) -> train::metrics {
           return {{"loss", loss(m, batch)}};
         });
@@ -400,14 +401,20 @@ BOOST_AUTO_TEST_CASE(an_evaluation_of_nothing_is_refused) {
         refused[static_cast<std::size_t>(group.rank())] += mentions(found.what(), words) ? 1 : 0;
       }
     };
-    refuses(parx::data::loader{two,
-                               {.sampler = distributed_sampler{2, group},
-                                .last_batch = parx::data::last_batch::drop}},
-            "32 a batch");
-    refuses(parx::data::loader{two,
-                               {.sampler = distributed_sampler{
-                                    2, group, {.remainder = parx::data::remainder::drop}}}},
-            "2 samples for 3 ranks");
+    refuses(
+        [&] {
+          return parx::data::loader{two,
+                                    {.sampler = distributed_sampler{2, group},
+                                     .last_batch = parx::data::last_batch::drop}};
+        },
+        "leaves no batch: this rank has 1 samples, and a batch 32");
+    refuses(
+        [&] {
+          return parx::data::loader{two,
+                                    {.sampler = distributed_sampler{
+                                         2, group, {.remainder = parx::data::remainder::drop}}}};
+        },
+        "2 samples for 3 ranks");
   });
   BOOST_TEST((refused == std::array{2, 2, 2}));
 }

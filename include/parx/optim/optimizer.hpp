@@ -312,11 +312,12 @@ class optimizer : public lazy_state {
 };
 
 inline void detail::warn_of_no_gradient(call_site site) {
-  log0(log_level::warn,
-       "step at {}: no parameter has a gradient, so nothing changes: call backward() of the loss, or "
-       "forward_backward() of the model, before each step; zero_grad() comes before them, or not at "
-       "all",
-       site);
+  log0(
+      log_level::warn,
+      "step at {}: no parameter has a gradient, so nothing changes: call backward() of the loss, "
+      "or forward_backward() of the model, before each step; zero_grad() comes before them, or not "
+      "at all",
+      site);
 }
 
 }  // namespace parx::optim
