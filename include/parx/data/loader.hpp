@@ -165,7 +165,7 @@ class loader {
             "{}: the sampler was made for {} samples, but the data set has {}; make it with "
             "distributed_sampler{{dataset.size(), ...}}",
             at(), sampler_.size(), source.size());
-    require(batches() > 0,
+    require(options_.last_batch == last_batch::keep || batches() > 0,
             "{}: last_batch::drop leaves no batch: this rank has {} samples, and a batch {}", at(),
             sampler_.per_rank(), options_.batch_size);
   }
