@@ -32,9 +32,8 @@ inline void require_counted(double sum, double count, call_site site = last_call
     return;
   throw_usage(
       "a loss of {} at {} has a count of 0, so nothing is learned from it: a loss is {{sum, "
-      "count}}, "
-      "where the count is the number of samples that were summed, 1 for a mean that is to weigh as "
-      "one",
+      "count}}, where the count is the number of samples that were summed, 1 for a mean that is to "
+      "weigh as one",
       sum, site);
 }
 

@@ -60,9 +60,9 @@ void save_folder(process_group& group, const checkpoint_parts& parts, const std:
 /// checkpoint_manager, a Hugging Face model folder, or a safetensors file. Reads only this rank's
 /// parts; throws as load_state does.
 template <typename Target>
-requires(!distributed<Target>) state_report
-    load(Target& model, const std::filesystem::path& path, state_match match = state_match::strict,
-         call_site = call_site::current()) {
+requires(!distributed<Target>)
+state_report load(Target& model, const std::filesystem::path& path,
+                  state_match match = state_match::strict, call_site = call_site::current()) {
   std::error_code failure;
   if (!std::filesystem::is_directory(path, failure)) return load_state(model, path.string(), match);
   if (!std::filesystem::exists(path / detail::manifest_name, failure))

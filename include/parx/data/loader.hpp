@@ -57,25 +57,22 @@ concept batch_readers = requires(Readers& model) { model.data_group(); } ||
                           { group.size() } -> std::convertible_to<int>;
                         };
 
-                        namespace detail {
+namespace detail {
 
-                        /// Throws usage_error for a batch of none of whose tensors the rows are the
-                        /// samples that fetch() was asked for. (Those of a graph's nodes may be
-                        /// others.)
-                        template <typename Batch>
-                        void require_fetched(const Batch& batch, std::size_t samples) {
-                          if constexpr (is_batch_of_tensors<Batch>) {
-                            const std::vector<std::size_t> rows = all_rows_of(batch);
-                            require(rows.empty() ||
-                                        std::find(rows.begin(), rows.end(), samples) != rows.end(),
-                                    "the data set's fetch() was asked for {} samples, and the "
-                                    "tensors of its batch have {} "
-                                    "rows: it returns one row for each",
-                                    samples, joined_text(rows));
-                          }
-                        }
+/// Throws usage_error for a batch none of whose tensors has a row for each sample that fetch() was
+/// asked for. (Those of a graph's nodes may have others.)
+template <typename Batch>
+void require_fetched(const Batch& batch, std::size_t samples) {
+  if constexpr (is_batch_of_tensors<Batch>) {
+    const std::vector<std::size_t> rows = all_rows_of(batch);
+    require(rows.empty() || std::find(rows.begin(), rows.end(), samples) != rows.end(),
+            "the data set's fetch() was asked for {} samples, and the tensors of its batch have {} "
+            "rows: it returns one row for each",
+            samples, joined_text(rows));
+  }
+}
 
-                        }  // namespace detail
+}  // namespace detail
 
 /// The batches of one epoch: an input range over `Batch&`, valid until the next one is taken.
 template <typename Batch>
@@ -307,8 +304,8 @@ loader(const Dataset&, Readers&, loader_options = {}) -> loader<Dataset>;
 template <typename Other>
   requires(!dataset<Other>)
 loader(const Other&, loader_options = {}) -> loader<detail::no_dataset<Other>>;
-  template <typename Other, batch_readers Readers>
-  requires(!dataset<Other>) loader(const Other&, Readers&, loader_options = {})
-  ->loader<detail::no_dataset<Other>>;
+template <typename Other, batch_readers Readers>
+  requires(!dataset<Other>)
+loader(const Other&, Readers&, loader_options = {}) -> loader<detail::no_dataset<Other>>;
 
 }  // namespace parx::data

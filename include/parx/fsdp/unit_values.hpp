@@ -5,12 +5,13 @@
 // which the optimizer writes. It makes the whole readable from the parts of all ranks. The rules:
 //   whole() and part() never change. A part may lie inside the whole.
 //   Between wait(unit) and release(unit), or about_to_write(), the whole has the values of all
-//   parts as they were when start(unit) was called. Every rank makes the same calls in the same
-//   order, so any of them but release() may be collective. A unit that was started may be released
-//   without wait(), and started again. Every rank calls about_to_write() before it writes its part:
-//   when it returns, no rank reads the old values of that part any more. The first start() after it
-//   must not let a rank read before all ranks have written. start() of a unit without room takes
-//   more memory than the storage was made with.
+//   parts as they were when start(unit) was called.
+//   Every rank makes the same calls in the same order, so any of them but release() may be
+//   collective. A unit that was started may be released without wait(), and started again.
+//   Every rank calls about_to_write() before it writes its part: when it returns, no rank reads the
+//   old values of that part any more. The first start() after it must not let a rank read before
+//   all ranks have written.
+//   start() of a unit without room takes more memory than the storage was made with.
 // Threads: the one that runs forward and backward.
 #pragma once
 

@@ -35,7 +35,7 @@ struct first_input {
   using type = tensor<T>;
 };
 template <typename T, typename First, typename... Others>
-requires requires { typename First::input_type; }
+  requires requires { typename First::input_type; }
 struct first_input<T, First, Others...> {
   using type = typename First::input_type;
 };

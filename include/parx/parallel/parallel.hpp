@@ -50,9 +50,7 @@ void follow_a_model(process_group&, const layout& = {}, const parallel_choices& 
                     call_site = {});
 
 template <typename... Others>
-concept following_a_model = requires(Others&... others) {
-  follow_a_model(others...);
-};
+concept following_a_model = requires(Others&... others) { follow_a_model(others...); };
 
 /// The template argument of a parallel of wrong arguments: its message says what is wrong.
 template <typename Model, typename Others>
@@ -107,8 +105,8 @@ class parallel final
 
 /// For other arguments: compile-time errors that say what to do.
 template <typename Other, typename... Others>
-requires(!detail::following_a_model<Others...>) parallel(Other&, const Others&...)
-->parallel<detail::no_parallel<Other, std::tuple<Others...>>>;
+  requires(!detail::following_a_model<Others...>)
+parallel(Other&, const Others&...) -> parallel<detail::no_parallel<Other, std::tuple<Others...>>>;
 template <typename Other, typename... Others>
 parallel(const Other&&, const Others&...)
     -> parallel<detail::no_parallel<Other, std::tuple<Others...>>>;

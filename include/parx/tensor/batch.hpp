@@ -27,8 +27,8 @@ struct any_batch_member {
 template <typename Batch>
 struct any_batch_base {
   template <typename T>
-  requires(std::is_base_of_v<T, Batch> && !std::is_same_v<T, Batch>) operator T()
-      const;  // NOLINT(google-explicit-constructor): only named
+    requires(std::is_base_of_v<T, Batch> && !std::is_same_v<T, Batch>)
+  operator T() const;  // NOLINT(google-explicit-constructor): only named
 };
 template <typename Batch, std::size_t... I>
 consteval bool has_batch_width(std::index_sequence<I...> /*numbers*/) {

@@ -57,10 +57,7 @@ void any_parallel<T>::warn_of_loss(double loss, call_site site) {
                 "parameters. Lower the learning rate, clip by optim::clip_grad_norm, look for such "
                 "numbers in the batch; a parx::detect_anomaly in front of the call names the "
                 "operation that made the first",
-                site, steps_,
-                std::isnan(loss) ? "nan"
-                : loss > 0       ? "inf"
-                                 : "-inf"));
+                site, steps_, std::isnan(loss) ? "nan" : loss > 0 ? "inf" : "-inf"));
 }
 
 template <typename T>
