@@ -99,8 +99,8 @@ class module : public detail::module_state, public module_functions<module<Deriv
       static_assert(
           requires { self().forward(inputs...); },
           "this layer's forward() does not take what it is called with: an embedding takes a "
-          "tensor of integers, other layers a tensor or a variable of their own element type, and a "
-          "layer of yours what its forward() says");
+          "tensor of integers, other layers a tensor or a variable of their own element type, and "
+          "a layer of yours what its forward() says");
       return hooked.result_of([&] { return self().forward(inputs...); });
     }
   }
