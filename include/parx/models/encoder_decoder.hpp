@@ -139,7 +139,9 @@ class encoder_decoder : public nn::module<encoder_decoder<T>> {
                      },
                      memory});
     }
-    all.push_back({"logits", {"shared", "pointer"}, [this](const values& x, const Input& of) {
+    std::vector<std::string> of_logits{"shared"};
+    if (pointer_) of_logits.emplace_back("pointer");
+    all.push_back({"logits", of_logits, [this](const values& x, const Input& of) {
                      return logits(x, x.taken(0), of.input_ids, of.attention_mask);
                    },
                    memory});
