@@ -61,12 +61,7 @@ std::vector<double> measured(const char* schedule, int blocks) {
     all.start(rank, ranks, [=](world& group) {
       nn::sequential model{keeper(kept), keeper(kept), keeper(kept), keeper(kept),
                            keeper(kept), keeper(kept), keeper(kept), keeper(kept)};
-      auto used = model.blocks();
-      const std::size_t all = used.size();
-      used.resize(static_cast<std::size_t>(blocks));
-      for (std::size_t left = used.size(); left < all; ++left) {
-        used.back().parts.push_back(std::to_string(left));  // a few bytes
-      }
+      const auto used = first_blocks(model.blocks(), static_cast<std::size_t>(blocks));
       typed_pipeline pipe{model, used, group,
                     {.schedule = schedule_named(schedule), .microbatches = microbatches}};
       const samples data = numbers(microbatches);

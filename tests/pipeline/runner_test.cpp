@@ -138,11 +138,7 @@ pipeline_timeline timed_run(pipeline_schedule schedule, int microbatches, int ch
                 const auto block = [&](bool is_first) { return timed(all, is_first); };
                 nn::sequential model{block(true),  block(false), block(false), block(false),
                                      block(false), block(false), block(false), block(false)};
-                auto used = model.blocks();
-                used.resize(static_cast<std::size_t>(blocks));
-                for (int left = blocks; left < 8; ++left) {
-                  used.back().parts.push_back(std::to_string(left));
-                }
+                const auto used = first_blocks(model.blocks(), static_cast<std::size_t>(blocks));
                 typed_pipeline pipe{model,
                               used,
                               world,

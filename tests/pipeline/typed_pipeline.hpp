@@ -15,6 +15,19 @@
 #include <parx/pipeline/pipeline_engine.hpp>
 #include <parx/tensor/batch.hpp>
 
+/// The first `count` blocks, of which the last names what the others use: their parameters have to
+/// be somewhere.
+template <typename Input, typename T>
+parx::nn::model_blocks<Input, T> first_blocks(parx::nn::model_blocks<Input, T> all,
+                                              std::size_t count) {
+  for (std::size_t b = count; b < all.size(); ++b) {
+    all[count - 1].parts.insert(all[count - 1].parts.end(), all[b].parts.begin(),
+                                all[b].parts.end());
+  }
+  all.resize(count);
+  return all;
+}
+
 template <typename Model, typename Input, typename T>
 class typed_pipeline : public parx::pipelined_wrapper, public parx::pipeline_engine<T> {
  public:

@@ -285,25 +285,21 @@ class pipeline_engine : public training_engine {
     std::vector<std::string> named;
     for (const auto& block : blocks_)
       named.insert(named.end(), block.parts.begin(), block.parts.end());
-    std::vector<bool> exists(named.size());
-    const auto look = [&](const std::string& path) {
-      for (std::size_t i = 0; i < named.size(); ++i) {
-        if (is_in_module(path, named[i])) exists[i] = true;
-      }
-    };
+    std::vector<std::string> paths;
     model_.for_each_parameter([&](const std::string& path, auto&) {
       require(is_within(path, named),
               "pipeline at {}: no block of blocks() names the parameter \"{}\", so no stage would "
               "train it: it belongs to the .parts of the block that uses it",
               site, path);
-      look(path);
+      paths.push_back(path);
     });
-    model_.for_each_buffer([&](const std::string& path, auto&) { look(path); });
-    model_.for_each_module([&](const std::string& path, const nn::module_view&) { look(path); });
+    model_.for_each_buffer([&](const std::string& path, auto&) { paths.push_back(path); });
+    model_.for_each_module(
+        [&](const std::string& path, const nn::module_view&) { paths.push_back(path); });
     for (const auto& block : blocks_) {
       for (const std::string& part : block.parts) {
-        const auto at = std::find(named.begin(), named.end(), part) - named.begin();
-        require(exists[static_cast<std::size_t>(at)],
+        const auto is_of_it = [&](const std::string& path) { return is_in_module(path, part); };
+        require(std::any_of(paths.begin(), paths.end(), is_of_it),
                 "pipeline at {}: the block \"{}\" names \"{}\" among its .parts, and the model has "
                 "no such module, parameter or buffer",
                 site, block.name, part);

@@ -135,10 +135,11 @@ template <typename Batch>
 template <typename Batch>
 [[nodiscard]] std::vector<Batch> split_rows(const Batch& whole, int count) {
   const std::vector<std::size_t> rows = all_rows_of(whole);
-  require(std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(),
-          "the tensors of a batch that is split into {} micro-batches have {} rows: each needs one "
-          "row for each sample",
-          count, joined_text(rows));
+  if (std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) != rows.end()) {
+    throw_usage("the tensors of a batch that is split into {} micro-batches have {} rows: each "
+                "needs one row for each sample",
+                count, joined_text(rows));
+  }
   if (rows.empty()) return std::vector<Batch>(static_cast<std::size_t>(count), whole);
   std::vector<Batch> parts;
   for (int i = 0; i < count; ++i) {
