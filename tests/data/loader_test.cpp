@@ -143,6 +143,27 @@ BOOST_AUTO_TEST_CASE(dropping_all_that_there_is_is_refused) {
   BOOST_TEST(mentions(said, "leaves no batch", "7 samples, and a batch 8"), said);
 }
 
+BOOST_AUTO_TEST_CASE(a_loader_that_gives_every_rank_all_samples_to_train_on_says_so) {
+  std::vector<std::string> lines;
+  logger::instance().set_sink([&](log_level, std::string_view line) { lines.emplace_back(line); });
+  const auto set = numbered(10);
+  logger::instance().set_rank(0, 4);
+  const data::loader alone{set};
+  BOOST_TEST_REQUIRE(lines.size() == 1U);
+  BOOST_TEST(mentions(lines[0], "each of the 4 ranks will train on all 10 samples", "loader_test"));
+  struct {
+    [[nodiscard]] int rank() const { return 0; }
+    [[nodiscard]] int size() const { return 4; }
+  } of_four;
+  const data::loader evaluated{set, {.samples = {.order = data::sample_order::sequential}}};
+  const data::loader dealt{set, of_four};
+  const data::loader sampled{set, {.sampler = data::distributed_sampler{10, 0, 4}}};
+  logger::instance().set_rank(-1, 0);
+  const data::loader one{set};
+  logger::instance().set_sink({});
+  BOOST_TEST(lines.size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(a_data_set_without_samples_is_refused) {
   const auto source = numbered(0);
   BOOST_CHECK_EXCEPTION(data::loader(source, {.batch_size = 8}), usage_error, [](const auto& e) {

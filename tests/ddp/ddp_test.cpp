@@ -125,6 +125,31 @@ BOOST_AUTO_TEST_CASE(a_layer_that_members_leaves_out_is_told_of_once) {
   BOOST_TEST(lines[0].find("that is missing in members()") != std::string::npos, lines[0]);
 }
 
+BOOST_AUTO_TEST_CASE(copies_that_diverge_are_told_of_once) {
+  std::vector<std::string> lines;
+  parx::logger::instance().set_sink(
+      [&](parx::log_level, std::string_view line) { lines.emplace_back(line); });
+  for (const bool are_alike : {true, false}) {
+    lines.clear();
+    parx::run_threads(3, [&](parx::process_group& group) {
+      model m;
+      parx::ddp ddp{m, group};
+      const double lr = are_alike || group.rank() != 1 ? 0.01 : 0.02;
+      parx::optim::sgd opt{m.parameters(), {.lr = lr}};
+      for (int step = 0; step < 9; ++step) {
+        opt.zero_grad();
+        loss_of(ddp(integers(16, 6, 1)), integers(16, 3, 2), 16).backward();
+        opt.step();
+      }
+    });
+    BOOST_TEST_REQUIRE(lines.size() == (are_alike ? 0U : 1U));
+  }
+  parx::logger::instance().set_sink({});
+  BOOST_TEST(lines[0].find("since step 1 or before, values on rank 1 of group") !=
+                 std::string::npos,
+             lines[0]);
+}
+
 BOOST_AUTO_TEST_CASE(micro_batches_under_no_sync_equal_one_batch) {
   const auto expected = single_process(false);
   for (const int world : {1, 2, 3}) {

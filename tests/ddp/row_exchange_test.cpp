@@ -13,7 +13,7 @@
 
 #include <comm/jobs.hpp>
 #include <parx/comm/threads.hpp>
-#include <parx/ddp/row_sum.hpp>
+#include <parx/ddp/table_sum.hpp>
 #include <parx/nn.hpp>
 #include <parx/optim.hpp>
 

@@ -44,6 +44,8 @@
 #include "tools/parxrun/run_ranks.hpp"
 #include "tools/parxrun/ssh/ssh_start.hpp"
 #include "tools/parxrun/ssh/starter_words.hpp"
+#include <parx/core/check.hpp>
+#include <parx/core/descriptor.hpp>
 #include <parx/core/env.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/host_name.hpp>
@@ -478,6 +480,20 @@ class agent {
   std::optional<int> exit_code_;
 };
 
-int run_agent(const agent_options& options) { return agent(options).run(); }
-
 }  // namespace parx::detail
+
+namespace parx::inline PARX_ABI {
+
+int run_ranks(const agent_options& options) {
+  require(options.ranks >= 1, "-n {}: a job has at least one rank", options.ranks);
+  require(options.ranks <= most_ranks_of_node, "-n {}: more than {} ranks on one host",
+          options.ranks, most_ranks_of_node);
+  const bool keeps_only = options.nodes.role == coordinator_role::only;
+  require(!options.command.empty() || (keeps_only && !options.by_ssh),
+          "there is no program to run: parxrun -n 4 ./program");
+  require(options.grace.count() >= 0, "--grace: the time cannot be negative");
+  fill_standard_descriptors();
+  return keeps_only ? detail::run_coordinator_process(options) : detail::agent(options).run();
+}
+
+}  // namespace parx

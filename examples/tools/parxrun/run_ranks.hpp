@@ -70,8 +70,7 @@ struct agent_options {
 
 namespace detail {
 
-/// The two kinds of parxrun, a class each: one with ranks, and one that only keeps the job.
-[[nodiscard]] int run_agent(const agent_options& options);
+/// A parxrun without ranks, that only keeps the job.
 [[nodiscard]] int run_coordinator_process(const agent_options& options);
 
 }  // namespace detail

@@ -41,9 +41,16 @@
   form template variable<T> sum<T>(const variable<T>&, const axis_list&, reduced_axes, call_site); \
   form template variable<T> mean<T>(const variable<T>&, const axis_list&, reduced_axes, call_site);
 
+// Of images: for float alone, since few train them in double, and these are long.
+#define PARX_IMAGE_INSTANCES(form, T) \
+  form template variable<T> conv2d<T>(const variable<T>&, const variable<T>&, const variable<T>&, \
+                                      const conv2d_options&, call_site); \
+  form template variable<T> max_pool2d<T>(const variable<T>&, const max_pool2d_options&, call_site);
+
 #ifdef PARX_SEPARATE_COMPILATION
 namespace parx::inline PARX_ABI {
 PARX_AUTOGRAD_INSTANCES(extern, float)
 PARX_AUTOGRAD_INSTANCES(extern, double)
+PARX_IMAGE_INSTANCES(extern, float)
 }  // namespace parx
 #endif

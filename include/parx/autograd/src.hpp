@@ -9,4 +9,5 @@
 namespace parx::inline PARX_ABI {
 PARX_AUTOGRAD_INSTANCES(, float)
 PARX_AUTOGRAD_INSTANCES(, double)
+PARX_IMAGE_INSTANCES(, float)
 }  // namespace parx

@@ -23,6 +23,7 @@
 #include <parx/core/check.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
+#include <parx/core/log.hpp>
 #include <parx/core/source.hpp>
 #include <parx/data/dataset.hpp>
 #include <parx/data/detail/prefetch.hpp>
@@ -141,7 +142,8 @@ class loader {
  public:
   using batch_type = batch_of<Dataset>;
 
-  /// All samples, unless the options have a sampler. Refers to `source`, which must outlive the
+  /// All samples, unless the options have a sampler: with a warning where they are shuffled, and so
+  /// trained on, in a job of several ranks. Refers to `source`, which must outlive the
   /// loader. Throws usage_error when it has no samples, the batch size or the prefetch window is 0,
   /// the sampler was made for another number of samples, or last_batch::drop leaves no batch.
   explicit loader(const Dataset& source, loader_options options = {},
@@ -166,6 +168,13 @@ class loader {
     require(options_.last_batch == last_batch::keep || batches() > 0,
             "{}: last_batch::drop leaves no batch: this rank has {} samples, and a batch {}", at(),
             sampler_.per_rank(), options_.batch_size);
+    const int ranks = logger::instance().world_size();
+    const bool is_shuffled = options_.samples.order == sample_order::shuffled;
+    if (ranks <= 1 || options_.sampler || !is_shuffled) return;
+    log0(log_level::warn,
+         "{}: each of the {} ranks will train on all {} samples. To deal them to the ranks, give "
+         "the loader the model or a group of ranks: loader{{set, model, {{...}}}}",
+         at(), ranks, source.size());
   }
   /// This rank's samples: those of its place among the ranks of the model, or of the group, that
   /// have other samples. Of a model with virtual replicas shuffled samples, which are to be trained

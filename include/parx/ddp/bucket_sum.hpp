@@ -5,7 +5,7 @@
 //
 //   whole_sum        an all_reduce
 //   hooked_sum       what a comm_hook sends, in its rounds
-//   row_sum          of an embedding the touched rows, where that is cheaper
+//   table_sum        of an embedding the touched rows, where that is cheaper
 //   replica_bucket   virtual replicas, along their tree, whole or by rows
 //
 // What begins after backward is called for all buckets in their order, first pass_on(), then each

@@ -1,4 +1,4 @@
-// gathered_rows: a row_sum for any network.
+// gathered_rows: a table_sum for any network.
 //
 // Rows and their indices are exchanged by all_gather, and each rank adds up the rows of all ranks.
 // The cost is the bytes of all ranks' rows, so it pays while they are fewer than the table's.
@@ -12,16 +12,16 @@
 #include <vector>
 
 #include <parx/core/error.hpp>
-#include <parx/ddp/row_sum.hpp>
+#include <parx/ddp/table_sum.hpp>
 #include <parx/reduction/rows/row_blocks.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-class gathered_rows final : public row_sum {
+class gathered_rows final : public table_sum {
  public:
   gathered_rows(std::unique_ptr<bucket_sum> whole, const gradient_bucket& bucket,
                 process_group& group, step_headers& headers, reduction_order order, call_site site)
-      : row_sum(std::move(whole), bucket, group, headers, order, site),
+      : table_sum(std::move(whole), bucket, group, headers, order, site),
         block_bytes_(counts_.size()),
         adder_(table_.rows(), table_.count() / table_.rows(), table_.type()) {}
   ~gathered_rows() override { drop(); }  // the exchange uses memory that is destroyed first

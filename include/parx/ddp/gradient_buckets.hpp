@@ -16,13 +16,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include <parx/autograd/parameter_handle.hpp>
-#include <parx/comm/collectives/broadcast.hpp>
 #include <parx/core/source.hpp>
 #include <parx/ddp/bucket_sum.hpp>
 #include <parx/ddp/hook.hpp>
@@ -45,17 +44,7 @@ class gradient_buckets : public gradient_sums {
   [[nodiscard]] static std::unique_ptr<gradient_buckets> make(
       const reduction_groups& groups, handles parameters, const bucket_limits& limits,
       comm_hook hook, reduction_order order, int replicas, call_site site);
-  ~gradient_buckets() override {
-    // Sums in flight may still write to the buckets: wait before the parameters are unbound.
-    hook_ = {};
-    drop();
-    for (const auto& bucket : buckets_) {
-      for (const parameter_handle* const each : bucket->parameters) {
-        each->detach_observer();
-        each->unbind();
-      }
-    }
-  }
+  ~gradient_buckets() override;
 
   [[nodiscard]] std::size_t bucket_count() const noexcept override { return sums_.size(); }
   [[nodiscard]] std::size_t bucket_bytes(std::size_t index) const noexcept override {
@@ -63,23 +52,11 @@ class gradient_buckets : public gradient_sums {
   }
   [[nodiscard]] const handles& parameters() const noexcept { return parameters_; }
   /// That of no pass yet.
-  [[nodiscard]] reduction_state state() const {
-    std::vector<reduction_state::member> members;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      members.push_back({parameters_[i]->name(), bucket_of_[i]});
-    }
-    return {headers().who(), std::move(members), bucket_count()};
-  }
+  [[nodiscard]] reduction_state state() const;
 
   /// Collective. Copies the parameter values of each group's rank 0 to its other ranks, bucket by
   /// bucket, with the bucket's memory as the send buffer.
-  void broadcast_values() {
-    for (std::size_t group = 0; group < groups().size(); ++group) {
-      for (const auto& each : buckets_) {
-        if (each->plan.group == group) broadcast_values(*each);
-      }
-    }
-  }
+  void broadcast_values();
   /// zero_grad(): forgets the virtual replicas of this step so far.
   virtual void drop_replicas() noexcept {}
 
@@ -90,24 +67,13 @@ class gradient_buckets : public gradient_sums {
     return static_cast<std::size_t>(found - parameters_.begin());
   }
   void start(const reduction_state& state, const reduction_pass& /*pass*/) override {
+    note_values();
     headers().send(state, parameters_);
   }
   void launch(std::size_t first, std::size_t last) override {
     for (; first < last; ++first) sums_[first]->start();
   }
-  void finish() override {
-    receive();
-    for (const auto& each : sums_) each->pass_on();
-    for (int round = 0; round < rounds(); ++round) {
-      for (const auto& each : sums_) each->proceed(round);
-    }
-    for (const auto& each : sums_) each->finish();
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      // For a row-sparse gradient this also records that any row may be nonzero now.
-      const bool by_rows = sums_[bucket_of_[i]]->is_by_rows();
-      if (headers().users(i) > 0 && !by_rows) parameters_[i]->assume_grad();
-    }
-  }
+  void finish() override;
   void abandon() noexcept override {}
 
   [[nodiscard]] std::vector<hook_memory> hook_state();
@@ -146,22 +112,19 @@ class gradient_buckets : public gradient_sums {
   /// Whether it is an embedding that is exchanged by rows, in a bucket of its own.
   [[nodiscard]] bool is_table(const parameter_handle& parameter) const;
   void lay_out(const bucket_limits& limits);
-  void broadcast_values(const gradient_bucket& bucket) {
-    const auto for_each_value = [&](auto use) {
-      for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
-        use(bucket.memory + bucket.plan.items[i].offset, *bucket.parameters[i]);
-      }
-    };
-    for_each_value([](std::byte* place, const parameter_handle& from) {
-      std::memcpy(place, from.value(), from.bytes());
-    });
-    broadcast(groups()[bucket.plan.group], bucket.view(), {.root = 0}, site_);
-    for_each_value([](const std::byte* place, const parameter_handle& to) {
-      std::memcpy(to.value(), place, to.bytes());
-    });
-    std::memset(bucket.memory, 0, bucket.plan.bytes);
-  }
+  void broadcast_values(const gradient_bucket& bucket);
+  /// Copies of a model diverge in silence where ranks take different steps: with other learning
+  /// rates, or by values that one of them writes. So, in the first steps and then from time to
+  /// time, the headers carry a hash of a few values of each parameter; the sums tell all ranks
+  /// whether they differ.
+  void note_values();
+  /// Once the headers have arrived. Warns once, on rank 0: not an error, for an optimizer that is
+  /// not parx's may round differently on another processor.
+  void compare_values();
 
+  std::uint64_t steps_ = 0;  ///< whose headers were sent
+  std::vector<std::uint32_t> values_hashes_;  ///< by group; empty in steps that do not compare them
+  bool told_of_values_ = false;
   const handles parameters_;
   std::vector<std::size_t> bucket_of_;  ///< by parameter
   std::vector<group_memory> memory_;    ///< by group

@@ -1,4 +1,4 @@
-// shared_rows: a row_sum for ranks that share memory.
+// shared_rows: a table_sum for ranks that share memory.
 //
 // Beside its gradient each rank has a bit for every row, set if it touched that row. The union of
 // all ranks' rows is divided among the ranks. Each rank adds up its part in place and writes the
@@ -19,14 +19,14 @@
 #include <parx/comm/collectives/barrier.hpp>
 #include <parx/comm/shared_buffer.hpp>
 #include <parx/ddp/bucket.hpp>
-#include <parx/ddp/row_sum.hpp>
+#include <parx/ddp/table_sum.hpp>
 #include <parx/types/chunk.hpp>
 #include <parx/types/prefetch.hpp>
 #include <parx/types/reduce.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
-class shared_rows final : public row_sum {
+class shared_rows final : public table_sum {
  public:
   /// The size of the bit set of a gradient.
   [[nodiscard]] static std::size_t mark_bytes(const parameter_handle& parameter) noexcept {
@@ -39,7 +39,7 @@ class shared_rows final : public row_sum {
   shared_rows(const shared_buffer<std::byte>& memory, std::size_t offset,
               std::unique_ptr<bucket_sum> whole, const gradient_bucket& bucket,
               process_group& group, step_headers& headers, reduction_order order, call_site site)
-      : row_sum(std::move(whole), bucket, group, headers, order, site), words_(words_of(table_)),
+      : table_sum(std::move(whole), bucket, group, headers, order, site), words_(words_of(table_)),
         room_(bucket.plan.bytes), sum_of_row_(row_bytes_) {
     for (int rank = 0; rank < group.size(); ++rank) memory_.push_back(memory.of(rank) + offset);
   }

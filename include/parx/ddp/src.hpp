@@ -2,3 +2,4 @@
 #pragma once
 
 #include <parx/ddp/detail/gradient_buckets_impl.hpp>
+#include <parx/ddp/detail/layout_impl.hpp>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <parx/autograd/instances.hpp>
+#include <parx/nn/conv.hpp>
 #include <parx/nn/embedding.hpp>
 #include <parx/nn/linear.hpp>
 #include <parx/nn/norm.hpp>
@@ -13,6 +14,8 @@
   form template class embedding<T>; \
   form template class module<layer_norm<T>>; \
   form template class layer_norm<T>; \
+  form template class module<conv2d<T>>; \
+  form template class conv2d<T>; \
   form template class detail::parameter_of<T>;
 
 #ifdef PARX_SEPARATE_COMPILATION

@@ -22,13 +22,10 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <parx/autograd/parameter_handle.hpp>
 #include <parx/comm/process_group.hpp>
-#include <parx/core/check.hpp>
-#include <parx/core/formatted.hpp>
 
 namespace parx::inline PARX_ABI {
 
@@ -44,17 +41,7 @@ struct reduction_group {
 class reduction_groups {
  public:
   /// `who` begins the errors: "ddp at train.cpp:12".
-  reduction_groups(process_group& own, std::vector<reduction_group> others, std::string who)
-      : who_(std::move(who)), groups_{{std::string(), &own}} {
-    for (reduction_group& each : others) groups_.push_back({std::move(each.name), &each.group});
-    std::sort(groups_.begin() + 1, groups_.end(),
-              [](const named& a, const named& b) { return a.name < b.name; });
-    for (std::size_t i = 1; i < groups_.size(); ++i) {
-      require(groups_[i].name != groups_[i - 1].name,
-              "{}: there are two reduction groups named \"{}\"; the ddp's own has no name", who_,
-              groups_[i].name);
-    }
-  }
+  reduction_groups(process_group& own, std::vector<reduction_group> others, std::string who);
 
   [[nodiscard]] const std::string& who() const noexcept { return who_; }
   [[nodiscard]] std::size_t size() const noexcept { return groups_.size(); }
@@ -66,17 +53,7 @@ class reduction_groups {
   }
 
   /// Throws usage_error if the parameter's group name is unknown.
-  [[nodiscard]] std::size_t number_of(const parameter_handle& parameter) const {
-    std::string known;
-    for (std::size_t i = 0; i < size(); ++i) {
-      if (name(i) == parameter.reduction_group()) return i;
-      if (i > 0) known += formatted("{}\"{}\"", i > 1 ? ", " : "", name(i));
-    }
-    throw_usage(
-        "{}: the gradient of \"{}\" is to be summed over \"{}\", but the reduction groups "
-        "of this ddp are {}. Name that group in ddp_options::reduction_groups",
-        who_, parameter.name(), parameter.reduction_group(), known.empty() ? "none" : known);
-  }
+  [[nodiscard]] std::size_t number_of(const parameter_handle& parameter) const;
 
   /// Whether every group has one rank: there is nothing to sum.
   [[nodiscard]] bool is_alone() const noexcept {
@@ -112,3 +89,7 @@ class reduction_groups {
 };
 
 }  // namespace parx
+
+#ifndef PARX_SEPARATE_COMPILATION
+#include <parx/reduction/detail/reduction_group_impl.hpp>
+#endif

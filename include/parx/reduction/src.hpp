@@ -2,4 +2,5 @@
 #pragma once
 
 #include <parx/reduction/detail/gradient_reducer_impl.hpp>
+#include <parx/reduction/detail/reduction_group_impl.hpp>
 #include <parx/reduction/detail/reduction_state_impl.hpp>

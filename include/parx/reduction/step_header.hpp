@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,18 @@ class step_header {
   /// Ranks whose samples nobody has counted, which weigh 1 each.
   [[nodiscard]] double& uncounted() noexcept { return values_[4]; }
   [[nodiscard]] const double& uncounted() const noexcept { return values_[4]; }
+  /// `hash`, which is below 2^16, follows from the values of the group's parameters; 0 in a step
+  /// that does not compare them.
+  void set_values_hash(std::uint32_t hash) noexcept {
+    values_[5] = hash;
+    values_[6] = static_cast<double>(hash) * hash;
+  }
+  /// After the sum over `ranks`, at most 2^16: whether all had the same hash. By Cauchy-Schwarz the
+  /// square of the sum is then, and only then, that of its parts, times their number.
+  [[nodiscard]] bool has_equal_values(int ranks) const noexcept {
+    const auto sum = static_cast<std::uint64_t>(values_[5]);
+    return sum * sum == static_cast<std::uint64_t>(values_[6]) * static_cast<std::uint64_t>(ranks);
+  }
   /// What this rank has done with parameter `i` of this group.
   void set_use(std::size_t i, parameter_use use) noexcept {
     values_[first_parameter + i] = use == parameter_use::used     ? 1
@@ -65,7 +78,7 @@ class step_header {
   [[nodiscard]] std::span<double> values() noexcept { return values_; }
 
  private:
-  static constexpr std::size_t first_parameter = 5;
+  static constexpr std::size_t first_parameter = 7;
   /// Counts beside the users in one number, exactly for up to 2^26 ranks.
   static constexpr double frozen_rank = 0x1p-26;
 
@@ -132,6 +145,8 @@ class step_headers {
   /// it, until the next send().
   [[nodiscard]] step_header& own() noexcept { return headers_[own_group]; }
   [[nodiscard]] const step_header& own() const noexcept { return headers_[own_group]; }
+  /// That of a group; as own().
+  [[nodiscard]] step_header& of_group(std::size_t group) noexcept { return headers_[group]; }
   /// Once the header has been received: the ranks that have used the parameter in this step.
   [[nodiscard]] double users(std::size_t parameter) const noexcept {
     return headers_[group_of_[parameter]].users(numbers_[parameter]);

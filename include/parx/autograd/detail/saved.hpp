@@ -120,11 +120,36 @@ inline bool round_operands(const float* from, bfloat16* to, std::size_t count) n
   return any != 0;
 }
 
+/// Rounds `values`, and keeps them in `halves`.
+inline void round_and_keep(float* values, bfloat16* halves, std::size_t count) noexcept {
+  using bits = simd::vector_like<std::uint32_t, simd::vector_of<float>>;
+  using narrow = simd::vector_type<std::uint16_t, sizeof(bits) / 2>::type;
+  constexpr std::size_t lanes = sizeof(bits) / sizeof(float);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    simd::vector_of<float> x;
+    std::memcpy(&x, values + i, sizeof x);
+    const bits rounded = simd::narrow_bfloat16<bits>(x), widened = rounded << 16U;
+    const auto kept = __builtin_convertvector(rounded, narrow);
+    std::memcpy(halves + i, &kept, sizeof kept);
+    std::memcpy(values + i, &widened, sizeof widened);
+  }
+  for (; i < count; ++i) values[i] = halves[i] = values[i];
+}
+inline void round_and_keep(float* values, float16* halves, std::size_t count) noexcept {
+  convert(values, halves, count);
+  convert(halves, values, count);
+}
+
+using half_tensor = std::variant<tensor<bfloat16>, tensor<float16>>;
+
 /// A 16-bit copy of a contiguous tensor<float>.
 struct packed_values {
-  std::variant<tensor<bfloat16>, tensor<float16>> halves;
+  half_tensor halves;
   bool exact = false;  ///< nothing was rounded
 
+  /// Values that are rounded already.
+  explicit packed_values(half_tensor rounded) : halves(std::move(rounded)), exact(true) {}
   packed_values(const tensor<float>& source, dtype to) {
     if (to == dtype::bfloat16) {
       pack_bfloat16(source);
@@ -257,6 +282,13 @@ class saved {
     }
     whole_ = values;
   }
+  /// Keeps values that were rounded to 16 bits where they were made.
+  explicit saved(half_tensor values)
+    requires std::is_same_v<T, float>
+      : packed_(std::allocate_shared<const packed_values>(pool_allocator<packed_values>(),
+                                                          std::move(values))) {
+    std::visit([this](const auto& halves) { shape_ = halves.shape(); }, packed_->halves);
+  }
 
   /// The values; a new tensor where they were kept in 16 bits.
   [[nodiscard]] tensor<T> values() const {
@@ -266,6 +298,18 @@ class saved {
     } else {
       return whole_;
     }
+  }
+  /// `count` of the values, which are contiguous and kept exactly, from `at` on: where they lie, or
+  /// in `made`, which has room for them.
+  [[nodiscard]] const T* read(std::size_t at, std::size_t count, T* made) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (packed_) {
+        std::visit([=](const auto& halves) { convert(halves.data() + at, made, count); },
+                   packed_->halves);
+        return made;
+      }
+    }
+    return whole_.data() + at;
   }
   /// Of a product's operand: as the product reads it.
   [[nodiscard]] product_tensor<T> operand() const {

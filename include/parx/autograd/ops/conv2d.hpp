@@ -58,10 +58,20 @@ struct convolution {
   [[nodiscard]] std::size_t weight_size() const { return outputs * window.unrolled_rows(); }
 };
 
-/// y = f(z), z = the convolution plus bias (may be null). y may be z.
+/// y = f(z), after z was rounded to `type`; they may be the same memory.
+template <typename Function, typename T>
+void round_and_activate(std::size_t count, dtype type, T* z, T* y) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (type != dtype::float32) round_values(z, z, count, type);
+  }
+  activate_values<Function>(count, z, y);
+}
+
+/// y = f(z), z = the convolution plus bias (may be null), rounded to `type`. y may be z.
 template <typename Function, typename T>
 void slide_forward(const convolution& conv, std::size_t parts, const T* x, const T* weight,
-                   const T* bias, T* z, T* y) {
+                   const T* bias, dtype type, T* z, T* y) {
+  const bool rounds = std::is_same_v<T, float> && type != dtype::float32;
   const sliding_window w = sliding_window::forward(conv.window);
   std::vector<tensor<T>, pool_allocator<tensor<T>>> packed;
   for (std::size_t g = 0; g < conv.groups; ++g) {
@@ -78,17 +88,18 @@ void slide_forward(const convolution& conv, std::size_t parts, const T* x, const
               const T b = bias != nullptr ? bias[group * conv.outputs + o] : T(0);
               for_each_packet<T>(w.out_width, [&](std::size_t i, auto... left) PARX_PACKET_BODY {
                 const packet<T> sum = load_packet(product + i, left...) + b;
-                if (z != y) store_packet(z + at + i, sum, left...);
-                store_packet(y + at + i, value_of<Function>(sum), left...);
+                if (rounds || z != y) store_packet(z + at + i, sum, left...);
+                if (!rounds) store_packet(y + at + i, value_of<Function>(sum), left...);
               });
             });
+      if (rounds) round_and_activate<Function>(conv.out_size(), type, z + first, y + first);
     }
   });
 }
 
 template <typename Function, typename T>
 void unroll_forward(const convolution& conv, std::size_t parts, const T* x, const T* weight,
-                    const T* bias, T* z, T* y) {
+                    const T* bias, dtype type, T* z, T* y) {
   const window2d& w = conv.window;
   const std::size_t pixels = w.out_pixels(), unrolled = w.unrolled_rows(), out = conv.outputs;
   const std::size_t together = conv.parts_at_once(parts);
@@ -114,7 +125,7 @@ void unroll_forward(const convolution& conv, std::size_t parts, const T* x, cons
       gemm(op::plain, op::plain, out, width, unrolled, T(1), weight + group * conv.weight_size(),
            unrolled, unrolled_images, width, bias != nullptr ? T(1) : T(0), result, width);
       if (together > 1) swap_images_and_channels(product.data(), out, count, pixels, z + at);
-      activate_values<Function>(count * conv.out_size(), z + at, y + at);
+      round_and_activate<Function>(count * conv.out_size(), type, z + at, y + at);
     }
   });
 }
@@ -289,22 +300,14 @@ template <typename T>
   const tensor<T> b = bias.defined() ? bias.value().contiguous() : tensor<T>();
   const shape s{x.extent(0), weight.extent(0), conv.window.out_height(), conv.window.out_width()};
   tensor<T> y = tensor<T>::empty(s);
-  // Autocast rounds the activation's input.
-  const bool rounds = detail::autocasting<T>();
   const bool in_place = f == activation::none || f == activation::relu || !records(x, weight, bias);
   const tensor<T> z = in_place ? y : tensor<T>::empty(s);
-  detail::with_activation<T>(rounds ? activation::none : f, [&]<typename Function>(Function) {
+  detail::with_activation<T>(f, [&]<typename Function>(Function) {
     const auto forward =
         conv.slides() ? detail::slide_forward<Function, T> : detail::unroll_forward<Function, T>;
-    forward(conv, parts, input.data(), kernels.data(), b.data(), z.data(),
-            rounds ? z.data() : y.data());
+    forward(conv, parts, input.data(), kernels.data(), b.data(), detail::autocast_type(), z.data(),
+            y.data());
   });
-  if (rounds) {
-    detail::round_result(z);
-    detail::with_activation<T>(f, [&]<typename Function>(Function) {
-      detail::activate_values<Function>(y.size(), z.data(), y.data());
-    });
-  }
   const detail::saved<T> before = f == activation::none ? detail::saved<T>() : detail::saved<T>(z);
   return differentiable(
       std::move(y),
@@ -314,14 +317,13 @@ template <typename T>
         if (dx.needed()) to.x = dx.memory();
         if (dweight.needed()) to.weight = dweight.memory();
         if (dbias.needed()) to.bias = dbias.memory();
-        const tensor<T> kept = f == activation::none ? tensor<T>() : before.values();
         const std::size_t size = conv.out_size();
         const std::size_t together = conv.parts_at_once(parts);
         const bool is_made = f != activation::none || type != dtype::float32;
         const auto gradient_of = [&](std::size_t first, std::size_t count, T* made) {
           const T* u = upstream.data() + first * size;
           if (f != activation::none) {
-            const T* const v = kept.data() + first * size;
+            const T* const v = before.read(first * size, count * size, made);
             detail::with_activation<T>(f, [&]<typename Function>(Function) {
               detail::multiply_by_slope<Function>(count * size, u, v, made);
             });

@@ -115,7 +115,7 @@ template <typename T>
           ? kept_values::none
       : rounds ? kept_values::arguments
                : kept_values::derivatives;
-  const tensor<T> z = keeps == kept_values::none ? y : tensor<T>::empty(s);
+  const detail::activation_memory<T> memory(keeps, s, detail::autocast_type());
   const auto multiply = [&](product_finish<T> finish) {
     gemm(detail::autocast_type(), op::plain, transposed ? op::transposed : op::plain, rows, out, in,
          T(1), input.data(), in, w.data(), ld, T(0), y.data(), out, b.data(), finish);
@@ -124,13 +124,15 @@ template <typename T>
     multiply({});
   } else {
     const dtype type = detail::autocast_type();
-    detail::with_activation<T>(f, [&multiply, keeps, &z, out, type]<typename Function>(Function) {
+    detail::with_activation<T>(f, [&multiply, &memory, type]<typename Function>(Function) {
       multiply([&](const result_tile<T>& part) {
-        detail::activate_part<Function>(part, keeps, z.data(), out, type);
+        detail::activate_part<Function>(part, memory, type);
       });
     });
   }
-  const detail::saved<T> before = f == activation::none ? detail::saved<T>() : detail::saved<T>(z);
+  const detail::saved<T> before = f == activation::none        ? detail::saved<T>()
+                                  : keeps == kept_values::none ? detail::saved<T>(y)
+                                                               : memory.kept();
   return differentiable(
       std::move(y),
       [=, left = left.kept(), right = right.kept(), before = before,
@@ -139,12 +141,11 @@ template <typename T>
                                          grad_sink<T> dw, grad_sink<T> db) mutable {
         tensor<T> dz = upstream;  // in a second half already the gradient of the product
         if (!is_derived) {
-          const tensor<T> kept = before.values();
           dz = tensor<T>::empty(upstream.shape());
           T* const bias_sum = db.needed() ? db.zeroed().data() : nullptr;
           const auto derive = [&]<typename Function>(Function) {
-            detail::activation_backward<Function>(rows, out, upstream.data(), kept.data(),
-                                                  dz.data(), bias_sum);
+            detail::activation_backward<Function>(rows, out, upstream.data(), before, dz.data(),
+                                                  bias_sum);
           };
           if (keeps == kept_values::derivatives) {
             derive(detail::saved_slope{});

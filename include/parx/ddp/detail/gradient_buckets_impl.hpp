@@ -1,11 +1,21 @@
-// Definitions of gradient_buckets.hpp: which bucket_sum each bucket gets.
+// Definitions of gradient_buckets.hpp.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include <parx/comm/collectives/all_gather.hpp>
+#include <parx/comm/collectives/broadcast.hpp>
+#include <parx/core/hash.hpp>
+#include <parx/core/joined_text.hpp>
+#include <parx/core/log.hpp>
 #include <parx/ddp/bucket.hpp>
 #include <parx/ddp/gathered_rows.hpp>
 #include <parx/ddp/gradient_buckets.hpp>
@@ -28,6 +38,18 @@ PARX_INLINE std::unique_ptr<gradient_buckets> gradient_buckets::make(
   }
   made->lay_out(limits);
   return made;
+}
+
+PARX_INLINE gradient_buckets::~gradient_buckets() {
+  // Sums in flight may still write to the buckets: wait before the parameters are unbound.
+  hook_ = {};
+  drop();
+  for (const auto& bucket : buckets_) {
+    for (const parameter_handle* const each : bucket->parameters) {
+      each->detach_observer();
+      each->unbind();
+    }
+  }
 }
 
 PARX_INLINE bool gradient_buckets::is_table(const parameter_handle& parameter) const {
@@ -81,6 +103,100 @@ PARX_INLINE std::unique_ptr<bucket_sum> gradient_buckets::sum_of(const gradient_
                                          headers(), order_, site_);
   }
   return std::make_unique<gathered_rows>(std::move(whole), bucket, group, headers(), order_, site_);
+}
+
+PARX_INLINE reduction_state gradient_buckets::state() const {
+  std::vector<reduction_state::member> members;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    members.push_back({parameters_[i]->name(), bucket_of_[i]});
+  }
+  return {headers().who(), std::move(members), bucket_count()};
+}
+
+PARX_INLINE void gradient_buckets::broadcast_values() {
+  for (std::size_t group = 0; group < groups().size(); ++group) {
+    for (const auto& each : buckets_) {
+      if (each->plan.group == group) broadcast_values(*each);
+    }
+  }
+}
+
+PARX_INLINE void gradient_buckets::broadcast_values(const gradient_bucket& bucket) {
+  const auto for_each_value = [&](auto use) {
+    for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+      use(bucket.memory + bucket.plan.items[i].offset, *bucket.parameters[i]);
+    }
+  };
+  for_each_value([](std::byte* place, const parameter_handle& from) {
+    std::memcpy(place, from.value(), from.bytes());
+  });
+  broadcast(groups()[bucket.plan.group], bucket.view(), {.root = 0}, site_);
+  for_each_value([](const std::byte* place, const parameter_handle& to) {
+    std::memcpy(to.value(), place, to.bytes());
+  });
+  std::memset(bucket.memory, 0, bucket.plan.bytes);
+}
+
+PARX_INLINE void gradient_buckets::note_values() {
+  constexpr std::uint64_t every = 128;
+  ++steps_;
+  const bool compares = !groups().is_alone() && !told_of_values_ &&
+                        (std::has_single_bit(steps_) || steps_ % every == 0);
+  std::vector<std::uint64_t> hashes(compares ? groups().size() : 0, fnv1a({}));
+  for (std::size_t i = 0; compares && i < parameters_.size(); ++i) {
+    const parameter_handle& each = *parameters_[i];
+    if (each.count() == 0) continue;
+    std::uint64_t& hash = hashes[buckets_[bucket_of_[i]]->plan.group];
+    const std::size_t size = size_of(each.type());
+    for (const std::size_t at : {std::size_t{0}, each.count() / 2, each.count() - 1}) {
+      hash = fnv1a({static_cast<const char*>(each.value()) + at * size, size}, hash);
+    }
+  }
+  values_hashes_.clear();
+  for (std::uint64_t each : hashes) {
+    each ^= each >> 32U;
+    values_hashes_.push_back(static_cast<std::uint32_t>((each ^ each >> 16U) & 0xFFFFU));
+  }
+  for (std::size_t group = 0; group < groups().size(); ++group) {
+    headers().of_group(group).set_values_hash(compares ? values_hashes_[group] : 0);
+  }
+}
+
+PARX_INLINE void gradient_buckets::compare_values() {
+  for (std::size_t group = 0; group < values_hashes_.size(); ++group) {
+    const process_group& ranks = groups()[group];
+    if (headers().of_group(group).has_equal_values(ranks.size())) [[likely]]
+      continue;
+    std::vector<std::uint32_t> all(static_cast<std::size_t>(ranks.size()));
+    all_gather(groups()[group], std::span(&values_hashes_[group], 1), all, {}, site_);
+    std::vector<std::size_t> others;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      if (all[rank] != all[0]) others.push_back(rank);
+    }
+    if (!std::exchange(told_of_values_, true) && ranks.rank() == 0) {
+      log(log_level::warn,
+          "{}: the copies of the model differ: since step {} or before, values on rank {} of group "
+          "\"{}\" are not those of rank 0. They stay equal where all ranks take the same steps: "
+          "give every rank the same learning rate and the same options of the optimizer, and write "
+          "values on all ranks or on none",
+          headers().who(), steps_ - 1, joined_text(others), ranks.name());
+    }
+  }
+}
+
+PARX_INLINE void gradient_buckets::finish() {
+  receive();
+  compare_values();
+  for (const auto& each : sums_) each->pass_on();
+  for (int round = 0; round < rounds(); ++round) {
+    for (const auto& each : sums_) each->proceed(round);
+  }
+  for (const auto& each : sums_) each->finish();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    // For a row-sparse gradient this also records that any row may be nonzero now.
+    const bool by_rows = sums_[bucket_of_[i]]->is_by_rows();
+    if (headers().users(i) > 0 && !by_rows) parameters_[i]->assume_grad();
+  }
 }
 
 PARX_INLINE std::vector<hook_memory> gradient_buckets::hook_state() {

@@ -2,10 +2,10 @@
 //
 // The model's parameter keeps its shape, but only has reserved addresses. Before a lookup reads
 // rows (deferred_updates), they are fetched from their owners to their places. After backward, the
-// gradient's rows go to their owners, which add them up in rank order and scale them: bit-identical
-// to ddp's row_sum. The optimizer works on the owner's part, a parameter of these rows, and defers
-// updates of untouched rows as usual. Any other read of the table, or a gradient of the whole
-// table, is a usage_error that names it.
+// gradient's rows go to their owners, which add them up in rank order and scale them: the bits are
+// those of ddp's table_sum. The optimizer works on the owner's part, a parameter of these rows, and
+// defers updates of untouched rows as usual. Any other read of the table, or a gradient of the
+// whole table, is a usage_error that names it.
 // Threads: the one that runs forward and backward.
 #pragma once
 

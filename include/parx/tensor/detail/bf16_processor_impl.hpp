@@ -29,26 +29,27 @@ namespace parx::inline PARX_ABI {
 
 namespace detail::product {
 
-// name, text, rows and columns of a tile, bytes of a panel and a strip for 32 terms, functions.
+// name, text, rows and columns of a tile, bytes of a panel and a strip for 32 terms, functions that
+// pack, terms at once, block of a, functions that compute.
 #if defined(__x86_64__)
 inline constexpr bf16_path bf16_by_amx{
     "amx", "AMX", 32, 32, 2048, 2048, registers::pack<registers::form::rows, 32>,
-    registers::pack<registers::form::neighbours, 32>, amx::multiply, vectors::add_512,
-    direct::multiply, amx::begin, amx::end};
+    registers::pack<registers::form::neighbours, 32>, bf16_block, 256 << 10, amx::multiply,
+    vectors::add_512, direct::multiply, amx::begin, amx::end};
 inline constexpr bf16_path bf16_by_dot{
     "dot", "AVX512_BF16", 12, 32, 12 * 64, 32 * 64, registers::pack<registers::form::chains, 12>,
-    registers::pack<registers::form::chains, 32>, vectors::multiply_dot, vectors::add_512,
-    direct::multiply};
+    registers::pack<registers::form::chains, 32>, 256, 128 << 10, vectors::multiply_dot,
+    vectors::add_512, direct::multiply};
 inline constexpr bf16_path bf16_by_512{
     "wide", "AVX-512", 12, 32, 12 * 128, 32 * 128, vectors::pack_floats<12>,
-    vectors::pack_floats<32>, vectors::multiply_512, vectors::add_512};
+    vectors::pack_floats<32>, 128, 128 << 10, vectors::multiply_512, vectors::add_512};
 inline constexpr bf16_path bf16_by_256{
     "wide", "AVX2", 6, 16, 6 * 128, 16 * 128, vectors::pack_floats<6>, vectors::pack_floats<16>,
-    vectors::multiply_256, vectors::add_256};
+    256, 128 << 10, vectors::multiply_256, vectors::add_256};
 #endif
 inline constexpr bf16_path bf16_by_any{
     "wide", "no AVX2", 6, 8, 6 * 128, 8 * 128, vectors::pack_floats<6>, vectors::pack_floats<8>,
-    vectors::multiply_plain, vectors::add_plain};
+    bf16_block / 2, 128 << 10, vectors::multiply_plain, vectors::add_plain};
 
 /// What this processor can run, asked for once.
 struct bf16_possible {

@@ -2,9 +2,9 @@
 //
 //   for each 1024 columns of b                          for each 256 by a task, of a few rows
 //     for each block of 512 terms                        packed by all threads: 1 MiB, L2
-//       for each task: up to 256 rows of a               by one thread, packed: 256 KiB
-//         for each panel of a tile's rows
-//           for each strip of a tile's columns
+//       for each task: up to 256 rows of a               by one thread, packed: 128 to 256 KiB
+//         for each panel of a tile's rows                  AMX; where sums are in vector registers:
+//           for each strip of a tile's columns             strips, 128 or 256 terms of each, panels
 //
 // Operands are packed along memory, and rounded on the way. No bit depends on the numbers but that
 // of a block's terms (bf16_order.hpp).
@@ -73,7 +73,7 @@ class bf16_product {
 
  private:
   static constexpr std::size_t few_rows = 16, stream = 256, most_direct = 256, most_columns = 1024,
-                               most_rows = 256, flushed_strips = 4;
+                               most_rows = 256, most_sums = 8 * bf16_most_sums;
 
   [[nodiscard]] static std::size_t divided(std::size_t count, std::size_t by) noexcept {
     return (count + by - 1) / by;
@@ -149,6 +149,7 @@ class bf16_product {
   static void pack_panels(const bf16_operand& from, bf16_path::pack_function pack,
                           std::size_t height, std::size_t of_step, std::size_t step,
                           std::size_t rows, std::size_t terms, std::byte* to) {
+    const flush_denormals scope;
     const std::size_t together = from.right == 1 ? terms : bf16_step;
     for (std::size_t p = 0; p < terms; p += together) {
       for (std::size_t i = 0; i < rows; i += height) {
@@ -184,8 +185,9 @@ class bf16_product {
                  const std::byte* packed_b) const {
     const std::size_t wanted = wanted_tasks(x_.m * columns * terms, work::by_arithmetic);
     const std::size_t panels = divided(x_.m, path_.rows), strips = divided(columns, path_.columns);
-    const std::size_t of_a_task = std::max<std::size_t>(
-        std::min(divided(panels, wanted), std::max<std::size_t>(most_rows / path_.rows, 1)), 1);
+    const std::size_t most = std::min({most_rows / path_.rows, path_.block_of_a / a_step_ + 1,
+                                       most_sums / (path_.rows * path_.columns)});
+    const std::size_t of_a_task = std::clamp<std::size_t>(divided(panels, wanted), 1, most);
     const std::size_t groups = divided(panels, of_a_task);
     const std::size_t pieces = std::min(strips, divided(wanted, groups));
     const std::size_t width = divided(strips, pieces) * path_.columns;
@@ -208,38 +210,78 @@ class bf16_product {
     const workspace<std::byte> packed_a(divided(p.rows, path_.rows) * a_step_);
     pack_panels(x_.a.from(p.i, p.k0), path_.pack_a, path_.rows, path_.a_bytes, a_step_, p.rows,
                 p.terms, packed_a.data());
-    const std::size_t steps = divided(p.terms, bf16_step);
-    const bool is_last = p.k0 + p.terms >= x_.k;
-    alignas(64) float sums[flushed_strips * bf16_most_sums];
-    const std::size_t of_tile = path_.rows * path_.columns,
-                      width = flushed_strips * path_.columns;
+    if (path_.terms_at_once < bf16_block) add_by_strips(p, packed_a.data(), packed_b);
+    else add_by_panels(p, packed_a.data(), packed_b);
+  }
+
+  /// A panel stays in the cache.
+  void add_by_panels(const part& p, const std::byte* packed_a, const std::byte* packed_b) const {
+    constexpr std::size_t together = 4;
+    alignas(64) float sums[together * bf16_most_sums];
+    const std::size_t of_tile = path_.rows * path_.columns, width = together * path_.columns;
     const tiles_in_use scope(path_);
     for (std::size_t r = 0; r < p.rows; r += path_.rows) {
-      const std::size_t row = p.i + r, rows = std::min(path_.rows, p.rows - r);
-      const std::byte* const a = packed_a.data() + r / path_.rows * a_step_;
+      const std::size_t rows = std::min(path_.rows, p.rows - r);
+      const std::byte* const a = packed_a + r / path_.rows * a_step_;
       for (std::size_t begin = p.begin; begin < p.end; begin += width) {
         const std::size_t end = std::min(p.end, begin + width);
-        const auto each_tile = [&](auto f) {
-          float* of_this = sums;
-          for (std::size_t at = begin; at < end; at += path_.columns, of_this += of_tile) {
-            f(at, std::min(path_.columns, end - at), of_this);
-          }
-        };
-        {
-          const flush_denormals flushing;
-          each_tile([&](std::size_t at, std::size_t columns, float* to) {
-            path_.multiply(steps, a, packed_b + at / path_.columns * b_step_, rows, columns, to);
+        float* of_this = sums;
+        for (std::size_t at = begin; at < end; at += path_.columns, of_this += of_tile) {
+          path_.multiply(divided(p.terms, bf16_step), a, packed_b + at / path_.columns * b_step_,
+                         rows, std::min(path_.columns, end - at), of_this);
+        }
+        of_this = sums;
+        for (std::size_t at = begin; at < end; at += path_.columns, of_this += of_tile) {
+          add(p.i + r, p.j + at, rows, std::min(path_.columns, end - at), p.k0, of_this,
+              path_.columns);
+        }
+      }
+      finish(p, p.i + r, rows, p.begin, p.end);
+    }
+  }
+
+  /// A strip, or as many of its terms as the cache has room for, stays in the cache.
+  void add_by_strips(const part& p, const std::byte* packed_a, const std::byte* packed_b) const {
+    constexpr std::size_t finished_together = 4;
+    alignas(64) float sums[most_sums];
+    const std::size_t of_tile = path_.rows * path_.columns;
+    std::size_t unfinished = p.begin;
+    for (std::size_t at = p.begin; at < p.end; at += path_.columns) {
+      const std::size_t columns = std::min(path_.columns, p.end - at);
+      const auto each_panel = [&](auto f) {
+        float* of_this = sums;
+        for (std::size_t r = 0; r < p.rows; r += path_.rows, of_this += of_tile) {
+          f(r, std::min(path_.rows, p.rows - r), of_this);
+        }
+      };
+      std::fill_n(sums, divided(p.rows, path_.rows) * of_tile, 0.0F);
+      {
+        const flush_denormals flushing;
+        for (std::size_t k = 0; k < p.terms; k += path_.terms_at_once) {
+          const std::size_t steps = divided(std::min(path_.terms_at_once, p.terms - k), bf16_step);
+          const std::byte* const a = packed_a + k / bf16_step * path_.a_bytes;
+          const std::byte* const b =
+              packed_b + at / path_.columns * b_step_ + k / bf16_step * path_.b_bytes;
+          each_panel([&](std::size_t r, std::size_t rows, float* to) {
+            path_.multiply(steps, a + r / path_.rows * a_step_, b, rows, columns, to);
           });
         }
-        each_tile([&](std::size_t at, std::size_t columns, const float* from) {
-          add(row, p.j + at, rows, columns, p.k0, from, path_.columns);
-        });
       }
-      if (is_last) {
-        x_.finish({x_.c + row * x_.ldc + p.j + p.begin, x_.ldc, row, p.j + p.begin, rows,
-                   p.end - p.begin});
-      }
+      each_panel([&](std::size_t r, std::size_t rows, const float* from) {
+        add(p.i + r, p.j + at, rows, columns, p.k0, from, path_.columns);
+      });
+      const std::size_t end = at + columns;
+      if (end < p.end && end - unfinished < finished_together * path_.columns) continue;
+      finish(p, p.i, p.rows, unfinished, end);
+      unfinished = end;
     }
+  }
+
+  /// After the last block of terms; `begin` and `end` are columns of the part.
+  void finish(const part& p, std::size_t row, std::size_t rows, std::size_t begin,
+              std::size_t end) const {
+    if (p.k0 + p.terms < x_.k) return;
+    x_.finish({x_.c + row * x_.ldc + p.j + begin, x_.ldc, row, p.j + begin, rows, end - begin});
   }
 
   const bf16_multiplication& x_;

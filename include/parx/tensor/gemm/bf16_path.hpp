@@ -46,6 +46,7 @@ struct bf16_direct_sums {
 
 struct bf16_path {
   /// Packs `count` rows (at most those of a tile) and `terms` terms, padded with zeros, to `to`.
+  /// Denormals are flushed meanwhile.
   using pack_function = void (*)(bf16_operand from, std::size_t count, std::size_t terms,
                                  std::byte* to);
 
@@ -54,8 +55,13 @@ struct bf16_path {
   std::size_t rows, columns;     ///< of a tile
   std::size_t a_bytes, b_bytes;  ///< of a packed panel and of a strip, for 32 terms
   pack_function pack_a, pack_b;
-  /// sums[i * columns + j] = s of bf16_order.hpp over `steps` times 32 terms; only rows x columns
-  /// count. Denormals are flushed meanwhile.
+  /// Of a strip: those that stay in the first-level cache while panels go by. bf16_block: the path
+  /// keeps the sums of a whole block in registers, and a panel stays while strips go by.
+  std::size_t terms_at_once;
+  std::size_t block_of_a;  ///< bytes of packed panels that stay in the second-level cache
+  /// sums[i * columns + j] += s of bf16_order.hpp over `steps` times 32 terms; only rows x columns
+  /// count. They are 0 before a block, and may be overwritten by all of it. Denormals are flushed
+  /// meanwhile.
   void (*multiply)(std::size_t steps, const std::byte* a, const std::byte* b, std::size_t rows,
                    std::size_t columns, float* sums);
   void (*add)(const bf16_addition& x);

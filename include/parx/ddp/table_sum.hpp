@@ -1,5 +1,5 @@
-// row_sum: the bucket_sum of an embedding. The ranks exchange only the rows that they have touched,
-// if that is less than the whole table.
+// table_sum: the bucket_sum of an embedding. The ranks exchange only the rows that they have
+// touched, if that is less than the whole table.
 //
 // A batch touches a thousand of 30522 rows, and different ranks touch different rows. The ranks
 // exchange their numbers of rows; since all know these numbers, all decide alike, after backward.
@@ -36,7 +36,7 @@ inline constexpr std::uint64_t all_rows = std::numeric_limits<std::uint64_t>::ma
   return total * (row_bytes + sizeof(std::uint32_t)) < bytes;
 }
 
-class row_sum : public bucket_sum {
+class table_sum : public bucket_sum {
  public:
   void start() override {
     prepare();
@@ -66,7 +66,7 @@ class row_sum : public bucket_sum {
 
  protected:
   /// `whole` sums the whole table.
-  row_sum(std::unique_ptr<bucket_sum> whole, const gradient_bucket& bucket, process_group& group,
+  table_sum(std::unique_ptr<bucket_sum> whole, const gradient_bucket& bucket, process_group& group,
           step_headers& headers, reduction_order order, call_site site)
       : bucket_sum(bucket, group, headers, order, site), table_(*bucket.parameters.front()),
         gradient_(*table_.row_gradient()), row_bytes_(table_.bytes() / table_.rows()),
