@@ -76,3 +76,8 @@ function(parx_add_program name)
     target_link_libraries(${name} PRIVATE ${parx_library})
   endif()
 endfunction()
+
+# parx_keep_commas(target): a path of --needs and a value of --env may have commas in them.
+function(parx_keep_commas target)
+  target_compile_definitions(${target} PRIVATE "CXXOPTS_VECTOR_DELIMITER='\\0'")
+endfunction()
