@@ -145,7 +145,9 @@ PARX_INLINE void gradient_buckets::note_values() {
   std::vector<std::uint64_t> hashes(compares ? groups().size() : 0, fnv1a({}));
   for (std::size_t i = 0; compares && i < parameters_.size(); ++i) {
     const parameter_handle& each = *parameters_[i];
-    if (each.count() == 0) continue;
+    const row_gradient_part* const rows = each.row_gradient();
+    // A read of a table's value would apply the updates of rows that nobody has looked up since.
+    if (each.count() == 0 || (rows != nullptr && rows->expects_row_grad())) continue;
     std::uint64_t& hash = hashes[buckets_[bucket_of_[i]]->plan.group];
     const std::size_t size = size_of(each.type());
     for (const std::size_t at : {std::size_t{0}, each.count() / 2, each.count() - 1}) {
