@@ -115,7 +115,12 @@ BOOST_AUTO_TEST_CASE(matching_parameters_can_be_loaded_without_the_others) {
   save_state(saved, folder.file("m"));
   nn::sequential model{nn::linear{3, 4}, nn::relu{}, nn::linear{4, 7}};
   model.initialize(9);
+  std::vector<std::string> lines;
+  logger::instance().set_sink([&](log_level, std::string_view line) { lines.emplace_back(line); });
   const auto report = load_state(model, folder.file("m"), state_match::partial);
+  logger::instance().set_sink({});
+  BOOST_TEST_REQUIRE(lines.size() == 1U);
+  BOOST_TEST(mentions(lines[0], "what differs keeps its values: 2.weight", "; 2.bias"));
   BOOST_TEST(report.mismatched.size() == 2U);
   BOOST_TEST(report.missing.empty());
   BOOST_TEST(report.unexpected.empty());

@@ -2,7 +2,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <vector>
+
+#include <parx/tensor/arithmetic.hpp>
 
 using parx::map;
 using parx::shape;
@@ -79,4 +82,30 @@ BOOST_AUTO_TEST_CASE(empty_operands_give_an_empty_result) {
   BOOST_TEST(
       map([](int x, int y) { return x + y; }, tensor<int>::zeros({0, 3}), tensor<int>::zeros({3}))
           .size() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(operators_that_assign_write_in_place_what_the_others_return) {
+  const auto are_equal = [](const tensor<float>& a, const tensor<float>& b) {
+    const tensor<float> x = a.contiguous(), y = b.contiguous();
+    return std::equal(x.begin(), x.end(), y.begin(), y.end());
+  };
+  const auto all = tensor<float>::iota({3, 3});
+  tensor<float> x = all.clone(), row = x.select(0, 1);
+  const tensor<float> before = x.clone(), added = tensor<float>::iota({3});
+  row += added;  // seen by x
+  BOOST_TEST(are_equal(x.select(0, 1), before.select(0, 1) + added));
+  BOOST_TEST(are_equal(x.select(0, 0), before.select(0, 0)));
+  x = all.clone();
+  x += x.transpose(0, 1);  // overlaps
+  BOOST_TEST(are_equal(x, all + all.transpose(0, 1)));
+  x -= 1;
+  x *= added;
+  x /= 4;
+  BOOST_TEST(are_equal(x, (all + all.transpose(0, 1) - 1) * added / 4));
+  x *= x;
+  tensor<int> whole = tensor<int>::full({2}, 7);
+  whole /= 2;
+  BOOST_TEST(whole.at(0) == 3);
+  BOOST_CHECK_THROW(whole /= 0, parx::usage_error);
+  BOOST_CHECK_THROW((row += tensor<float>::zeros({2, 3})), parx::usage_error);
 }

@@ -31,6 +31,7 @@
 #include <parx/core/error.hpp>
 #include <parx/core/formatted.hpp>
 #include <parx/core/joined_text.hpp>
+#include <parx/core/log.hpp>
 #include <parx/core/source.hpp>
 #include <parx/tensor/shard_spec.hpp>
 #include <parx/types/dtype.hpp>
@@ -50,6 +51,8 @@ struct state_report {
   }
   /// One or several lines for each kind of difference; of many names only the first ones.
   [[nodiscard]] std::string text() const;
+  /// The first of `mismatched`, on one line.
+  [[nodiscard]] std::string first_mismatched() const { return first_of(mismatched, 4, "; "); }
 
  private:
   [[nodiscard]] static std::string first_of(const std::vector<std::string>& all, std::size_t most,
@@ -58,7 +61,7 @@ struct state_report {
 
 enum class state_match {
   strict,   ///< any difference is an error
-  partial,  ///< loads what matches and reports the rest; nothing at all is an error
+  partial,  ///< loads what matches, and warns of other shapes; nothing at all is an error
   /// As strict, but tables (nn::embedding, the heads of language models, what calls
   /// parameter::mark_table) may have more or fewer rows than in the file, as of a grown vocabulary.
   /// The first rows, which both have, are loaded; the others keep their values.
@@ -311,6 +314,12 @@ state_report load_entries(state_fit fit, const File& file, state_match match) {
                 "{} has no tensor that fits this model, so nothing was loaded:{}\nIs it of another "
                 "model, or does it name its tensors in another way?",
                 name(), report.text());
+  }
+  if (match == state_match::partial && !report.mismatched.empty()) {
+    // A new head, perhaps, or a model of another size, whose layers would stay random in silence.
+    log0(log_level::warn,
+         "{} differs from this model in shapes or types, and what differs keeps its values: {}",
+         name(), report.first_mismatched());
   }
   // Opens all shards that are needed, so that damage is found before anything is overwritten.
   for (const auto& [entry, stored] : fit.fitting)

@@ -1,7 +1,8 @@
 // a + b, a - b, a * b, a / b of tensors and numbers, with broadcasting.
 //
-// All make new contiguous tensors, and throw usage_error naming both shapes where they do not
-// broadcast. Numbers of 16 bits are computed as floats and rounded.
+// All make new contiguous tensors, but for a += b and its like, which write into a, seen by all
+// that share its memory. They throw usage_error naming both shapes where these do not broadcast, in
+// place to that of a. Numbers of 16 bits are computed as floats and rounded.
 #pragma once
 
 #include <algorithm>
@@ -37,6 +38,25 @@ template <typename T, typename Function>
   else return map([f](T x, T y) { return static_cast<T>(f(x, y)); }, a, b);
 }
 
+/// a = f(a, b), in place.
+template <typename T, typename Function>
+tensor<T>& combine(tensor<T>& a, const tensor<T>& b, Function f) {
+  const bool is_same = b.data() == a.data() && b.shape() == a.shape() && b.strides() == a.strides();
+  const tensor<T> other = b.memory_id() == a.memory_id() && !is_same ? b.clone() : b;
+  if constexpr (std::is_floating_point_v<T>) map_into(a, on_packets(f), a, other);
+  else map_into(a, [f](T x, T y) { return static_cast<T>(f(x, y)); }, a, other);
+  return a;
+}
+
+template <typename T>
+void require_divisors(const tensor<T>& b) {
+  if constexpr (std::is_integral_v<T>) {
+    const tensor<T> divisors = b.contiguous();
+    require(std::find(divisors.begin(), divisors.end(), T(0)) == divisors.end(),
+            "a tensor of integers is divided by 0");
+  }
+}
+
 /// x / y; -x for a y of -1, so that the least integer is its own quotient instead of a trap.
 template <typename T>
 [[nodiscard]] T quotient(T x, T y) {
@@ -63,12 +83,25 @@ template <typename T>
 /// Of integers: the quotient without its fraction. Throws usage_error for an integer divided by 0.
 template <typename T>
 [[nodiscard]] tensor<T> operator/(const tensor<T>& a, const operand_of<T>& b) {
-  if constexpr (std::is_integral_v<T>) {
-    const tensor<T> divisors = b.value.contiguous();
-    require(std::find(divisors.begin(), divisors.end(), T(0)) == divisors.end(),
-            "a tensor of integers is divided by 0");
-  }
+  detail::require_divisors(b.value);
   return detail::combined(a, b.value, [](auto x, auto y) { return detail::quotient(x, y); });
+}
+template <typename T>
+tensor<T>& operator+=(tensor<T>& a, const operand_of<T>& b) {
+  return detail::combine(a, b.value, [](auto x, auto y) { return x + y; });
+}
+template <typename T>
+tensor<T>& operator-=(tensor<T>& a, const operand_of<T>& b) {
+  return detail::combine(a, b.value, [](auto x, auto y) { return x - y; });
+}
+template <typename T>
+tensor<T>& operator*=(tensor<T>& a, const operand_of<T>& b) {
+  return detail::combine(a, b.value, [](auto x, auto y) { return x * y; });
+}
+template <typename T>
+tensor<T>& operator/=(tensor<T>& a, const operand_of<T>& b) {
+  detail::require_divisors(b.value);
+  return detail::combine(a, b.value, [](auto x, auto y) { return detail::quotient(x, y); });
 }
 template <typename T>
 [[nodiscard]] tensor<T> operator+(std::type_identity_t<T> a, const tensor<T>& b) {
