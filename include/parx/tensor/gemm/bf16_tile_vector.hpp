@@ -51,10 +51,9 @@ using floats_of_register = simd::vector_of<float>;
 /// To be called while denormals are flushed: to = from, rounded, and 0 from `count` to `room`. With
 /// `may_exceed` a whole register more of both may be touched.
 template <typename T>
-[[gnu::always_inline]] inline void round_values(const T* from, std::size_t count, std::size_t room,
-                                                bool may_exceed,
-                                                const floats_of_register& one,
-                                                float* to) noexcept {
+[[gnu::always_inline]] inline void round_row(const T* from, std::size_t count, std::size_t room,
+                                             bool may_exceed, const floats_of_register& one,
+                                             float* to) noexcept {
   constexpr std::size_t lanes = sizeof(floats_of_register) / sizeof(float);
   std::size_t i = 0;
   for (; i + lanes <= count || (may_exceed && i < count); i += lanes) {
@@ -99,7 +98,7 @@ void pack_floats(bf16_operand from, std::size_t count, std::size_t terms, std::b
         alignas(64) float rows[Width * bf16_step];
         for (std::size_t i = 0; i < Width; ++i) {
           const std::size_t here = i < count ? width : 0;
-          round_values(first + i * from.down, here, bf16_step, false, one, rows + i * bf16_step);
+          round_row(first + i * from.down, here, bf16_step, false, one, rows + i * bf16_step);
         }
         transpose<Width>(rows, floats);
         continue;
@@ -108,7 +107,7 @@ void pack_floats(bf16_operand from, std::size_t count, std::size_t terms, std::b
         // What exceeds the panel, the next term overwrites; in memory it is there, too.
         const bool may_exceed = count == Width && t + 1 < width && from.right >= 2 * Width &&
                                 t * Width + padded <= bf16_step * Width;
-        round_values(first + t * from.right, count, Width, may_exceed, one, floats + t * Width);
+        round_row(first + t * from.right, count, Width, may_exceed, one, floats + t * Width);
       }
       std::fill(floats + width * Width, floats + bf16_step * Width, 0.0F);
     }
