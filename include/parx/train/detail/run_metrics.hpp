@@ -1,8 +1,8 @@
 // run_metrics: the counts and log lines of a run: the counts of all ranks since the last line, the
 // lines made from them, and the log.
 //
-// Ranks exchange counts only in fold(), which all of them call at the same steps; its result is the
-// same on all ranks. Only rank 0 writes.
+// Ranks exchange counts only in exchange(), which all of them call at the same steps; its result is
+// the same on all ranks. Only rank 0 writes.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,8 @@ class run_metrics {
 
   /// Collective. Adds up all ranks' counts and combines their requests. If it throws, this rank's
   /// counts are unchanged.
-  [[nodiscard]] stop_request fold(const reduction_times& times, const stop_request& of_this_rank) {
+  [[nodiscard]] stop_request exchange(const reduction_times& times,
+                                      const stop_request& of_this_rank) {
     watch.pause();
     rank_counts mine = watch.take();
     mine.wait = (times - times_before_).waited;
@@ -85,7 +86,7 @@ class run_metrics {
       watch.counts = mine;
       throw;
     }
-    ++folds_;
+    ++exchanges_;
     stop_request of_all;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       merged_[rank] += all[rank];
@@ -101,14 +102,14 @@ class run_metrics {
     watch.resume();
     return of_all;
   }
-  [[nodiscard]] std::uint64_t folds() const noexcept { return folds_; }
-  /// Local. After another rank's state has replaced this one's: takes over its number of folds. If
-  /// that differs, its last fold included this rank's counts, which are dropped.
-  void follow(std::uint64_t folds) {
-    if (std::exchange(folds_, folds) != folds) watch.counts = {};
+  [[nodiscard]] std::uint64_t exchanges() const noexcept { return exchanges_; }
+  /// Local. After another rank's state has replaced this one's: takes over its number of exchanges.
+  /// If that differs, its last exchange included this rank's counts, which are dropped.
+  void follow(std::uint64_t exchanges) {
+    if (std::exchange(exchanges_, exchanges) != exchanges) watch.counts = {};
   }
 
-  /// Local, after fold(). Writes and returns a line about the steps since the previous line.
+  /// Local, after exchange(). Writes and returns a line about the steps since the previous line.
   record write_training(double norm, double lr, std::optional<double> loss_scale) {
     record line = training_line(state_, std::exchange(state_.loss_since_log, {}).mean(), norm, lr,
                                 summarise(merged_), loss_scale);
@@ -119,7 +120,7 @@ class run_metrics {
   }
   /// Local. Whether there has been a step since open().
   [[nodiscard]] bool has_trained() const noexcept { return state_.global_step > first_step_; }
-  /// Local, after fold(). Writes and returns the last line.
+  /// Local, after exchange(). Writes and returns the last line.
   record write_closing() {
     record line = closing_line(state_, seconds(), samples_, first_step_);
     write(line, run_log::kind::train);
@@ -163,7 +164,7 @@ class run_metrics {
   std::vector<rank_counts> merged_;  // since the last line, by rank
   double samples_ = 0;               // since open(), over all ranks
   std::uint64_t first_step_ = 0;
-  std::uint64_t folds_ = 0;
+  std::uint64_t exchanges_ = 0;
   bool repeats_ = false;
 };
 

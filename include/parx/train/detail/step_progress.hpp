@@ -34,7 +34,7 @@ struct step_progress {
   bool whole = true;  ///< false while another rank's state is being copied
   std::uint64_t step = 0;
   step_phase done = step_phase::complete;
-  std::uint64_t folds = 0;  ///< run_metrics's
+  std::uint64_t exchanges = 0;  ///< run_metrics's
   double norm = 0, lr = 0;  ///< for the log line of the step
   // The result of the step's evaluation, for its checkpoint:
   std::optional<double> metric = std::nullopt;
@@ -43,7 +43,7 @@ struct step_progress {
   bool stopping = false;
   int signal = 0;
 
-  [[nodiscard]] auto order() const noexcept { return std::tuple(whole, step, done, folds); }
+  [[nodiscard]] auto order() const noexcept { return std::tuple(whole, step, done, exchanges); }
 };
 static_assert(std::is_trivially_copyable_v<step_progress>);
 

@@ -81,6 +81,8 @@ class trainer_base {
   void make_plan_for_ranks();
   /// Whether this rank asks all ranks to end training.
   [[nodiscard]] bool wants_stop() const noexcept { return own_request().any(); }
+  /// Before a step, where training goes on after a lost rank: keeps what the step will change and a
+  /// step that is broken off must give back, counts and buffers.
   void keep_for_undo();
   /// Counts a batch's loss, samples and tokens. Throws errc::bad_data if the loss has to be a
   /// number and is none.
@@ -130,6 +132,8 @@ class trainer_base {
   virtual void broadcast_training(process_group& group, int root) = 0;
 
   record run(std::chrono::steady_clock::time_point start);
+  /// After the loss of a rank: gets the group of those that are left from the options, and goes on
+  /// from the state of the one that has come furthest.
   void continue_after_loss();
   void catch_up(process_group& next);
   void begin();
@@ -140,7 +144,9 @@ class trainer_base {
   void evaluate_step(bool epoch_ends);
   [[nodiscard]] std::optional<record> evaluate_unless(const stop_early& stops);
   [[nodiscard]] std::optional<record> evaluate_unless_signalled();
-  void fold();
+  /// Collective, in the same steps on all ranks: sums what they have counted, and notes whether one
+  /// of them asks to stop.
+  void exchange_counts();
   void write_line(double norm, double lr);
   void save_checkpoint(std::optional<double> metric, bool best);
   record finish();

@@ -80,7 +80,7 @@ PARX_INLINE record trainer_base::run(std::chrono::steady_clock::time_point start
   schedule_.begin(state_.global_step);
   if (progress_.done != step_phase::complete) finish_step();
   while (!done()) run_epoch();
-  fold();
+  exchange_counts();
   folder_.wait();
   if (signal_ != 0) return {};
   record line = finish();
@@ -128,7 +128,7 @@ PARX_INLINE void trainer_base::continue_after_loss() {
 
 /// Collective over `next`. Copies the state of the rank that has progressed furthest to all.
 PARX_INLINE void trainer_base::catch_up(process_group& next) {
-  progress_.folds = metrics_.folds();
+  progress_.exchanges = metrics_.exchanges();
   progress_.stopping = stopping_;
   progress_.signal = signal_;
   const most_advanced_rank most_advanced = find_most_advanced(next, progress_, site_);
@@ -145,7 +145,7 @@ PARX_INLINE void trainer_base::catch_up(process_group& next) {
   std::string state = json::dump(to_json(state_));
   broadcast_object(next, state, {.root = most_advanced.rank}, site_);
   state_ = state_from(json::parse(state));
-  metrics_.follow(most_advanced.its.folds);
+  metrics_.follow(most_advanced.its.exchanges);
   progress_ = most_advanced.its;
   stopping_ = progress_.stopping;
   signal_ = progress_.signal;
@@ -256,7 +256,7 @@ PARX_INLINE void trainer_base::finish_step() {
     if (logs_at(state_.global_step)) {
       write_line(progress_.norm, progress_.lr);
     } else if (flag_raised()) {
-      fold();
+      exchange_counts();
     }
     progress_.done = step_phase::logged;
   }
@@ -303,27 +303,27 @@ PARX_INLINE std::optional<record> trainer_base::evaluate_unless_signalled() {
     at_a_signal = [this] { return signals_.signal() != 0; };
   }
   auto line = evaluate_unless(at_a_signal);
-  if (!line) fold();
+  if (!line) exchange_counts();
   return line;
 }
 
 /// Collective. Merges the counts and requests of all ranks.
-PARX_INLINE void trainer_base::fold() {
-  const stop_request all = metrics_.fold(times(), own_request());
+PARX_INLINE void trainer_base::exchange_counts() {
+  const stop_request all = metrics_.exchange(times(), own_request());
   stopping_ |= all.any();
   if (signal_ == 0) signal_ = all.signal;
   if (signal_ != 0) signals_.mark_handled();
 }
 
 PARX_INLINE void trainer_base::write_line(double norm, double lr) {
-  fold();
+  exchange_counts();
   metrics_.watch.pause();
   call(&callbacks::on_log, metrics_.write_training(norm, lr, precision_.loss_scale()));
   metrics_.watch.resume();
 }
 
 PARX_INLINE void trainer_base::save_checkpoint(std::optional<double> metric, bool best) {
-  fold();
+  exchange_counts();
   metrics_.watch.pause();
   if (best) state_.best_model_checkpoint = folder_.path_of(state_.best_global_step);
   save_by_schedule(metric);
