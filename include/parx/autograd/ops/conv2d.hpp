@@ -86,10 +86,14 @@ void slide_forward(const convolution& conv, std::size_t parts, const T* x, const
             [&](std::size_t o, std::size_t row, const T* product) {
               const std::size_t at = first + (o * w.out_height + row) * w.out_width;
               const T b = bias != nullptr ? bias[group * conv.outputs + o] : T(0);
+              if (rounds) {
+                for (std::size_t i = 0; i < w.out_width; ++i) z[at + i] = product[i] + b;
+                return;
+              }
               for_each_packet<T>(w.out_width, [&](std::size_t i, auto... left) PARX_PACKET_BODY {
                 const packet<T> sum = load_packet(product + i, left...) + b;
-                if (rounds || z != y) store_packet(z + at + i, sum, left...);
-                if (!rounds) store_packet(y + at + i, value_of<Function>(sum), left...);
+                if (z != y) store_packet(z + at + i, sum, left...);
+                store_packet(y + at + i, value_of<Function>(sum), left...);
               });
             });
       if (rounds) round_and_activate<Function>(conv.out_size(), type, z + first, y + first);

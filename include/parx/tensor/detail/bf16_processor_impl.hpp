@@ -17,6 +17,7 @@
 #include <parx/core/formatted.hpp>
 #include <parx/core/log.hpp>
 #include <parx/tensor/gemm/bf16_direct.hpp>
+#include <parx/tensor/gemm/bf16_direct_256.hpp>
 #include <parx/tensor/gemm/bf16_gemm.hpp>
 #include <parx/tensor/gemm/bf16_order.hpp>
 #include <parx/tensor/gemm/bf16_processor.hpp>
@@ -42,10 +43,11 @@ inline constexpr bf16_path bf16_by_dot{
     vectors::add_512, direct::multiply};
 inline constexpr bf16_path bf16_by_512{
     "wide", "AVX-512", 12, 32, 12 * 128, 32 * 128, vectors::pack_floats<12>,
-    vectors::pack_floats<32>, 128, 128 << 10, vectors::multiply_512, vectors::add_512};
+    vectors::pack_floats<32>, 128, 128 << 10, vectors::multiply_512, vectors::add_512,
+    direct_256::multiply};
 inline constexpr bf16_path bf16_by_256{
     "wide", "AVX2", 6, 16, 6 * 128, 16 * 128, vectors::pack_floats<6>, vectors::pack_floats<16>,
-    256, 128 << 10, vectors::multiply_256, vectors::add_256};
+    256, 128 << 10, vectors::multiply_256, vectors::add_256, direct_256::multiply};
 #endif
 inline constexpr bf16_path bf16_by_any{
     "wide", "no AVX2", 6, 8, 6 * 128, 8 * 128, vectors::pack_floats<6>, vectors::pack_floats<8>,
