@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,7 @@
 #include <parx/reduction/group_memory.hpp>
 #include <parx/reduction/reduction_group.hpp>
 #include <parx/reduction/reduction_state.hpp>
+#include <parx/reduction/steps_that_compare.hpp>
 
 namespace parx::inline PARX_ABI::detail {
 
@@ -115,16 +117,17 @@ class gradient_buckets : public gradient_sums {
   void broadcast_values(const gradient_bucket& bucket);
   /// Copies of a model diverge in silence where ranks take different steps: with other learning
   /// rates, or by values that one of them writes. So, in the first steps and then from time to
-  /// time, the headers carry a hash of a few values of each parameter; the sums tell all ranks
-  /// whether they differ.
+  /// time, the header carries a hash of a few values of each parameter of the own group; the sums
+  /// tell all ranks whether they differ. (Ranks of another group may hold a parameter differently,
+  /// as a table here and as a head there.)
   void note_values();
-  /// Once the headers have arrived. Warns once, on rank 0: not an error, for an optimizer that is
-  /// not parx's may round differently on another processor.
+  /// Once the headers have arrived; collective where values differ. Warns once, on rank 0: not an
+  /// error, for an optimizer that is not parx's may round differently on another processor.
   void compare_values();
 
-  std::uint64_t steps_ = 0;  ///< whose headers were sent
-  std::vector<std::uint32_t> values_hashes_;  ///< by group; empty in steps that do not compare them
-  bool told_of_values_ = false;
+  steps_that_compare comparing_;
+  std::optional<std::uint32_t> values_hash_;  ///< of a step that compares values
+  bool told_of_values_ = false;               ///< the same on all ranks
   const handles parameters_;
   std::vector<std::size_t> bucket_of_;  ///< by parameter
   std::vector<group_memory> memory_;    ///< by group

@@ -34,6 +34,7 @@
 #include <parx/pipeline/same_batches.hpp>
 #include <parx/plan/layout.hpp>
 #include <parx/reduction/metrics.hpp>
+#include <parx/reduction/steps_that_compare.hpp>
 #include <parx/reduction/training_engine.hpp>
 #include <parx/tensor_parallel/parallelize.hpp>
 #include <parx/types/replica_range.hpp>

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -67,17 +66,5 @@ void require_same_batches(std::string_view who, std::span<const Batch> microbatc
       "a tensor that a rank does not use undefined",
       who, site, model.size(), model.name(), differ, compared);
 }
-
-/// Counts steps and says which of them compare their batches: the same on all ranks.
-class steps_that_compare {
- public:
-  [[nodiscard]] bool is_next() noexcept {
-    ++steps_;
-    return std::has_single_bit(steps_) || steps_ % 128 == 0;
-  }
-
- private:
-  std::uint64_t steps_ = 0;
-};
 
 }  // namespace parx

@@ -145,8 +145,6 @@ class step_headers {
   /// it, until the next send().
   [[nodiscard]] step_header& own() noexcept { return headers_[own_group]; }
   [[nodiscard]] const step_header& own() const noexcept { return headers_[own_group]; }
-  /// That of a group; as own().
-  [[nodiscard]] step_header& of_group(std::size_t group) noexcept { return headers_[group]; }
   /// Once the header has been received: the ranks that have used the parameter in this step.
   [[nodiscard]] double users(std::size_t parameter) const noexcept {
     return headers_[group_of_[parameter]].users(numbers_[parameter]);

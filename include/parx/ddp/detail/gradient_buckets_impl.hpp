@@ -1,8 +1,6 @@
 // Definitions of gradient_buckets.hpp.
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -138,52 +136,43 @@ PARX_INLINE void gradient_buckets::broadcast_values(const gradient_bucket& bucke
 }
 
 PARX_INLINE void gradient_buckets::note_values() {
-  constexpr std::uint64_t every = 128;
-  ++steps_;
-  const bool compares = !groups().is_alone() && !told_of_values_ &&
-                        (std::has_single_bit(steps_) || steps_ % every == 0);
-  std::vector<std::uint64_t> hashes(compares ? groups().size() : 0, fnv1a({}));
-  for (std::size_t i = 0; compares && i < parameters_.size(); ++i) {
-    const parameter_handle& each = *parameters_[i];
-    const row_gradient_part* const rows = each.row_gradient();
-    // A read of a table's value would apply the updates of rows that nobody has looked up since.
-    if (each.count() == 0 || (rows != nullptr && rows->expects_row_grad())) continue;
-    std::uint64_t& hash = hashes[buckets_[bucket_of_[i]]->plan.group];
-    const std::size_t size = size_of(each.type());
-    for (const std::size_t at : {std::size_t{0}, each.count() / 2, each.count() - 1}) {
-      hash = fnv1a({static_cast<const char*>(each.value()) + at * size, size}, hash);
+  values_hash_.reset();
+  if (comparing_.is_next() && groups()[own].size() > 1 && !told_of_values_) {
+    std::uint64_t hash = fnv1a({});
+    for (const auto& each : parameters_) {
+      const row_gradient_part* const rows = each->row_gradient();
+      // A read of a table's value would apply the updates of rows that nobody has looked up since.
+      const bool is_table = rows != nullptr && rows->expects_row_grad();
+      if (each->count() == 0 || is_table || groups().number_of(*each) != own) continue;
+      const std::size_t size = size_of(each->type());
+      for (const std::size_t at : {std::size_t{0}, each->count() / 2, each->count() - 1}) {
+        hash = fnv1a({static_cast<const char*>(each->value()) + at * size, size}, hash);
+      }
     }
+    hash ^= hash >> 32U;
+    values_hash_ = static_cast<std::uint32_t>((hash ^ hash >> 16U) & 0xFFFFU);
   }
-  values_hashes_.clear();
-  for (std::uint64_t each : hashes) {
-    each ^= each >> 32U;
-    values_hashes_.push_back(static_cast<std::uint32_t>((each ^ each >> 16U) & 0xFFFFU));
-  }
-  for (std::size_t group = 0; group < groups().size(); ++group) {
-    headers().of_group(group).set_values_hash(compares ? values_hashes_[group] : 0);
-  }
+  headers().own().set_values_hash(values_hash_.value_or(0));
 }
 
 PARX_INLINE void gradient_buckets::compare_values() {
-  for (std::size_t group = 0; group < values_hashes_.size(); ++group) {
-    const process_group& ranks = groups()[group];
-    if (headers().of_group(group).has_equal_values(ranks.size())) [[likely]]
-      continue;
-    std::vector<std::uint32_t> all(static_cast<std::size_t>(ranks.size()));
-    all_gather(groups()[group], std::span(&values_hashes_[group], 1), all, {}, site_);
-    std::vector<std::size_t> others;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      if (all[rank] != all[0]) others.push_back(rank);
-    }
-    if (!std::exchange(told_of_values_, true) && ranks.rank() == 0) {
-      log(log_level::warn,
-          "{}: the copies of the model differ: since step {} or before, values on rank {} of group "
-          "\"{}\" are not those of rank 0. They stay equal where all ranks take the same steps: "
-          "give every rank the same learning rate and the same options of the optimizer, and write "
-          "values on all ranks or on none",
-          headers().who(), steps_ - 1, joined_text(others), ranks.name());
-    }
+  process_group& ranks = groups()[own];
+  if (!values_hash_ || headers().own().has_equal_values(ranks.size())) [[likely]]
+    return;
+  std::vector<std::uint32_t> all(static_cast<std::size_t>(ranks.size()));
+  all_gather(ranks, std::span(&*values_hash_, 1), all, {}, site_);
+  std::vector<std::size_t> others;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] != all[0]) others.push_back(rank);
   }
+  told_of_values_ = true;
+  if (ranks.rank() != 0) return;
+  log(log_level::warn,
+      "{}: the copies of the model differ: since step {} or before, values on rank {} of group "
+      "\"{}\" are not those of rank 0. They stay equal where all ranks take the same steps: "
+      "give every rank the same learning rate and the same options of the optimizer, and write "
+      "values on all ranks or on none",
+      headers().who(), comparing_.steps() - 1, joined_text(others), ranks.name());
 }
 
 PARX_INLINE void gradient_buckets::finish() {
